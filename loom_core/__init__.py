@@ -1,0 +1,1 @@
+"""Loom: knowledge bases, models, tools and agents for the Model Context Protocol."""

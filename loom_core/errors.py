@@ -1,0 +1,67 @@
+"""One family of errors: each message says what happened and what to do next."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DocumentError",
+    "EmbeddingError",
+    "IndexDamagedError",
+    "InvalidInputError",
+    "LoomError",
+    "NotFoundError",
+    "RecordError",
+    "StoreBusyError",
+]
+
+
+class LoomError(Exception):
+    """Base of every error that Loom raises on purpose.
+
+    Attributes:
+        message: what happened, in one sentence.
+        advice: what the reader can do about it, in one sentence; may be empty.
+    """
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.advice}".rstrip()
+
+
+class ConfigError(LoomError):
+    """A setting or a configuration file is wrong."""
+
+
+class InvalidInputError(LoomError):
+    """The caller's arguments cannot be used as they are."""
+
+
+class NotFoundError(LoomError):
+    """Something was asked for by an id or a name that does not exist."""
+
+
+class DocumentError(LoomError):
+    """One document cannot be read: broken, encrypted, empty, binary or too large.
+
+    It never stops the other documents of a job: it becomes one line of the job's report.
+    """
+
+
+class EmbeddingError(LoomError):
+    """An embedding model cannot be loaded or does not answer."""
+
+
+class RecordError(LoomError):
+    """The record (`record.db`) cannot be opened or written: disk full, read-only, newer version."""
+
+
+class StoreBusyError(LoomError):
+    """Another process holds what is needed and did not release it in time."""
+
+
+class IndexDamagedError(LoomError):
+    """A derived index does not open or does not agree with itself; it is rebuilt from the record."""

@@ -1,0 +1,3 @@
+from docx.oxml.xmlchemy import BaseOxmlElement
+
+def parse_xml(xml: str | bytes) -> BaseOxmlElement: ...
