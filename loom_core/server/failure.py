@@ -1,0 +1,51 @@
+"""What a client is told when something fails, and what only the log is told."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import cast
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.server.wellformed import well_formed
+
+__all__ = ["protocol_error", "told", "unwrapped"]
+
+_log = logging.getLogger(__name__)
+
+
+def told(error: Exception, where: str) -> str:
+    """The text for the caller: our own errors in their words, of any other only where to look for it.
+
+    Args:
+        error: what was raised; a single error that a task group has wrapped counts as itself.
+        where: what failed, such as "tool `query`".
+    """
+    error = unwrapped(error)
+    if isinstance(error, LoomError):
+        _log.info("%s: %s", where, error)
+        return well_formed(str(error))
+    incident = secrets.token_hex(4)
+    _log.error("%s failed unexpectedly (id %s)", where, incident, exc_info=error)
+    return f"Internal error in {where}. The server's log says more under id {incident}."
+
+
+def protocol_error(error: Exception, where: str, *, uri: str = "") -> MCPError:
+    """The JSON-RPC error for a failed list or read: what the caller got wrong is -32602 (SEP-2164)."""
+    expected = isinstance(unwrapped(error), NotFoundError | InvalidInputError)
+    return MCPError(
+        code=INVALID_PARAMS if expected else INTERNAL_ERROR,
+        message=told(error, where),
+        data={"uri": uri} if uri else None,
+    )
+
+
+def unwrapped(error: Exception) -> Exception:
+    """The error itself where task groups have wrapped it, as they do with a single one, too."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    group = cast("ExceptionGroup[Exception]", error)
+    return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group

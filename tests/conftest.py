@@ -1,0 +1,55 @@
+"""Fixtures for every test."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.jsonrpc import StdioServer
+
+_HERE = Path(__file__).parent
+
+
+def _load(path: Path) -> ModuleType:
+    name = "loom_tests." + ".".join(path.relative_to(_HERE).with_suffix("").parts)
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def load() -> Callable[[Path], ModuleType]:
+    """Imports a module that tests share, by its path: with `--import-mode=importlib` tests are no package."""
+    return _load
+
+
+@pytest.fixture(scope="session")
+def jsonrpc() -> ModuleType:
+    """The module tests/e2e/jsonrpc.py: `StdioServer`, and `JsonRpcError` for an error answer."""
+    return _load(_HERE / "e2e" / "jsonrpc.py")
+
+
+@pytest.fixture
+def stdio_server(jsonrpc: ModuleType) -> Iterator[Callable[..., StdioServer]]:
+    """Starts servers: `stdio_server([sys.executable, "-m", "loom_kb"], era="modern", env=...)`.
+
+    Takes what `StdioServer` in tests/e2e/jsonrpc.py takes, and ends every server with the test.
+    """
+    with ExitStack() as servers:
+
+        def start(*args: Any, **kwargs: Any) -> StdioServer:
+            return servers.enter_context(closing(jsonrpc.StdioServer(*args, **kwargs)))
+
+        yield start

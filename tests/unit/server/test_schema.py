@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from loom_core.server.schema import without_titles
+from loom_core.server.wellformed import well_formed
+
+
+class Inner(BaseModel):
+    title: str = "a title"
+
+
+class Outer(BaseModel):
+    """What it is."""
+
+    title: str
+    choice: dict[str, Any] = Field(default={"title": "kept"}, examples=[{"title": "kept"}])
+    either: Inner | list[Inner] | None = None
+
+
+def test_titles_made_of_names_are_gone_at_every_depth():
+    schema = without_titles(Outer.model_json_schema())
+
+    assert schema == {
+        "description": "What it is.",
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "choice": {
+                "type": "object",
+                "additionalProperties": True,
+                "default": {"title": "kept"},
+                "examples": [{"title": "kept"}],
+            },
+            "either": {
+                "anyOf": [
+                    {"$ref": "#/$defs/Inner"},
+                    {"type": "array", "items": {"$ref": "#/$defs/Inner"}},
+                    {"type": "null"},
+                ],
+                "default": None,
+            },
+        },
+        "required": ["title"],
+        "$defs": {
+            "Inner": {"type": "object", "properties": {"title": {"default": "a title", "type": "string"}}}
+        },
+    }
+
+
+def test_the_schema_given_is_not_changed():
+    schema = Outer.model_json_schema()
+    without_titles(schema)
+
+    assert schema["title"] == "Outer"
+
+
+def test_a_lone_surrogate_is_replaced_wherever_it_is():
+    assert well_formed({"k\ud800": ["a\udfff", {"b": "你好"}, 1, None]}) == {
+        "k?": ["a?", {"b": "你好"}, 1, None]
+    }
+
+
+json_values = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+)
+
+
+@given(json_values)
+def test_valid_text_is_never_changed(value):
+    assert well_formed(value) == value
