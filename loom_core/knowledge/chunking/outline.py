@@ -1,0 +1,125 @@
+"""What a stretch of a document is: under which headings, on which page, of what kind."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.model import Block, Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from loom_core.knowledge.model import BlockKind, DocumentDraft
+
+__all__ = ["Outline"]
+
+_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
+
+
+class Outline:
+    """The structure over one document's text, from which passages take their headings and page.
+
+    Attributes:
+        text: the document's text.
+        blocks: its blocks that hold any text; paragraphs where the document came without structure.
+        paths: for each block the headings that its text stands under, outermost first. A heading
+            stands under itself, and so does the head of a class before the units inside it.
+    """
+
+    __slots__ = ("_document", "_starts", "blocks", "paths", "text")
+
+    def __init__(self, document: DocumentDraft) -> None:
+        self._document = document
+        self.text = document.text
+        given = document.blocks or _paragraphs(document.text)
+        self.blocks: Sequence[Block] = [b for b in given if not _is_blank(document.text, b.start, b.end)]
+        self.paths = [_path(self.text, self.blocks, index) for index in range(len(self.blocks))]
+        self._starts = [block.start for block in self.blocks]
+
+    def chunk(self, start: int, end: int) -> Chunk:
+        """The passage `text[start:end]`, which is not blank, without the white space around it.
+
+        Where it spans several sections, its heading path is what they have in common; headings at
+        its end whose own text is elsewhere do not count.
+        """
+        text = self.text[start:end]
+        start += len(text) - len(text.lstrip())
+        text = text.strip()
+        end = start + len(text)
+        inside = self._inside(start, end)
+        body = [i for i in inside if self.blocks[i].kind != "heading"] or inside
+        return Chunk(
+            text=text,
+            start=start,
+            end=end,
+            title=self._document.title,
+            title_source=self._document.title_source,
+            heading_path=self._below_title(_shared([self.paths[i] for i in body])),
+            page=self.blocks[inside[0]].page if inside else None,
+            kind=_kind({self.blocks[i].kind for i in body}),
+            name=_name({block.name for i in body if (block := self.blocks[i]).kind == "code" and block.name}),
+        )
+
+    def _inside(self, start: int, end: int) -> range:
+        """Indexes of the blocks that a stretch touches; the one before it where it touches none."""
+        first = bisect_right(self._starts, start) - 1
+        after = bisect_left(self._starts, end)
+        if 0 <= first < after - 1 and self.blocks[first].end <= start:
+            first += 1
+        return range(max(first, 0), after)
+
+    def _below_title(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        if path and _folded(path[0]) == _folded(self._document.title):
+            return path[1:]
+        return path
+
+
+def _paragraphs(text: str) -> Iterator[Block]:
+    for match in _PARAGRAPH.finditer(text):
+        yield Block("paragraph", match.start(), match.end())
+
+
+def _is_blank(text: str, start: int, end: int) -> bool:
+    # A block nearly always begins with ink; then its text need not be copied to see it.
+    return start >= end or (text[start].isspace() and text[start:end].isspace())
+
+
+def _path(text: str, blocks: Sequence[Block], index: int) -> tuple[str, ...]:
+    block = blocks[index]
+    depth = len(block.path)
+    below = blocks[index + 1].path if index + 1 < len(blocks) else ()
+    opens = len(below) > depth and below[:depth] == block.path
+    if block.kind == "heading":
+        # As the loader names it to the blocks below, free of markup; else as it is written.
+        name = below[depth] if opens else " ".join(text[block.start : block.end].split())
+        return (*block.path, name)
+    if opens and block.kind == "code" and block.name.rpartition(".")[2] == below[depth]:
+        return below[: depth + 1]
+    return block.path
+
+
+def _shared(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """The longest beginning that all paths have."""
+    if not paths:
+        return ()
+    # All paths lie between the least and the greatest, so what these two share, all share.
+    least, greatest = min(paths), max(paths)
+    length = 0
+    while length < len(least) and least[length] == greatest[length]:
+        length += 1
+    return least[:length]
+
+
+def _kind(kinds: set[BlockKind]) -> BlockKind:
+    return kinds.pop() if len(kinds) == 1 else "paragraph"
+
+
+def _name(names: set[str]) -> str:
+    """What units of code define together: `Record` for `Record.open` and `Record.close`."""
+    return ".".join(_shared([tuple(name.split(".")) for name in names]))
+
+
+def _folded(heading: str) -> str:
+    return " ".join(heading.split()).casefold()

@@ -1,0 +1,249 @@
+"""The interfaces of the knowledge layer: what is asked, what finds, what stores. No I/O here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction, KnowledgeItem
+
+__all__ = [
+    "Chunker",
+    "EntityEdge",
+    "EntityNode",
+    "Extractor",
+    "GraphPath",
+    "GraphStore",
+    "KnowledgeBaseProvider",
+    "LexicalIndex",
+    "VectorIndex",
+]
+
+
+class KnowledgeBaseProvider(ABC):
+    """A source of knowledge that can be searched. Everything else consumes this one interface.
+
+    The four properties are what `UnifiedSearchToolBuilder` writes the search tool's description
+    from, so that a model knows by itself when to search.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Short name, unique among the sources of one tool; any script (`产品文档` is fine)."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What is in it, in one sentence."""
+
+    @property
+    def search_hints(self) -> Sequence[str]:
+        """Topics or kinds of question it is good for."""
+        return ()
+
+    @property
+    def supported_filters(self) -> Sequence[str]:
+        """Names that `filters` may use."""
+        return ()
+
+    @abstractmethod
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        """Find the passages that answer a question, best first.
+
+        Args:
+            query: a question or keywords, in any language.
+            limit: how many at the most.
+            filters: name to value (or list of allowed values); names as in `supported_filters`.
+
+        Raises:
+            InvalidInputError: an empty question, a limit below 1, or a filter it does not support.
+        """
+
+    @abstractmethod
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        """The item with this id, or None."""
+
+
+class Chunker(Protocol):
+    """Cuts a document into passages."""
+
+    def chunk(self, document: DocumentDraft) -> list[Chunk]:
+        """Passages in order; `text` is `document.text[start:end]`, never only white space.
+
+        `language` and `keywords` are left at their defaults: the pipeline fills them in.
+        """
+        ...
+
+
+class Extractor(Protocol):
+    """Finds entities, subjects and relations in a passage."""
+
+    @property
+    def id(self) -> str:
+        """Name and version; a change makes the pipeline extract anew."""
+        ...
+
+    async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
+        """One extraction for each chunk, in order."""
+        ...
+
+
+class VectorIndex(Protocol):
+    """Nearest neighbours by cosine. Derived from the record; keys are the record's chunk keys.
+
+    A key is a positive integer, used once and never again. All methods block: call them from a
+    worker thread. One thread writes at a time; searches may run beside it.
+    """
+
+    def upsert(self, keys: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        """Store unit vectors, one row a key; an existing key is overwritten."""
+        ...
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Forget keys; unknown ones are ignored."""
+        ...
+
+    def search(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+
+        Args:
+            vector: the query, of length 1.
+            limit: how many at the most.
+            among: only these keys, where given.
+        """
+        ...
+
+    def count(self) -> int:
+        """How many vectors are stored."""
+        ...
+
+    def close(self) -> None:
+        """Flush and release files. The index is not used afterwards."""
+        ...
+
+
+class LexicalIndex(Protocol):
+    """Words: BM25 ranking over token lists. Keys as in `VectorIndex`."""
+
+    def add(self, documents: Iterable[tuple[int, Sequence[str]]]) -> None:
+        """Index token lists under their keys (new keys only), visible after `commit`."""
+        ...
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Forget keys, visible after `commit`; unknown ones are ignored."""
+        ...
+
+    def commit(self) -> None:
+        """Make everything since the last commit durable and visible to searches."""
+        ...
+
+    def search(
+        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+
+        Args:
+            tokens: the question's tokens, made by the same analyser; repeats count.
+            limit: how many at the most.
+            among: only these keys, where given.
+        """
+        ...
+
+    def containing(self, tokens: Sequence[str]) -> list[int]:
+        """Every key whose token list holds all of these tokens, in any order; none for no tokens."""
+        ...
+
+    def count(self) -> int:
+        """How many keys are indexed, as of the last commit."""
+        ...
+
+    def close(self) -> None:
+        """Release files; uncommitted additions are dropped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EntityNode:
+    """An entity as the graph shows it: its key in the record, display name, type, mention count."""
+
+    key: int
+    name: str
+    type: str
+    mentions: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntityEdge:
+    """A relation between two entities: keys, predicate, how many chunks support it, best confidence."""
+
+    subject: int
+    predicate: str
+    object: int
+    support: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPath:
+    """A way from one entity to another: n nodes and the n-1 edges between them, in order."""
+
+    nodes: tuple[EntityNode, ...]
+    edges: tuple[EntityEdge, ...]
+
+
+class GraphStore(Protocol):
+    """Entities and relations. Derived from the record; keys are the record's entity keys."""
+
+    def upsert_entities(self, entities: Sequence[EntityNode]) -> None:
+        """Store entities; an existing key is overwritten."""
+        ...
+
+    def upsert_relations(self, relations: Sequence[EntityEdge]) -> None:
+        """Store relations (identity: subject, predicate, object); both ends must exist."""
+        ...
+
+    def delete_entities(self, keys: Collection[int]) -> None:
+        """Forget entities with every relation that touches them; unknown ones are ignored."""
+        ...
+
+    def delete_relations(self, relations: Collection[tuple[int, str, int]]) -> None:
+        """Forget relations by identity; unknown ones are ignored."""
+        ...
+
+    def get(self, keys: Collection[int]) -> list[EntityNode]:
+        """The entities with these keys, unknown ones left out."""
+        ...
+
+    def neighbours(
+        self, key: int, *, hops: int = 1, limit: int = 50
+    ) -> tuple[list[EntityNode], list[EntityEdge]]:
+        """Entities within `hops` (1 to 3) of one, nearest and best supported first, with their edges.
+
+        The edges are those among the entities and to the one asked for, which is not listed itself.
+        A hub is cut at `limit` entities a hop, never followed whole.
+        """
+        ...
+
+    def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
+        """A shortest path in either direction of the relations, or None within `max_hops`."""
+        ...
+
+    def counts(self) -> tuple[int, int]:
+        """How many entities and how many relations are stored."""
+        ...
+
+    def close(self) -> None:
+        """Flush and release files. The store is not used afterwards."""
+        ...

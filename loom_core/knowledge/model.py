@@ -1,0 +1,192 @@
+"""The nouns of a knowledge base: document, chunk, entity, mention, about, relation, hit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = [
+    "About",
+    "AboutSource",
+    "Block",
+    "BlockKind",
+    "Chunk",
+    "DocumentDraft",
+    "Extraction",
+    "KnowledgeItem",
+    "Mention",
+    "Relation",
+    "TitleSource",
+]
+
+BlockKind = Literal["heading", "paragraph", "list", "table", "row", "code", "slide", "page"]
+TitleSource = Literal["given", "metadata", "heading", "filename", "none"]
+AboutSource = Literal["title", "heading", "definition", "first_phrase"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a document's text that belongs together: a paragraph, a code unit, a table row.
+
+    Blocks come in order and never overlap; what lies between two blocks is white space or markup.
+
+    Attributes:
+        kind: what it is.
+        start: offset of its first character in the document's text, in code points.
+        end: offset after its last character.
+        path: headings above it, outermost first; for a heading block, without itself.
+        level: 1 to 6 for a heading, 0 for all else.
+        page: page or slide number counted from 1, or None where there are no pages.
+        name: what the block defines, for code (`Record.open`), or the sheet's name for a row.
+    """
+
+    kind: BlockKind
+    start: int
+    end: int
+    path: tuple[str, ...] = ()
+    level: int = 0
+    page: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDraft:
+    r"""A document as a loader gives it: its text, with structure as blocks over the text.
+
+    Attributes:
+        uri: where it came from: a `file://` URI, a URL, or `text:<id>`.
+        text: the whole text, NFC, `\n` line ends, no NUL; every offset refers to it.
+        title: the best title known, or empty.
+        title_source: how sure the title is, from given by the caller down to none.
+        blocks: structure; empty for plain text without any.
+        mime: media type of the source.
+        metadata: scalars worth filtering or showing by (author, date, tags as a list of strings…).
+    """
+
+    uri: str
+    text: str
+    title: str = ""
+    title_source: TitleSource = "none"
+    blocks: tuple[Block, ...] = ()
+    mime: str = "text/plain"
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage: the unit that is embedded, searched and cited.
+
+    Attributes:
+        text: exactly `document.text[start:end]`.
+        start: offset in the document's text, in code points.
+        end: offset after the last character.
+        title: the document's title.
+        title_source: how sure the title is.
+        heading_path: headings above the passage, outermost first, without the title itself.
+        page: page or slide the passage begins on, from 1, or None.
+        kind: kind of the blocks it is made of; `paragraph` where they are mixed.
+        name: what a code passage defines, or empty.
+        language: ISO 639-1 code of the prevailing language, `code` for source code, or `und`.
+        keywords: identifiers and significant words, see `extract_chunk_keywords`.
+    """
+
+    text: str
+    start: int
+    end: int
+    title: str = ""
+    title_source: TitleSource = "none"
+    heading_path: tuple[str, ...] = ()
+    page: int | None = None
+    kind: BlockKind = "paragraph"
+    name: str = ""
+    language: str = "und"
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity named in a chunk.
+
+    Attributes:
+        name: the surface form, as written.
+        start: offset in the chunk's text, in code points.
+        end: offset after it.
+        type: entity type such as `person`, `place`, `organisation`, `work`, `code`, or `thing`.
+        method: which rule or model found it.
+        confidence: 0 to 1.
+    """
+
+    name: str
+    start: int
+    end: int
+    type: str = "thing"
+    method: str = "rule"
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """An entity that a chunk, or its whole document, is about.
+
+    Attributes:
+        name: the subject, as written in the title, heading or definition.
+        source: where it was read, which says how sure it is.
+        confidence: 0 to 1.
+    """
+
+    name: str
+    source: AboutSource
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Two entities and how they are connected, supported by a stretch of one chunk.
+
+    Attributes:
+        subject: name of the first entity, as written.
+        predicate: the connection, lower case: a verb phrase, `is a`, `part of`, `related to`.
+        object: name of the second entity, as written.
+        start: offset of the supporting stretch in the chunk's text.
+        end: offset after it.
+        method: which rule or model found it.
+        confidence: 0 to 1.
+    """
+
+    subject: str
+    predicate: str
+    object: str
+    start: int
+    end: int
+    method: str = "rule"
+    confidence: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an extractor found in one chunk."""
+
+    mentions: tuple[Mention, ...] = ()
+    abouts: tuple[About, ...] = ()
+    relations: tuple[Relation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeItem:
+    """One hit of a query.
+
+    Attributes:
+        id: id of the passage, for `get_by_id`.
+        content: its text.
+        source: URI of the document, or what the provider calls its source.
+        relevance: 0 to 1, comparable within one answer only.
+        metadata: what else is known; for Loom's own knowledge bases `title`, `heading_path`,
+            `start`, `end`, `page`, `document_id`, `language`, `scores` (by channel) and `why` (the
+            path of evidence, a list of sentences), besides the document's own metadata.
+    """
+
+    id: str
+    content: str
+    source: str
+    relevance: float = 0.0
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
