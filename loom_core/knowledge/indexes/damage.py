@@ -1,0 +1,51 @@
+"""The boundary where an engine's own errors become `IndexDamagedError`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+__all__ = ["REBUILD_ADVICE", "damage_boundary", "first_line"]
+
+REBUILD_ADVICE = "It is derived from the record: rebuild it into a new directory."
+
+
+@contextmanager
+def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ...]) -> Generator[None]:
+    """Report an engine's failure inside the block as damage of the index.
+
+    A panic in a Rust engine arrives as `pyo3_runtime.PanicException`, which derives from `BaseException`
+    and cannot be imported; it is told by its module.
+
+    Args:
+        index: what the index is called in the message, such as `vector index`.
+        path: where it lies.
+        errors: what the engine raises for its own failures.
+
+    Raises:
+        IndexDamagedError: in place of any of `errors`, and of a panic.
+    """
+    try:
+        yield
+    except errors as error:
+        raise IndexDamagedError(
+            f"The {index} at {path} failed: {first_line(error)}.", advice=REBUILD_ADVICE
+        ) from error
+    except BaseException as error:
+        if type(error).__module__ != "pyo3_runtime":
+            raise
+        raise IndexDamagedError(
+            f"The {index} at {path} crashed inside its engine: {first_line(error)}.", advice=REBUILD_ADVICE
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message without its full stop, or the error's type where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(" .")[:300] if lines else type(error).__name__

@@ -1,0 +1,265 @@
+"""Words in tantivy: BM25 on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
+from loom_core.knowledge.indexes.damage import REBUILD_ADVICE, damage_boundary
+from loom_core.knowledge.indexes.token_text import is_searchable, joined_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import tantivy
+
+__all__ = ["TantivyIndex"]
+
+_KEY = "key"
+_BODY = "body"
+_ANALYSER = "loom_tokens"
+_BATCH = 1000
+_FILTER_KEYS = 1000  # up to here a filter inside the engine beats fetching more and filtering here
+_MOST_KEY = (1 << 63) - 1
+_LEAST_HEAP_MB = 15
+
+
+class TantivyIndex:
+    """The port `LexicalIndex` over a tantivy directory.
+
+    Tokens are stored as they are given: joined by spaces and cut there again. One process writes (the
+    engine's lock, freed by the system when its holder dies); others open it with `read_only=True` and
+    see what was committed when they last called `reload`. Tokens of more than 65,530 bytes are dropped
+    by the engine. Statistics count deleted passages until their segment is merged, so that scores
+    move a little after deletions.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False, heap_mb: int = 64) -> None:
+        """Open the directory, or make it; the writer opens at the first change.
+
+        Args:
+            path: a directory of its own.
+            read_only: search only, beside a writer in another process.
+            heap_mb: memory for additions that are not yet in a segment, at least 15.
+
+        Raises:
+            InvalidInputError: `heap_mb` is below 15.
+            IndexDamagedError: it does not open, or (read only) is not there.
+        """
+        if heap_mb < _LEAST_HEAP_MB:
+            raise InvalidInputError(
+                f"{heap_mb} MB are too few to write with.", advice=f"Give at least {_LEAST_HEAP_MB}."
+            )
+        self._path = path
+        self._read_only = read_only
+        self._heap = heap_mb * 1_000_000
+        self._writing = threading.Lock()
+        self._open_writer: tantivy.IndexWriter | None = None
+        self._changed = False
+        with self._boundary():
+            self._schema, self._index = self._open()
+
+    def add(self, documents: Iterable[tuple[int, Sequence[str]]]) -> None:
+        """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
+
+        Replacing makes it safe to repeat additions whose commit was not noted before a crash.
+
+        Raises:
+            InvalidInputError: a token is empty or holds white space, or a key is not positive.
+            StoreBusyError: another process writes.
+            IndexDamagedError: tantivy does not take them.
+        """
+        batch: dict[int, str] = {}
+        for key, tokens in documents:
+            if not 0 < key <= _MOST_KEY:
+                raise InvalidInputError(f"{key} is not a key.", advice="Use the record's chunk keys.")
+            batch[key] = joined_tokens(tokens)
+            if len(batch) == _BATCH:
+                self._replace(batch)
+                batch = {}
+        if batch:
+            self._replace(batch)
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Forget keys, visible after `commit`; unknown ones are ignored.
+
+        Raises:
+            StoreBusyError: another process writes.
+            IndexDamagedError: tantivy does not do it.
+        """
+        known = [key for key in keys if 0 < key <= _MOST_KEY]
+        with self._writing, self._boundary():
+            for start in range(0, len(known), _BATCH):
+                self._delete(self._writer(), known[start : start + _BATCH])
+
+    def commit(self) -> None:
+        """Make everything since the last commit durable and visible to searches (10 to 80 ms).
+
+        Raises:
+            IndexDamagedError: tantivy cannot write.
+        """
+        with self._writing, self._boundary():
+            if self._changed:
+                self._writer().commit()
+                self._changed = False
+                self._index.reload()
+
+    def reload(self) -> None:
+        """See what other processes committed since this index was opened or reloaded.
+
+        Raises:
+            IndexDamagedError: the index does not open any more.
+        """
+        with self._boundary():
+            self._index.reload()
+
+    def search(
+        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+
+        A token's repeats multiply its part.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        tokens = [token for token in tokens if is_searchable(token)]
+        if limit < 1 or not tokens:
+            return []
+        with self._boundary():
+            query = self._any_of(tokens)
+            if among is None:
+                return self._hits(query, limit)
+            wanted = frozenset(key for key in among if 0 < key <= _MOST_KEY)
+            if len(wanted) <= _FILTER_KEYS:
+                return self._hits(self._within(wanted, query), limit) if wanted else []
+            return self._hits_among(wanted, query, limit)
+
+    def containing(self, tokens: Sequence[str]) -> list[int]:
+        """Every key whose token list holds all of these tokens, in no particular order.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        from tantivy import Occur, Query
+
+        if not tokens or not all(map(is_searchable, tokens)):
+            return []
+        with self._boundary():
+            terms = [
+                (Occur.Must, Query.const_score_query(Query.term_query(self._schema, _BODY, token), 0.0))
+                for token in set(tokens)
+            ]
+            return [key for key, _ in self._hits(Query.boolean_query(terms), self._index.searcher().num_docs)]
+
+    def count(self) -> int:
+        """How many keys are indexed, as of the last commit."""
+        with self._boundary():
+            return self._index.searcher().num_docs
+
+    def close(self) -> None:
+        """Release files and the writer's lock; uncommitted additions are dropped."""
+        with self._writing, self._boundary():
+            writer, self._open_writer = self._open_writer, None
+            if writer is not None:
+                writer.rollback()
+                writer.wait_merging_threads()
+
+    def _boundary(self) -> AbstractContextManager[None]:
+        return damage_boundary("word index", self._path, errors=(ValueError, RuntimeError, OSError))
+
+    def _open(self) -> tuple[tantivy.Schema, tantivy.Index]:
+        import tantivy
+
+        if not self._read_only:
+            self._path.mkdir(parents=True, exist_ok=True)
+        elif not (self._path / "meta.json").is_file():
+            raise IndexDamagedError(f"There is no word index at {self._path}.", advice=REBUILD_ADVICE)
+        schema = (
+            tantivy.SchemaBuilder()
+            .add_unsigned_field(_KEY, indexed=True, fast=True)
+            .add_text_field(_BODY, tokenizer_name=_ANALYSER, index_option="freq")
+            .build()
+        )
+        index = tantivy.Index(schema, path=str(self._path))
+        analyser = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+        index.register_tokenizer(_ANALYSER, analyser)
+        index.config_reader(reload_policy="manual")  # else a thread watches the directory
+        index.reload()
+        return schema, index
+
+    def _writer(self) -> tantivy.IndexWriter:
+        if self._read_only:
+            raise StoreBusyError(
+                f"The word index at {self._path} is open for reading only.",
+                advice="Let the process that owns the knowledge base write.",
+            )
+        if self._open_writer is None:
+            try:
+                # A second thread adds no throughput: making documents in Python is what takes time.
+                self._open_writer = self._index.writer(heap_size=self._heap, num_threads=1)
+            except ValueError as error:
+                if "LockBusy" not in str(error):
+                    raise
+                raise StoreBusyError(
+                    f"Another writer holds the word index at {self._path}.",
+                    advice="Close the other process, or let it do the writing.",
+                ) from error
+        return self._open_writer
+
+    def _replace(self, batch: dict[int, str]) -> None:
+        from tantivy import Document
+
+        with self._writing, self._boundary():
+            writer = self._writer()
+            self._delete(writer, list(batch))
+            for key, text in batch.items():
+                document = Document()
+                document.add_unsigned(_KEY, key)
+                document.add_text(_BODY, text)
+                writer.add_document(document)
+
+    def _delete(self, writer: tantivy.IndexWriter, keys: list[int]) -> None:
+        from tantivy import Query
+
+        # Not delete_documents_by_term: it takes an int for a signed number and deletes nothing, silently.
+        writer.delete_documents_by_query(Query.term_set_query(self._schema, _KEY, keys))
+        self._changed = True
+
+    def _any_of(self, tokens: Sequence[str]) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        terms: list[tuple[Occur, Query]] = []
+        for token, times in Counter(tokens).items():
+            term = Query.term_query(self._schema, _BODY, token)
+            terms.append((Occur.Should, Query.boost_query(term, float(times)) if times > 1 else term))
+        return Query.boolean_query(terms)
+
+    def _within(self, keys: Collection[int], query: tantivy.Query) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        keys_only = Query.const_score_query(Query.term_set_query(self._schema, _KEY, list(keys)), 0.0)
+        return Query.boolean_query([(Occur.Must, keys_only), (Occur.Must, query)])
+
+    def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
+        searcher = self._index.searcher()
+        if not searcher.num_docs:
+            return []
+        found = searcher.search(query, limit=min(limit, searcher.num_docs), count=False).hits
+        keys = searcher.fast_field_values(_KEY, [address for _, address in found])
+        hits = [(key, score) for key, (score, _) in zip(keys, found, strict=True)]
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+    def _hits_among(self, keys: frozenset[int], query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
+        """Ask for more and more, and keep what is among the keys, until there is enough or no more."""
+        asked = 2 * limit
+        while True:
+            hits = self._hits(query, asked)
+            kept = [hit for hit in hits if hit[0] in keys]
+            if len(kept) >= limit or len(hits) < asked:
+                return kept[:limit]
+            asked *= 8

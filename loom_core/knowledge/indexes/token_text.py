@@ -1,0 +1,38 @@
+"""Token lists as one text: how tokens made in Python reach an engine unchanged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["is_searchable", "joined_tokens"]
+
+
+def joined_tokens(tokens: Sequence[str]) -> str:
+    """The tokens with a space between; cutting at ASCII white space gives exactly them back.
+
+    Raises:
+        InvalidInputError: a token is empty, holds ASCII white space, or cannot be written as UTF-8.
+    """
+    text = " ".join(tokens)
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            "A token holds half of a surrogate pair.", advice="Decode the document's text properly first."
+        ) from error
+    pieces = encoded.split()
+    if len(pieces) != len(tokens) or b" ".join(pieces) != encoded:
+        raise InvalidInputError(
+            "A token is empty or holds white space.", advice="Make tokens with the analyser of this index."
+        )
+    return text
+
+
+def is_searchable(token: str) -> bool:
+    """Whether an engine can be asked for the token: half a surrogate pair is in no index and not UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in token)
