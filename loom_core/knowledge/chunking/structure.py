@@ -39,7 +39,7 @@ class StructureChunker:
 
     target_tokens: int = 320
     _: KW_ONLY
-    max_tokens: int = 450
+    max_tokens: int = 500
     min_tokens: int = 60
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class StructureChunker:
             raise ConfigError(
                 f"Passages of {self.min_tokens} to {self.max_tokens} tokens that aim at {self.target_tokens} "
                 "are not possible.",
-                advice="Set min_tokens ≤ target_tokens ≤ max_tokens; 60, 320 and 450 are usual.",
+                advice="Set min_tokens ≤ target_tokens ≤ max_tokens; 60, 320 and 500 are usual.",
             )
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:

@@ -60,7 +60,8 @@ class KuzuGraphStore:
     The file belongs to one process, and to one store in it. Changes are one transaction a call, one call
     at a time; readers have a connection each and run beside them. A few thousand changes go row by row
     (several hundred entities, or some 200 relations, a second): build anything larger with `load`. No
-    checkpoint is ever asked for: a kill between the engine's own is survived, one around an explicit one not always.
+    checkpoint is ever asked for: a kill between the engine's own is survived, one around an explicit one
+    not always.
     """
 
     def __init__(

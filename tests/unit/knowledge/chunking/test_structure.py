@@ -101,7 +101,7 @@ def test_text_without_any_boundary_is_cut_at_the_maximum():
     for text in ("a" * 20_000, "知" * 6_000, "🇨🇳" * 5_000, "e\u0301" * 5_000):
         chunks = chunks_of(DocumentDraft("text:1", text))
         assert "".join(chunk.text for chunk in chunks) == text
-        assert all(estimate_tokens(chunk.text) <= 450 for chunk in chunks)
+        assert all(estimate_tokens(chunk.text) <= 500 for chunk in chunks)
 
 
 def test_a_sentence_too_long_is_cut_at_clauses():
@@ -121,12 +121,12 @@ def test_sections_are_not_mixed(outline: Outline):
 
 
 def test_a_section_up_to_the_maximum_stays_whole(outline: Outline):
-    document = outline(f"## A\n\n{words(200)}\n\n{words(220)}\n\n## B\n\n{words(200)}\n\n{words(300)}")
+    document = outline(f"## A\n\n{words(200)}\n\n{words(220)}\n\n## B\n\n{words(200)}\n\n{words(350)}")
     assert [chunk.heading_path for chunk in chunks_of(document)] == [("A",), ("B",), ("B",)]
 
 
 def test_a_long_section_keeps_its_heading_with_its_first_text(outline: Outline):
-    document = outline(f"## 安装\n\n{words(440)}\n\n## B\n\n{words(100)}")
+    document = outline(f"## 安装\n\n{words(490)}\n\n## B\n\n{words(100)}")
     first, *rest = chunks_of(document)
     assert first.text.startswith("安装\n\nAlpha")
     assert {chunk.heading_path for chunk in [first, *rest[:-1]]} == {("安装",)}
@@ -134,7 +134,7 @@ def test_a_long_section_keeps_its_heading_with_its_first_text(outline: Outline):
 
 def test_a_heading_stays_with_a_paragraph_that_leaves_it_no_room(outline: Outline):
     heading = "A heading of many words that takes its room in the passage"
-    for text in (f"{words(440)}", f"| {words(440)}", " ".join([words(55)] * 8)):
+    for text in (f"{words(490)}", f"| {words(490)}", " ".join([words(55)] * 9)):
         first, *_ = chunks_of(outline(f"## {heading}\n\n{text}\n\n## B\n\n{words(100)}"))
         assert first.text.startswith(f"{heading}\n\n")
         assert estimate_tokens(first.text) > 200
@@ -376,7 +376,7 @@ def test_a_wide_gap_between_blocks_is_not_bridged():
     [
         {"min_tokens": -1},
         {"min_tokens": 400},
-        {"target_tokens": 500},
+        {"target_tokens": 501},
         {"target_tokens": 0, "min_tokens": 0},
     ],
 )
