@@ -1,0 +1,183 @@
+"""Finding the documents in a folder, without what nobody means to load."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.loaders.registry import format_for, unsupported_advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pathspec import GitIgnoreSpec
+
+__all__ = ["ScanEntry", "scan"]
+
+_IGNORE_FILES = (".loomignore", ".gitignore")
+"""Read in every folder; the first one that has a say about a path decides."""
+
+_NEVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "CVS", "_darcs", "$RECYCLE.BIN"})
+_VENV_MARK = "pyvenv.cfg"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanEntry:
+    """A file that was found.
+
+    Attributes:
+        path: absolute; below the real path of the folder that was scanned.
+        size: in bytes; 0 where it could not be asked.
+        mtime_ns: time of its last change, in nanoseconds since the epoch.
+        skipped: why it will not be loaded, in a few words, or None if it will.
+    """
+
+    path: Path
+    size: int = 0
+    mtime_ns: int = 0
+    skipped: str | None = None
+
+
+def scan(root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Iterator[ScanEntry]:
+    """Walk a folder, sorted by name, and tell of every file whether it will be loaded.
+
+    Files that someone has already said not to mean are left out without a word: hidden ones, version
+    control, virtual environments, `node_modules`, `__pycache__`, whatever `.gitignore` or `.loomignore` files
+    name (at every level, with Git's rules; `.loomignore` decides first), and whatever `include` and `exclude`
+    leave out. Any other file that will not be loaded comes with the reason: no loader for its type, a link
+    out of the folder, no permission.
+
+    Links are not followed: what they lead to inside the folder is found in its own place.
+
+    Args:
+        root: a folder, or a single file, which is then the only entry.
+        include: patterns as in `.gitignore`, relative to the root; where given, only files they match.
+        exclude: such patterns for files and folders to leave out.
+
+    Raises:
+        InvalidInputError: the root does not exist, or a pattern is malformed.
+    """
+    try:
+        real = root.resolve(strict=True)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"{root} does not exist or cannot be read.", advice="Check the path."
+        ) from error
+    included, excluded = _spec(include, "include"), _spec(exclude, "exclude")
+    if not real.is_dir():
+        return iter((_entry(real),))
+    return _Walk(real, included, excluded).folder(real, "", ())
+
+
+def _spec(patterns: Sequence[str], what: str) -> GitIgnoreSpec | None:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(patterns) if patterns else None
+    except ValueError as error:
+        raise InvalidInputError(
+            f"The {what} pattern is malformed: {error}", advice="Use .gitignore syntax."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """One ignore file and the folder its patterns are relative to (`` or `a/b/`)."""
+
+    base: str
+    spec: GitIgnoreSpec
+
+
+class _Walk:
+    def __init__(self, root: Path, included: GitIgnoreSpec | None, excluded: GitIgnoreSpec | None) -> None:
+        self._root = root
+        self._included = included
+        self._excluded = excluded
+
+    def folder(self, folder: Path, prefix: str, rules: tuple[_Rules, ...]) -> Iterator[ScanEntry]:
+        """Entries below a folder; `prefix` is its path from the root, ending in a slash."""
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            yield ScanEntry(folder, skipped=f"folder cannot be read: {error.strerror}")
+            return
+        names = {entry.name for entry in entries}
+        if prefix and _VENV_MARK in names:
+            return
+        rules = (*_read_rules(folder, prefix, names), *rules)
+        for entry in entries:
+            relative = prefix + entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if self._left_out(entry, relative + "/" * is_folder, rules):
+                continue
+            path = folder / entry.name
+            if entry.is_symlink():
+                yield self._link(path)
+            elif is_folder:
+                yield from self.folder(path, f"{relative}/", rules)
+            elif self._included is None or self._included.match_file(relative):
+                yield _entry(path)
+
+    def _left_out(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool:
+        if entry.name.startswith(".") or entry.name in _NEVER:
+            return True
+        if self._excluded is not None and self._excluded.match_file(relative):
+            return True
+        for rule in rules:  # innermost first
+            verdict = rule.spec.check_file(relative.removeprefix(rule.base)).include
+            if verdict is not None:
+                return verdict
+        return False
+
+    def _link(self, path: Path) -> ScanEntry:
+        try:
+            target = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return ScanEntry(path, skipped="broken link")
+        if not target.is_relative_to(self._root):
+            return ScanEntry(path, skipped="link to a place outside the folder")
+        return ScanEntry(path, skipped="link inside the folder; its target is loaded in its own place")
+
+
+def _read_rules(folder: Path, prefix: str, names: set[str]) -> Iterator[_Rules]:
+    from pathspec import GitIgnoreSpec
+
+    for name in _IGNORE_FILES:
+        if name in names:
+            try:
+                lines = (folder / name).read_text("utf-8", errors="replace").splitlines()
+            except OSError:
+                continue
+            yield _Rules(prefix, GitIgnoreSpec.from_lines(line for line in lines if _is_valid(line)))
+
+
+def _is_valid(line: str) -> bool:
+    """Git passes over a malformed pattern in an ignore file."""
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines((line,))
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(path: Path) -> ScanEntry:
+    try:
+        status = path.stat(follow_symlinks=False)
+    except OSError as error:
+        return ScanEntry(path, skipped=f"cannot be read: {error.strerror}")
+    skipped = None
+    if not stat.S_ISREG(status.st_mode):
+        skipped = "not a regular file"
+    elif format_for(path) is None:
+        kind = path.suffix.lower() or "no extension"
+        skipped = f"unsupported type ({kind}). {unsupported_advice(path.suffix)}"
+    elif status.st_size == 0:
+        skipped = "empty"
+    return ScanEntry(path, status.st_size, status.st_mtime_ns, skipped)

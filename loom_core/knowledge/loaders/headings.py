@@ -1,0 +1,120 @@
+"""Recognising headings in text that has no markup, and only where there is little doubt."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["Line", "find_headings", "is_rule"]
+
+_NUMERAL = "[一二三四五六七八九十百千零〇两0-9０-９]{1,7}"
+_MAX_LATIN = 80
+_MAX_CJK = 40
+_UNDERLINE = re.compile(r"([=\-~^])\1{2,}")
+_SENTENCE_END = re.compile(r"[.。,，;；:：!！?？、…]$")
+_LEVELS = {"编": 1, "編": 1, "部": 1, "篇": 1, "卷": 1, "章": 2, "回": 2, "节": 3, "節": 3}
+
+_CHINESE_PART = re.compile(
+    rf"第{_NUMERAL}([编編部篇卷章回节節])(?:[\s　:：、.．]+\S.*|[^\s的是中里,，。]{{0,20}})"
+)
+_CHINESE_ITEM = re.compile(r"[一二三四五六七八九十]{1,3}、\s*\S+.*")
+_CHINESE_SUBITEM = re.compile(r"[(（][一二三四五六七八九十]{1,3}[)）]\s*\S+.*")
+_CHAPTER = re.compile(
+    r"(part|book|chapter|appendix|section)\s+(?:\d{1,3}|[IVXLC]{1,7}|[A-Z])\b(?:[\s.:—–-].*)?", re.I
+)
+_NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?[ \t　]+(?=[^\W\d_a-zß-öø-ÿ])\S.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A heading candidate or any other line.
+
+    Attributes:
+        start: offset of its first character that is not white space.
+        end: offset after its last one.
+        text: what is between.
+    """
+
+    start: int
+    end: int
+    text: str
+
+
+def find_headings(lines: list[Line]) -> dict[int, int]:
+    """Which lines are headings: index in `lines` → level from 1.
+
+    Recognised are lines underlined with `===` or `---`; `第一章 …`, `第二节 …`, `一、…`, `（一）…`;
+    `Chapter 3 …`, `Part II`; `1.2 Title`. All must be short and not end like a sentence. Those in Latin
+    script need a blank line before and after. None may be followed at once by another of its kind, which
+    would make it an item of a list or a line of a table of contents.
+
+    Args:
+        lines: every line of the text, blank ones included (with an empty `text`).
+    """
+    candidates = [_candidate(line.text) for line in lines]
+    found: dict[int, int] = {}
+    for index in range(len(lines)):
+        if level := _underlined(lines, index):
+            found[index] = level
+        elif (candidate := candidates[index]) and _stands_out(lines, candidates, index, candidate):
+            found[index] = candidate.level
+    return found
+
+
+def is_rule(text: str) -> bool:
+    """Whether a line only underlines or separates: `====`, `----`, `~~~~`, `^^^^`."""
+    return _UNDERLINE.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    level: int
+    kind: str
+    alone: bool
+    """Whether it must have a blank line before it and after it."""
+
+
+def _candidate(text: str) -> _Candidate | None:
+    cjk = bool(re.search("[\u4e00-\u9fff]", text))
+    if not text or len(text) > (_MAX_CJK if cjk else _MAX_LATIN) or _SENTENCE_END.search(text):
+        return None
+    if match := _CHINESE_PART.fullmatch(text):
+        return _Candidate(_LEVELS[match[1]], match[1], alone=False)
+    if _CHINESE_ITEM.fullmatch(text):
+        return _Candidate(4, "一", alone=False)
+    if _CHINESE_SUBITEM.fullmatch(text):
+        return _Candidate(5, "（一）", alone=False)
+    if match := _CHAPTER.fullmatch(text):
+        level = {"part": 1, "book": 1, "section": 3}.get(match[1].lower(), 2)
+        return _Candidate(level, match[1].lower(), alone=True)
+    if match := _NUMBERED.fullmatch(text):
+        dots = match[1].count(".")
+        return _Candidate(min(3 + dots, 6), f"1{'.1' * dots}", alone=not cjk or dots == 0)
+    return None
+
+
+def _stands_out(
+    lines: list[Line], candidates: list[_Candidate | None], index: int, candidate: _Candidate
+) -> bool:
+    before_blank = index == 0 or not lines[index - 1].text
+    after_blank = index + 1 >= len(lines) or not lines[index + 1].text
+    if candidate.alone and not (before_blank and after_blank):
+        return False
+    following = next((i for i in range(index + 1, min(index + 4, len(lines))) if lines[i].text), None)
+    if following is None:
+        return False  # nothing stands below it
+    after = candidates[following]
+    return after is None or after.kind != candidate.kind
+
+
+def _underlined(lines: list[Line], index: int) -> int:
+    """Level of a line that the next one underlines, or 0."""
+    if index + 1 >= len(lines) or not lines[index].text or len(lines[index].text) > _MAX_LATIN:
+        return 0
+    match = _UNDERLINE.fullmatch(lines[index + 1].text)
+    above = lines[index - 1].text if index else ""
+    if match is None or is_rule(lines[index].text) or (above and not is_rule(above)):
+        return 0
+    # A rule of full-width text is counted in columns: two for each ideograph.
+    width = sum(2 if char >= "\u2e80" else 1 for char in lines[index].text)
+    return {"=": 1, "-": 2}.get(match[1], 3) if len(match[0]) * 2 >= width else 0

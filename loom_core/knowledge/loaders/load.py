@@ -1,0 +1,168 @@
+"""Loading one document: from a file or from bytes to a draft."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from loom_core.errors import DocumentError
+from loom_core.knowledge.loaders.encoding import decode
+from loom_core.knowledge.loaders.limits import LoadLimits
+from loom_core.knowledge.loaders.registry import format_for, unsupported_advice
+from loom_core.knowledge.loaders.signature import find_signature, looks_binary
+from loom_core.knowledge.loaders.source import Source
+from loom_core.knowledge.loaders.titles import choose_title
+from loom_core.knowledge.model import DocumentDraft
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.loaders.content import Content
+    from loom_core.knowledge.loaders.registry import Format
+
+__all__ = ["load_bytes", "load_file"]
+
+_LOG = logging.getLogger(__name__)
+_DEFAULTS = LoadLimits()
+_PROBE = 16 * 1024
+
+
+def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS) -> DocumentDraft:
+    """Read a file of any supported format. Blocks: call it from a worker thread.
+
+    Args:
+        path: the file; a symbolic link is followed.
+        limits: what is refused as too large.
+
+    Returns:
+        The draft. Its URI is the `file://` URI of the absolute path; blocks are in order, do not overlap, are
+        never blank, and their offsets index into its text exactly.
+
+    Raises:
+        DocumentError: it is missing, unreadable, no regular file, empty, too large, of an unsupported type,
+            binary, encrypted, broken, or without text. The message names the file, the cause and what to do.
+    """
+    source = Source(path, b"", limits)
+    kind = _format(source)
+    source = Source(path, _read(source, path), limits)
+    return _draft(source, kind, path.absolute().as_uri())
+
+
+def load_bytes(
+    data: bytes,
+    *,
+    uri: str,
+    name: str,
+    mime: str = "",
+    charset: str = "",
+    limits: LoadLimits = _DEFAULTS,
+) -> DocumentDraft:
+    """Read a document that is in memory, such as a downloaded page. Blocks like `load_file`.
+
+    Args:
+        data: the whole file.
+        uri: where it came from, for the draft.
+        name: a file name; its extension decides the format, its stem is the last resort for a title.
+        mime: media type from a transport, for a name without a telling extension.
+        charset: encoding from a transport; UTF-8 that decodes goes before it.
+        limits: as for `load_file`.
+
+    Raises:
+        DocumentError: as for `load_file`.
+    """
+    source = Source(PurePath(name), data, limits, charset)
+    kind = _format(source, mime)
+    if len(data) > limits.max_bytes:
+        raise _too_large(source, len(data))
+    return _draft(source, kind, uri)
+
+
+def _format(source: Source, mime: str = "") -> Format:
+    kind = format_for(source.path, mime=mime)
+    if kind is None:
+        extension = source.extension or "no extension"
+        raise source.error(
+            f"is of a type that cannot be loaded ({extension}).", advice=unsupported_advice(source.extension)
+        )
+    return kind
+
+
+def _read(source: Source, path: Path) -> bytes:
+    """The file's bytes, never more than the limit, and never from a pipe or device."""
+    try:
+        # Without waiting: opening a FIFO that nobody writes to would block for ever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise _irregular(source)
+            data = file.read(source.limits.max_bytes + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(source, error) from error
+    if len(data) > source.limits.max_bytes:
+        raise _too_large(source, max(status.st_size, len(data)))
+    return data
+
+
+def _irregular(source: Source) -> DocumentError:
+    return source.error(
+        "is a folder, pipe or device, not a regular file.",
+        advice="Give the path of a file; folders are loaded as folders.",
+    )
+
+
+def _too_large(source: Source, size: int) -> DocumentError:
+    return source.error(
+        f"has {size:,} bytes, more than a document may ({source.limits.max_bytes:,}).",
+        advice="Split it into smaller files.",
+    )
+
+
+def _unreadable(source: Source, error: OSError | ValueError) -> DocumentError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return source.error("does not exist.", advice="Check the path.")
+    if isinstance(error, PermissionError):
+        return source.error("may not be read: permission denied.", advice="Grant read access to it.")
+    if isinstance(error, IsADirectoryError) or getattr(error, "errno", None) == errno.ENXIO:
+        return _irregular(source)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return source.error(f"cannot be read: {reason}.", advice="Check the path and the disk.")
+
+
+def _draft(source: Source, kind: Format, uri: str) -> DocumentDraft:
+    if not source.data.strip():
+        raise source.error("is empty.", advice="Remove it or fill it.")
+    _check_signature(source, kind)
+    try:
+        content = kind.load(source)
+    except DocumentError:
+        raise
+    except Exception as error:
+        # The boundary to the parsers, which raise anything on hostile files: KeyError, RecursionError…
+        _LOG.debug("loading %s failed", source.path, exc_info=True)
+        raise source.broken(kind.name, f"{type(error).__name__}: {error}") from error
+    if not content.text.strip():
+        raise source.error("has no text.", advice="Check that it is the right file.")
+    if len(content.text) > source.limits.max_text_chars:
+        raise source.too_long()
+    return _assemble(content, source, kind, uri)
+
+
+def _assemble(content: Content, source: Source, kind: Format, uri: str) -> DocumentDraft:
+    title, title_source = choose_title(content, source.path)
+    return DocumentDraft(uri, content.text, title, title_source, content.blocks, kind.mime, content.metadata)
+
+
+def _check_signature(source: Source, kind: Format) -> None:
+    """Refuse what is plainly something else than its name says."""
+    found = find_signature(source.data)
+    if kind.is_text:
+        if found or looks_binary(decode(source.data[:_PROBE], hint=source.charset)[0]):
+            raise source.error(
+                f"is {found or 'binary data'}, not {kind.name}.",
+                advice="Rename it to its real extension if that type is supported, else leave it out.",
+            )
+    elif found and found != kind.name and "Office" not in found and "ZIP" not in found:
+        raise source.error(f"is {found}, not {kind.name}.", advice="Rename it to its real extension.")

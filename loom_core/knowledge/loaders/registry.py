@@ -1,0 +1,130 @@
+"""Which loader reads which file: by extension, by name for files without one, by media type for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from loom_core.knowledge.loaders.definitions import code_extensions
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+    from loom_core.knowledge.loaders.content import Content
+    from loom_core.knowledge.loaders.source import Source
+
+__all__ = ["Format", "format_for", "supported_extensions", "unsupported_advice"]
+
+
+class _Loader(Protocol):
+    def __call__(self, source: Source) -> Content: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of file.
+
+    Attributes:
+        name: what it is called in messages, with its article.
+        mime: its media type.
+        loader: module in this package and function in it, imported at first use.
+        is_text: whether its bytes are text, so that binary content under its name is a mistake.
+    """
+
+    name: str
+    mime: str
+    loader: str
+    is_text: bool = True
+
+    def load(self, source: Source) -> Content:
+        """Read a file of this kind.
+
+        Raises:
+            DocumentError: it cannot be read.
+            Exception: whatever else its parser raises on a broken file.
+        """
+        module, _, function = self.loader.partition(":")
+        loader = getattr(import_module(f"{__package__}.{module}"), function)
+        return cast("_Loader", loader)(source)
+
+
+_OOXML = "application/vnd.openxmlformats-officedocument"
+_MARKDOWN = Format("Markdown", "text/markdown", "markdown:load_markdown")
+_PLAIN = Format("plain text", "text/plain", "plain:load_plain")
+_HTML = Format("HTML", "text/html", "html:load_html")
+_CODE = Format("source code", "text/x-source", "code:load_code")
+_CSV = Format("a CSV table", "text/csv", "delimited:load_delimited")
+_JSON = Format("JSON", "application/json", "json_text:load_json")
+_JSON_LINES = Format("JSON Lines", "application/jsonl", "json_text:load_json_lines")
+_PDF = Format("a PDF", "application/pdf", "pdf:load_pdf", is_text=False)
+_WORD = Format("a Word document", f"{_OOXML}.wordprocessingml.document", "word:load_word", is_text=False)
+_SLIDES = Format(
+    "a PowerPoint presentation", f"{_OOXML}.presentationml.presentation", "slides:load_slides", is_text=False
+)
+_XLSX = Format("a spreadsheet", f"{_OOXML}.spreadsheetml.sheet", "sheets:load_sheets", is_text=False)
+_XLS = Format("a spreadsheet", "application/vnd.ms-excel", "sheets:load_sheets", is_text=False)
+_ODS = Format(
+    "a spreadsheet", "application/vnd.oasis.opendocument.spreadsheet", "sheets:load_sheets", is_text=False
+)
+
+_FORMATS: dict[str, Format] = {
+    **dict.fromkeys(sorted(code_extensions()), _CODE),
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd", ".rmd"), _MARKDOWN),
+    **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".asciidoc", ".org", ".tex", ".log"), _PLAIN),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), _HTML),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), _CSV),
+    ".json": _JSON,
+    **dict.fromkeys((".jsonl", ".ndjson"), _JSON_LINES),
+    ".pdf": _PDF,
+    ".docx": _WORD,
+    ".pptx": _SLIDES,
+    ".xlsx": _XLSX,
+    ".xlsm": _XLSX,
+    ".xls": _XLS,
+    ".ods": _ODS,
+}
+_NAMES: dict[str, Format] = {
+    **dict.fromkeys(("readme", "license", "licence", "copying", "notice", "authors", "contributors"), _PLAIN),
+    **dict.fromkeys(("changelog", "changes", "history", "news", "todo", "install", "contributing"), _PLAIN),
+    **dict.fromkeys(("makefile", "dockerfile", "containerfile", "jenkinsfile", "gemfile", "rakefile"), _CODE),
+}
+_MIMES: dict[str, Format] = {
+    **{kind.mime: kind for kind in (*_FORMATS.values(), _PLAIN)},
+    "application/xhtml+xml": _HTML,
+    "text/x-markdown": _MARKDOWN,
+    "application/x-ndjson": _JSON_LINES,
+    "text/tab-separated-values": _CSV,
+}
+_ADVICE = {
+    ".doc": "Save it as .docx.",
+    ".ppt": "Save it as .pptx.",
+    ".xlsb": "Save it as .xlsx.",
+    ".rtf": "Save it as .docx or .txt.",
+    ".odt": "Save it as .docx.",
+    ".odp": "Save it as .pptx.",
+    ".epub": "Convert it to HTML or PDF.",
+    ".ipynb": "Export it as Markdown: jupyter nbconvert --to markdown.",
+}
+
+
+def format_for(path: PurePath, *, mime: str = "") -> Format | None:
+    """The format of a file, or None if there is no loader for it.
+
+    Args:
+        path: its name decides: the extension, or the whole name (`README`, `Dockerfile`).
+        mime: media type named by a server; used where the name says nothing.
+    """
+    extension = path.suffix.lower()
+    by_name = _FORMATS.get(extension) if extension else _NAMES.get(path.name.lower())
+    return by_name or _MIMES.get(mime.partition(";")[0].strip().lower())
+
+
+def supported_extensions() -> frozenset[str]:
+    """Extensions that can be loaded, in lower case, with their dot."""
+    return frozenset(_FORMATS)
+
+
+def unsupported_advice(extension: str) -> str:
+    """What to do about a file without a loader."""
+    return _ADVICE.get(extension.lower(), "Convert it to PDF, DOCX, HTML, Markdown or plain text.")

@@ -1,0 +1,64 @@
+"""The program that opens a spreadsheet in a process of its own; `sheets` starts it.
+
+The library behind it aborts its process when it cannot get memory, and it reserves as much as a file
+announces: one cell in the last corner of a sheet is enough. The file goes in through standard input, and what
+was read comes out as lines of JSON: `{"sheet": name}`, then a list of strings for each row;
+`{"error": reason}` ends it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import BinaryIO, TextIO
+
+__all__ = ["read_workbook"]
+
+_Cell = str | float | bool | datetime.date | datetime.time | datetime.timedelta
+
+
+def read_workbook(data: BinaryIO, out: TextIO) -> None:
+    """Write every worksheet's rows as lines of JSON, in the workbook's order."""
+    from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum
+
+    try:
+        workbook = CalamineWorkbook.from_filelike(data)
+        for sheet in workbook.sheets_metadata:
+            if sheet.typ == SheetTypeEnum.WorkSheet:
+                out.write(json.dumps({"sheet": sheet.name}) + "\n")
+                for row in workbook.get_sheet_by_name(sheet.name).iter_rows():
+                    out.write(json.dumps([_text(cell) for cell in row]) + "\n")
+    except PasswordError:
+        out.write(json.dumps({"error": "password"}) + "\n")
+    except CalamineError as error:
+        out.write(json.dumps({"error": str(error)}) + "\n")
+
+
+def _text(cell: _Cell) -> str:
+    """A cell as people read it: whole numbers without a fraction, midnight without a time."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
+    if isinstance(cell, datetime.datetime):
+        return cell.date().isoformat() if cell.time() == datetime.time() else cell.isoformat(" ")
+    return str(cell)
+
+
+def _bound_memory(limit: int) -> None:
+    """Make the process fail, rather than the machine swap, where the system has such a limit."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+if __name__ == "__main__":
+    _bound_memory(2 * 1024**3)
+    read_workbook(io.BytesIO(sys.stdin.buffer.read()), sys.stdout)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loom_core.errors import DocumentError
+from loom_core.knowledge.loaders import load_bytes, load_file
+
+
+def test_the_article_is_read_without_the_page_around_it(documents: Path, outline) -> None:
+    assert outline(load_file(documents / "article.html")) == [
+        ("heading", "The Harbour of Veld"),
+        ("paragraph", "The harbour was founded in 1642 by Dutch merchants."),
+        ("heading", "Trade"),
+        ("list", "- Salt"),
+        ("list", "- Grain\n  - rye\n  - barley"),
+        ("paragraph", "Ships"),
+        ("row", "Year: 1700; Ships: 412; Remarks: good year"),
+        ("row", "Year: 1701; Ships: none"),
+        ("code", "cat ledger.txt\n  | grep salt"),
+        ("paragraph", "港口位于城市的北边。"),
+        ("paragraph", "Loose text\non two lines."),
+    ]
+
+
+def test_title_and_metadata_come_from_the_head(documents: Path) -> None:
+    draft = load_file(documents / "article.html")
+    assert (draft.title, draft.title_source) == ("The Harbour of Veld", "metadata")
+    assert draft.metadata == {
+        "author": "Ada Lind",
+        "date": "2024-05-17",
+        "lang": "en",
+        "tags": ["harbour", "history"],
+    }
+    assert draft.blocks[-1].path == ("The Harbour of Veld", "Trade")
+
+
+@pytest.mark.parametrize(
+    ("html", "title", "source"),
+    [
+        ("<title>Untitled</title><h1>Tides</h1><p>x", "Tides", "heading"),
+        ('<meta property="og:title" content="Tides"><p>x', "Tides", "metadata"),
+        ("<p>x", "my page", "filename"),
+        ("<title>潮汐表</title><p>x", "潮汐表", "metadata"),
+    ],
+)
+def test_the_title_is_the_best_there_is(load, html: str, title: str, source: str) -> None:
+    draft = load("my-page.html", html)
+    assert (draft.title, draft.title_source) == (title, source)
+
+
+def test_a_page_of_boilerplate_only_is_read_whole(load, outline) -> None:
+    html = "<nav><p>All there is</p></nav><script>no()</script>"
+    assert outline(load("a.html", html)) == [("paragraph", "All there is")]
+
+
+def test_the_header_stays_if_it_has_the_only_first_level_heading(load, outline) -> None:
+    kept = "<header><h1>Title</h1></header><p>Text</p>"
+    dropped = "<header><h1>Site</h1></header><h1>Title</h1><p>Text</p>"
+    inside = "<article><header><p>By Ada</p></header><p>Text</p></article>"
+    assert outline(load("a.html", kept))[0] == ("heading", "Title")
+    assert outline(load("a.html", dropped))[0] == ("heading", "Title")
+    assert outline(load("a.html", inside))[0] == ("paragraph", "By Ada")
+
+
+def test_a_layout_table_is_no_table(load, outline) -> None:
+    html = "<table><tr><td><h2>News</h2><p>Text</p></td></tr></table>"
+    assert outline(load("a.html", html)) == [("heading", "News"), ("paragraph", "Text")]
+
+
+def test_scripts_in_cells_and_hidden_parts_stay_out(load, outline) -> None:
+    html = (
+        "<table><tr><td>a<script>x</script></td><td>1</td></tr><tr><td>b</td><td>2</td></tr></table>"
+        "<p hidden>no</p><!-- no --><p>yes<style>no</style></p><ul><li></li></ul>"
+    )
+    assert outline(load("a.html", html)) == [("row", "a | 1"), ("row", "b | 2"), ("paragraph", "yes")]
+
+
+def test_preformatted_text_inside_a_list_is_code(load, outline) -> None:
+    html = "<ol><li>Run<pre>loom serve</pre>then<br>wait<div>long</div></li></ol>"
+    assert outline(load("a.html", html)) == [
+        ("list", "- Run"),
+        ("code", "loom serve"),
+        ("list", "then\n  wait\n  long"),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "big5"])
+def test_a_declared_chinese_encoding_is_honoured(load, encoding: str) -> None:
+    html = f'<meta charset="{encoding}"><h1>港口</h1><p>城市</p>'
+    assert load("a.html", html.encode(encoding)).title == "港口"
+
+
+def test_the_encoding_named_by_a_server_is_honoured() -> None:
+    draft = load_bytes(
+        "<p>港口".encode("gbk"), uri="https://x.org/a", name="a", mime="text/html", charset="gbk"
+    )
+    assert draft.text == "港口"
+    assert draft.uri == "https://x.org/a"
+
+
+def test_hostile_nesting_is_refused_at_once(load) -> None:
+    with pytest.raises(DocumentError, match="nested more than"):
+        load("a.html", "<div>" * 200_000)
+    assert load("a.html", "<script>" + "'<div>'" * 5_000 + "</script><p>fine").text == "fine"
+
+
+def test_unclosed_tags_are_not_nesting(load) -> None:
+    assert len(load("a.html", "<p>x" * 3_000).blocks) == 3_000

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from loom_core.errors import DocumentError
+from loom_core.knowledge.loaders import LoadLimits, load_file
+from loom_core.knowledge.loaders.pdf_layout import PdfLine, find_paragraphs
+
+
+def test_paragraphs_headings_and_pages_are_found(documents: Path, outline) -> None:
+    draft = load_file(documents / "harbour.pdf")
+    assert outline(draft) == [
+        ("heading", "The Harbour of Veld"),
+        ("heading", "Foundation"),
+        (
+            "paragraph",
+            "The harbour of Veld was founded in 1642 by Dutch merchants who needed shelter from the winter "
+            "storms. Its first breakwater was built of timber and lasted eleven years.",
+        ),
+        (
+            "paragraph",
+            "After the great flood the council decided to build in stone instead. The quarry at Holm "
+            "delivered granite for two decades, and the masons were paid by the barge load.",
+        ),
+        ("heading", "Trade"),
+        (
+            "paragraph",
+            "Salt, grain and tar were the main goods. In good years more than four hundred ships called at "
+            "the port, and the customs house employed thirty clerks who kept their ledgers by hand. Many of "
+            "these ledgers survive in the city archive today.",
+        ),
+        ("list", "• salt from the south"),
+        ("list", "• grain from the east"),
+    ]
+    assert [block.page for block in draft.blocks] == [1, 1, 1, 1, 2, 2, 3, 3]
+    assert draft.blocks[-1].path == ("The Harbour of Veld", "Trade")
+
+
+def test_a_title_that_says_nothing_gives_way_to_the_largest_heading(documents: Path) -> None:
+    draft = load_file(documents / "harbour.pdf")
+    assert (draft.title, draft.title_source) == ("The Harbour of Veld", "heading")
+    assert draft.metadata == {"author": "Ada Lind", "tags": ["harbour", "history"], "date": "2000-01-01"}
+
+
+def test_chinese_lines_join_without_a_space(documents: Path, outline) -> None:
+    draft = load_file(documents / "港口.pdf")
+    assert outline(draft)[1] == (
+        "paragraph",
+        "维尔德港建于一六四二年，由需要躲避冬季风暴的荷兰商人创立。它的第一道防波堤是用木材建造的，"
+        "使用了十一年。大洪水之后，议会决定改用石头修建。",
+    )
+    assert "第1页" not in draft.text
+    assert draft.blocks[3].path == ("港口的贸易",)
+
+
+def test_the_outline_decides_what_is_a_heading(documents: Path) -> None:
+    draft = load_file(documents / "outline.pdf")
+    assert (draft.title, draft.title_source) == ("Field Notes", "metadata")
+    assert [(block.kind, block.level, block.page) for block in draft.blocks] == [
+        ("heading", 1, 1),
+        ("paragraph", 0, 1),
+        ("heading", 2, 2),
+        ("paragraph", 0, 2),
+    ]
+    assert draft.blocks[-1].path == ("Birds", "Waders")
+
+
+def test_a_rotated_page_reads_as_it_is_shown(documents: Path, outline) -> None:
+    texts = [text for _, text in outline(load_file(documents / "rotated.pdf"))]
+    assert len(texts) == 2
+    assert texts[1] == "Another paragraph stands further down."
+
+
+@pytest.mark.parametrize("rotation", [b"180", b"270"])
+def test_pages_may_be_turned_any_way(documents: Path, load, rotation: bytes) -> None:
+    data = (documents / "rotated.pdf").read_bytes()
+    assert b"/Rotate 90" in data
+    assert "founded in 1642" in load("a.pdf", data.replace(b"/Rotate 90", b"/Rotate " + rotation)).text
+
+
+def test_an_encrypted_file_is_refused(documents: Path) -> None:
+    with pytest.raises(DocumentError, match=r"encrypted\.pdf is encrypted\. Save a copy without a password"):
+        load_file(documents / "encrypted.pdf")
+
+
+def test_a_scan_is_refused_with_word_of_ocr(documents: Path) -> None:
+    with pytest.raises(
+        DocumentError, match=r"no text on its 1 page: it is probably a scan\. Loom does no OCR"
+    ):
+        load_file(documents / "scan.pdf")
+
+
+def test_limits_on_pages_and_text_hold(documents: Path) -> None:
+    with pytest.raises(DocumentError, match="has 3 pages, more than are read"):
+        load_file(documents / "harbour.pdf", limits=LoadLimits(max_pages=2))
+    with pytest.raises(DocumentError, match="holds more text"):
+        load_file(documents / "harbour.pdf", limits=LoadLimits(max_text_chars=100))
+
+
+def test_a_broken_file_is_refused(load, documents: Path) -> None:
+    with pytest.raises(DocumentError, match="cannot be read as a PDF"):
+        load("a.pdf", b"%PDF-1.7 nothing more")
+    with pytest.raises(DocumentError):
+        load("a.pdf", (documents / "harbour.pdf").read_bytes()[:700])
+
+
+def test_many_threads_may_load_at_once(documents: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        drafts = list(pool.map(load_file, [documents / "harbour.pdf"] * 24))
+    assert len({draft.text for draft in drafts}) == 1
+
+
+def line(
+    text: str, y: float, *, left: float = 72, right: float = 500, size: float = 12, page: int = 1
+) -> PdfLine:
+    return PdfLine(text, page, left, y, right, y + size, 842)
+
+
+def test_pieces_side_by_side_are_one_line() -> None:
+    pieces = [line("left", 700, right=200), line("right", 700.5, left=300), line("below.", 686)]
+    assert [paragraph.text for paragraph in find_paragraphs([pieces], {})] == ["left right\nbelow."]
+
+
+def test_an_indented_or_short_line_parts_paragraphs() -> None:
+    lines = [
+        line("One begins here and", 700),
+        line("ends here.", 686, right=160),
+        line("Two begins here", 672),
+        line("and goes on", 658),
+        line("Three is indented", 644, left=96),
+    ]
+    assert [paragraph.text.split()[0] for paragraph in find_paragraphs([lines], {})] == [
+        "One",
+        "Two",
+        "Three",
+    ]
+
+
+def test_a_sentence_runs_on_in_the_next_column() -> None:
+    lines = [line("it goes", 100), line("on above.", 700, left=320), line("Next", 300, left=320)]
+    assert [paragraph.text for paragraph in find_paragraphs([lines], {})] == ["it goes\non above.", "Next"]
+
+
+def test_a_poster_has_no_headings() -> None:
+    lines = [
+        line("small text", 500),
+        *(line("HUGE TYPE", 900 - 8 * size, size=size) for size in (30, 40, 50)),
+    ]
+    assert all(paragraph.level == 0 for paragraph in find_paragraphs([lines], {}))
+
+
+def test_running_heads_are_dropped_only_at_the_edge() -> None:
+    pages = [
+        [
+            line("Journal 7", 810, page=page),
+            line("Journal 7", 400, page=page),
+            line(f"page {page}", 30, page=page),
+        ]
+        for page in (1, 2)
+    ]
+    assert [paragraph.text for paragraph in find_paragraphs(pages, {})] == ["Journal 7", "Journal 7"]
+
+
+def test_no_lines_make_no_paragraphs() -> None:
+    assert find_paragraphs([[], []], {}) == []
