@@ -161,6 +161,7 @@ def lookup_tokens(text: str) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=65536)
 def name_key(name: str) -> str:
     """The form in which two spellings of a name are the same, or empty where nothing is left.
 

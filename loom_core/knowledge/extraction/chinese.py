@@ -1,0 +1,79 @@
+"""Rules for Chinese: jieba's tags for names, 《》 for works, 是 for definitions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.model import Mention, Relation
+from loom_core.knowledge.text import is_stop_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["chinese_definition", "chinese_mentions", "chinese_predicate"]
+
+_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·]{2,}")
+_WORK = re.compile(r"[《〈『「]([^《》〈〉『』「」\n]{1,40})[》〉』」]")
+_TYPES = {
+    "nr": "person",
+    "nrt": "person",
+    "nrfg": "person",
+    "ns": "place",
+    "nt": "organisation",
+    "nz": "thing",
+}
+_DEFINITION = re.compile(
+    r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"
+    r"\s*(?:[（(][^（）()]{0,120}[)）])?[，,]?(?:又称[^，。]{1,20}[，,])?"
+    r"(?:是指|是|指的是|为)(?P<object>[^。；\n]{2,60})"
+)
+_OBJECT_HEAD = re.compile(r"(?:的|之)(?P<head>[^，、。的之]{2,12})(?:[，、。]|$)")
+_VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
+
+
+def chinese_mentions(text: str) -> Iterator[Mention]:
+    """Titles of works, and the words that jieba tags as names of persons, places, organisations."""
+    for match in _WORK.finditer(text):
+        yield Mention(match[1], match.start(1), match.end(1), "work", "quoted", 0.9)
+    for run in _RUN.finditer(text):
+        start = run.start()
+        for word, tag in _tagged(run.group()):
+            kind = _TYPES.get(tag)
+            if kind is not None and len(word) > 1 and not is_stop_word(word):
+                yield Mention(word, start, start + len(word), kind, "tagged", 0.6)
+            start += len(word)
+
+
+def chinese_definition(text: str) -> Relation | None:
+    """The statement "X是Y" at the beginning of a passage."""
+    match = _DEFINITION.match(text)
+    if match is None or is_stop_word(match["subject"]):
+        return None
+    what = match["object"].split("，")[0]
+    head = _OBJECT_HEAD.search(what + "。")
+    name = (head["head"] if head else what[:12]).strip()
+    if not name:
+        return None
+    return Relation(
+        match["subject"], "is a", name, match.start("subject"), match.end("object"), "definition", 0.6
+    )
+
+
+def chinese_predicate(between: str) -> str:
+    """The verbs between two names, or empty if there are none."""
+    if len(between) > 20 or any(mark in between for mark in "。；！？\n"):
+        return ""
+    verbs = [
+        word
+        for run in _RUN.findall(between) or [between.strip("，、 ")]
+        for word, tag in _tagged(run)
+        if tag in _VERB_TAGS
+    ]
+    return "".join(verbs[:3])
+
+
+def _tagged(run: str) -> list[tuple[str, str]]:
+    import rjieba
+
+    return rjieba.tag(run)

@@ -1,0 +1,114 @@
+"""Rules for English: names are capitalised, definitions say "is a", verbs stand between names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.model import Mention, Relation
+from loom_core.knowledge.text import is_stop_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["english_definition", "english_mentions", "english_predicate"]
+
+_CAPITALISED = (
+    r"(?:(?:[A-Z]\.){2,}|(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|[A-Z])\.(?=[ \u00a0]?[A-Z])|[A-ZÀ-ÖØ-ÞĀ-Ž][\w’'&-]*)"
+)
+_INNER = r"(?:of|the|de|la|le|du|des|del|della|di|da|dos|von|van|der|den|zu|al|el|bin|ibn|y|e|on|&)"
+_NAME = re.compile(rf"{_CAPITALISED}(?:[ \u00a0](?:{_INNER}[ \u00a0]){{0,2}}(?:{_CAPITALISED}|\d{{1,4}}\b))*")
+_QUOTED = re.compile(r"[\"“]([A-Z][^\"“”\n]{2,60})[\"”]")
+_POSSESSIVE = re.compile(r"[’']s?$")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:;]['\"”’)]?\s+|\n\s*|[-*•]\s+)$")
+_CALENDAR = frozenset(
+    "january february march april may june july august september october november december monday "
+    "tuesday wednesday thursday friday saturday sunday".split()
+)
+_SAID_BY_ITSELF = frozenset(
+    "figure table section chapter page note example see yes ok mr mrs ms dr prof sir".split()
+)
+
+_DEFINITION = re.compile(
+    rf"\s*(?:The |A |An )?(?P<subject>(?:{_CAPITALISED}|[a-z][\w-]+)(?:[ ](?:{_INNER}|[\w’'-]+)){{0,6}}?)"
+    r"\s*(?:\([^()]{0,120}\))?,?\s+(?:is|are|was|were|refers to|means)\s+"
+    r"(?P<article>an?|the|one of the)\s+(?P<object>[^.;\n]{3,160})"
+)
+_OBJECT_END = re.compile(
+    r",|\(|\s(?:that|which|who|whose|where|in|of|by|from|for|to|on|at|with|and|directed|written|"
+    r"produced|based|located|used|known|born|founded|released|published|created|designed|made|is|was)\b"
+)
+_PREDICATE_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
+
+
+def english_mentions(text: str) -> Iterator[Mention]:
+    """Capitalised phrases and quoted titles."""
+    for match in _QUOTED.finditer(text):
+        yield Mention(
+            match[1].rstrip(" ,."),
+            match.start(1),
+            match.start(1) + len(match[1].rstrip(" ,.")),
+            "work",
+            "quoted",
+            0.6,
+        )
+    for match in _NAME.finditer(text):
+        name = _POSSESSIVE.sub("", match.group()).rstrip(".-&’'")
+        start = match.start()
+        words = name.split()
+        # "When Paris" at the start of a sentence is about Paris, and so is "In 1952 Paris".
+        while words and _is_before_name(words):
+            start += len(words[0]) + 1
+            words = words[1:]
+        # ", In lead roles" does not belong to the name before it.
+        while words and is_stop_word(words[-1].casefold()):
+            words = words[:-1]
+        name = text[start : start + len(" ".join(words))]
+        if len(name) < 2:
+            continue
+        confidence = _confidence(text, start, words)
+        if confidence:
+            yield Mention(name, start, start + len(name), "thing", "capitalised", confidence)
+
+
+def _is_before_name(words: list[str]) -> bool:
+    if words[0].isdigit():
+        return True
+    return is_stop_word(words[0].casefold()) and (len(words) == 1 or words[0] != "The")
+
+
+def _confidence(text: str, start: int, words: list[str]) -> float:
+    if len(words) > 1:
+        return 0.8
+    folded = words[0].casefold()
+    if folded in _CALENDAR or folded in _SAID_BY_ITSELF:
+        return 0.0
+    if words[0].isupper():
+        return 0.7
+    return 0.3 if _SENTENCE_START.search(text, max(0, start - 4), start) else 0.7
+
+
+def english_definition(text: str) -> Relation | None:
+    """The statement "X is a Y" at the beginning of a passage."""
+    match = _DEFINITION.match(text)
+    if match is None:
+        return None
+    subject = match["subject"].strip()
+    what = match["object"]
+    cut = _OBJECT_END.search(what)
+    what = " ".join((what[: cut.start()] if cut else what).split()[:5]).strip(" ,.'\"")
+    if not what or is_stop_word(subject.casefold()) or len(subject.split()) > 7:
+        return None
+    return Relation(
+        subject, "is a", what, match.start("subject"), match.start("object") + len(what), "definition", 0.6
+    )
+
+
+def english_predicate(between: str) -> str:
+    """The words between two names as a verb phrase, or empty if they are none."""
+    if any(mark in between for mark in ".;:!?()[]\n"):
+        return ""
+    words = _PREDICATE_WORD.findall(between.strip(" ,").casefold())
+    if not 1 <= len(words) <= 6 or all(w in {"and", "or", "the", "a", "an", "s"} for w in words):
+        return ""
+    return " ".join(words)

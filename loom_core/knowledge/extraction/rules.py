@@ -1,0 +1,213 @@
+"""Extraction by rules: no model, no key, hundreds of passages a second.
+
+What it reads: titles, headings and definitions say what a passage is *about*; capitalised phrases,
+titles of works, identifiers and, in Chinese, words that jieba tags as names are *mentions*; the words
+between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. How sure a
+rule is stands on everything it finds.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.knowledge.extraction.chinese import chinese_definition, chinese_mentions, chinese_predicate
+from loom_core.knowledge.extraction.config import ExtractionConfig
+from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
+from loom_core.knowledge.keywords import extract_chunk_keywords
+from loom_core.knowledge.model import About, Extraction, Mention, Relation
+from loom_core.knowledge.text import is_cjk, name_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from loom_core.knowledge.model import Chunk
+
+__all__ = ["RuleExtractor"]
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|\n+")
+_CODE_CONFIDENCE = 0.7
+_MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
+
+_TITLE_CONFIDENCE = {"given": 1.0, "metadata": 0.9, "heading": 0.9, "filename": 0.4, "none": 0.4}
+
+_GENERIC_HEADINGS = frozenset(
+    name_key(heading)
+    for heading in """
+    introduction;overview;summary;abstract;background;conclusion;conclusions;discussion;references;
+    bibliography;see also;external links;further reading;notes;contents;table of contents;appendix;
+    example;examples;usage;installation;getting started;quick start;faq;license;changelog;contributing;
+    history;description;parameters;arguments;returns;raises;requirements;preface;acknowledgements;
+    acknowledgments;about;index;misc;miscellaneous;others;general;details;results;methods;step;steps;
+    简介;介绍;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
+    外部链接;附录;目录;注释;注意;说明;示例;例子;用法;使用方法;安装;快速开始;快速入门;常见问题;许可证;更新日志;
+    其他;其它;参数;返回值;步骤;历史;备注
+    """.replace("\n", "").split(";")
+)
+
+
+class RuleExtractor:
+    """Finds entities, subjects and relations in English and Chinese passages by rules."""
+
+    def __init__(self, config: ExtractionConfig | None = None) -> None:
+        self._config = config or ExtractionConfig()
+
+    @property
+    def id(self) -> str:
+        """Name and version of the rules and their settings."""
+        c = self._config
+        chosen = (",".join(sorted(types)) for types in (c.entity_types, c.relation_types))
+        return "/".join(["rules-1", str(c.max_entities_per_chunk), str(c.max_relations_per_chunk), *chosen])
+
+    async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
+        """One extraction for each chunk, in order."""
+        return await to_thread.run_sync(lambda: [self.extract_one(chunk) for chunk in chunks])
+
+    def extract_one(self, chunk: Chunk) -> Extraction:
+        """What the rules find in one chunk."""
+        mentions = self._mentions(chunk)
+        subjects, defined = self._abouts(chunk, mentions)
+        relations = [*defined, *_heading_relations(chunk)]
+        subject = chunk.title if _says_something(chunk.title) else ""
+        for start, end in _sentences(chunk.text):
+            inside = [m for m in mentions if start <= m.start and m.end <= end]
+            relations += _sentence_relations(chunk.text, start, end, inside, subject)
+        if self._config.relation_types:
+            relations = [r for r in relations if r.predicate in self._config.relation_types]
+        kept = _surest_mentions(mentions, self._config.max_entities_per_chunk)
+        relations.sort(key=lambda r: -r.confidence)
+        return Extraction(
+            mentions=tuple(kept),
+            abouts=tuple(subjects),
+            relations=tuple(_distinct(relations)[: self._config.max_relations_per_chunk]),
+        )
+
+    def _mentions(self, chunk: Chunk) -> list[Mention]:
+        text = chunk.text
+        # Capital letters mean names in prose, and nothing in source code.
+        found = [] if chunk.language == "code" else [*chinese_mentions(text), *english_mentions(text)]
+        for keyword in extract_chunk_keywords(text, limit=12):
+            if not is_cjk(keyword[0]):
+                start = text.find(keyword)
+                if start >= 0:
+                    end = start + len(keyword)
+                    found.append(Mention(keyword, start, end, "code", "identifier", _CODE_CONFIDENCE))
+        if self._config.entity_types:
+            found = [m for m in found if m.type in self._config.entity_types]
+        return _without_overlap(found)
+
+    def _abouts(self, chunk: Chunk, mentions: list[Mention]) -> tuple[list[About], list[Relation]]:
+        abouts: list[About] = []
+        if _says_something(chunk.title):
+            abouts.append(About(chunk.title, "title", _TITLE_CONFIDENCE[chunk.title_source]))
+        for depth, heading in enumerate(reversed(chunk.heading_path)):
+            if _says_something(heading):
+                abouts.append(About(heading, "heading", 0.8 if depth == 0 else 0.5))
+        if chunk.name:
+            abouts.append(About(chunk.name, "definition", 0.8))
+        relations: list[Relation] = []
+        definition = chinese_definition(chunk.text) or english_definition(chunk.text)
+        if definition and chunk.language != "code" and _says_something(definition.subject):
+            abouts.append(About(definition.subject, "definition", 0.6))
+            relations.append(definition)
+        if not abouts and mentions:
+            abouts.append(About(mentions[0].name, "first_phrase", 0.3))
+        return abouts, relations
+
+
+def _says_something(name: str) -> bool:
+    key = name_key(name)
+    return len(key) > 1 and not key.isdigit() and key not in _GENERIC_HEADINGS
+
+
+def _heading_relations(chunk: Chunk) -> list[Relation]:
+    path = [name for name in (chunk.title, *chunk.heading_path) if _says_something(name)]
+    return [
+        Relation(inner, "part of", outer, 0, min(len(chunk.text), 80), "heading", 0.7)
+        for outer, inner in pairwise(path)
+        if name_key(outer) != name_key(inner)
+    ]
+
+
+def _sentences(text: str) -> Iterable[tuple[int, int]]:
+    start = 0
+    for match in _SENTENCE_END.finditer(text):
+        if match.start() > start:
+            yield start, match.start()
+        start = match.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def _sentence_relations(
+    text: str, start: int, end: int, mentions: list[Mention], subject: str
+) -> list[Relation]:
+    relations: list[Relation] = []
+    for first, second in pairwise(mentions):
+        between = text[first.end : second.start]
+        if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
+            continue
+        cjk = any(map(is_cjk, between))
+        predicate = chinese_predicate(between) if cjk else english_predicate(between)
+        confidence = 0.5 if predicate else 0.2
+        relations.append(
+            Relation(
+                first.name,
+                predicate or "related to",
+                second.name,
+                first.start,
+                second.end,
+                "between",
+                confidence,
+            )
+        )
+    if subject and mentions:
+        relations += _pronoun_relation(text[start:end], start, mentions[0], subject)
+    return relations
+
+
+_PRONOUN = re.compile(r"(?:He|She|It|They|His|Her|Its)\s+|[他她它该其](?:们)?")
+
+
+def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -> list[Relation]:
+    """Read "She was born in Paris" as a statement about the document's subject."""
+    match = _PRONOUN.match(sentence)
+    if match is None or name_key(first.name) == name_key(subject):
+        return []
+    between = sentence[match.end() : first.start - start]
+    if not between or len(between) > _MAX_BETWEEN:
+        return []
+    predicate = chinese_predicate(between) if any(map(is_cjk, between)) else english_predicate(between)
+    if not predicate:
+        return []
+    return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]
+
+
+def _without_overlap(mentions: list[Mention]) -> list[Mention]:
+    """Of mentions that overlap, keep the longest; then by position."""
+    taken: list[Mention] = []
+    end = -1
+    for mention in sorted(mentions, key=lambda m: (m.start, -m.end)):
+        if mention.start >= end:
+            taken.append(mention)
+            end = mention.end
+    return taken
+
+
+def _surest_mentions(mentions: list[Mention], limit: int) -> list[Mention]:
+    """Keep the mentions of the first `limit` entities, surest first and then by position."""
+    keys: dict[str, None] = {}
+    for mention in sorted(mentions, key=lambda m: (-m.confidence, m.start)):
+        keys.setdefault(name_key(mention.name))
+    kept = set(list(keys)[:limit])
+    return [mention for mention in mentions if name_key(mention.name) in kept]
+
+
+def _distinct(relations: list[Relation]) -> list[Relation]:
+    seen: dict[tuple[str, str, str], Relation] = {}
+    for relation in relations:
+        seen.setdefault((name_key(relation.subject), relation.predicate, name_key(relation.object)), relation)
+    return list(seen.values())

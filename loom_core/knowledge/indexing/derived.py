@@ -1,0 +1,173 @@
+"""What is common to the derived indexes: following the record, and starting anew on damage."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from loom_core.errors import IndexDamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.record.changes import IndexName, Pending
+
+__all__ = ["DerivedIndex"]
+
+_log = logging.getLogger(__name__)
+_Index = TypeVar("_Index")
+
+
+class DerivedIndex(ABC):
+    """An index that can be rebuilt from the record at any time.
+
+    It lives in `<name>-<generation>` beside the record, or in memory. A rebuild makes the directory of
+    the next generation, and the record names the one that counts: a rebuild cut short leaves the old
+    one in force. Only the process that holds the knowledge base's lock calls `sync`.
+
+    Args:
+        record: what it is derived from.
+        folder: where its directories are; None keeps it in memory.
+    """
+
+    name: ClassVar[IndexName]
+
+    def __init__(self, record: Record, folder: Path | None) -> None:
+        self._record = record
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._probed = 0  # the generation that is known to open
+
+    def sync(self, *, limit: int = 2000) -> bool:
+        """Take over up to `limit` changes of the record.
+
+        Returns:
+            Whether there may be more to take over.
+        """
+        with self._lock:
+            try:
+                return self._follow(limit)
+            except IndexDamagedError as error:
+                self._replace(error)
+                return True
+
+    def sync_all(self) -> None:
+        """Take over everything."""
+        while self.sync():
+            pass
+
+    def lag(self) -> int:
+        """How many changes are still to be taken over."""
+        changes = self._record.changes
+        return changes.head() - max(0, changes.state(self.name).watermark)
+
+    def close(self) -> None:
+        """Release files; the next use opens them again."""
+        with self._lock:
+            self._close()
+
+    @abstractmethod
+    def _build(self, generation: int) -> None:
+        """Make a new, empty index and fill it with all that is in the record."""
+
+    @abstractmethod
+    def _apply(self, pending: Pending, generation: int) -> None:
+        """Take over changes; doing it twice is the same as once."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def _probe(self, path: Path) -> str | None:
+        """Why the index at a path cannot be opened, found out without opening it here; None if it can."""
+        return None
+
+    def _is_large(self, pending: Pending) -> bool:
+        """Whether building anew is cheaper than applying these changes."""
+        return False
+
+    def _path(self, generation: int) -> Path:
+        if self._folder is None:
+            raise AssertionError("an index in memory has no path")
+        return self._folder / f"{self.name}-{generation}"
+
+    def _follow(self, limit: int) -> bool:
+        changes = self._record.changes
+        if not changes.head():
+            return False
+        state = changes.state(self.name)
+        anew = not state.built or (self._folder is None and not self._is_open())
+        pending = None if anew else changes.pending(self.name, limit=limit)
+        if pending is None and not anew:
+            return False
+        if pending is None or self._is_large(pending):
+            self._rebuild()
+        else:
+            self._apply(pending, state.generation)
+            changes.advance(self.name, pending.watermark)
+        return True
+
+    def _current(self, open_: Callable[[int], _Index]) -> _Index | None:
+        """The index, up to date and open; None while none was ever built. For the holder of the lock."""
+        with self._lock:
+            self.sync_all()
+            state = self._record.changes.state(self.name)
+            if not state.built:
+                return None
+            try:
+                return open_(state.generation)
+            except IndexDamagedError as error:
+                self._replace(error)
+                return open_(self._record.changes.state(self.name).generation)
+
+    def _check(self, generation: int) -> None:
+        """Find out in another process whether an index opens, once for each: a damaged one may hang.
+
+        Raises:
+            IndexDamagedError: it does not.
+        """
+        path = self._path(generation)
+        if generation == self._probed and path.exists():
+            return
+        reason = self._probe(path)
+        if reason is not None:
+            raise IndexDamagedError(reason)
+        self._probed = generation
+
+    def _distrust(self, generation: int, error: IndexDamagedError) -> None:
+        """Have the index built anew at the next `sync`, which may be another process's."""
+        _log.warning("The %s index is damaged; it will be rebuilt from the record: %s", self.name, error)
+        with suppress(IndexDamagedError):
+            self._close()
+        self._record.changes.distrust(self.name, generation=generation)
+
+    def _replace(self, error: IndexDamagedError) -> None:
+        _log.warning("The %s index is damaged; it is rebuilt from the record: %s", self.name, error)
+        self._rebuild()
+
+    @abstractmethod
+    def _is_open(self) -> bool: ...
+
+    def _rebuild(self) -> None:
+        changes = self._record.changes
+        old = changes.state(self.name).generation
+        with suppress(IndexDamagedError):  # what is damaged may not even close
+            self._close()
+        self._remove(old + 1)  # what a rebuild that was cut short may have left
+        watermark = changes.head()
+        self._probed = old + 1
+        self._build(old + 1)
+        changes.restart(self.name, generation=old + 1, watermark=watermark)
+        self._remove(old)
+
+    def _remove(self, generation: int) -> None:
+        if self._folder is None:
+            return
+        name = f"{self.name}-{generation}"
+        for path in (self._folder / name, *self._folder.glob(f"{name}.*")):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

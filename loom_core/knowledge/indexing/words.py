@@ -1,0 +1,114 @@
+"""The index of words: tantivy on disk, Loom's own in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError
+from loom_core.knowledge.indexing.derived import DerivedIndex
+from loom_core.knowledge.pipeline import index_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from loom_core.knowledge.interface import LexicalIndex
+    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.record.changes import Pending
+
+__all__ = ["WordIndex"]
+
+_BATCH = 2000
+
+
+class WordIndex(DerivedIndex):
+    """Finds chunks by their words. Any process may search; see `DerivedIndex`."""
+
+    name = "words"
+
+    def __init__(self, record: Record, folder: Path | None) -> None:
+        super().__init__(record, folder)
+        self._index: LexicalIndex | None = None
+        self._generation = 0
+        self._writable = False
+
+    def searcher(self) -> LexicalIndex | None:
+        """The index as it is now, for searching; None before it is built, and while it is damaged."""
+        with self._lock:
+            state = self._record.changes.state(self.name)
+            if not state.built:
+                return None
+            try:
+                if self._index is None or state.generation != self._generation:
+                    self._open(state.generation, writable=False)
+                elif not self._writable:
+                    self._refresh()
+            except IndexDamagedError as error:
+                self._distrust(state.generation, error)
+                return None
+            return self._index
+
+    def report_damage(self, error: IndexDamagedError) -> None:
+        """Have the index that was searched last built anew: some damage shows only when it is read."""
+        with self._lock:
+            self._distrust(self._generation, error)
+
+    def _build(self, generation: int) -> None:
+        index = self._open(generation, writable=True)
+        after = 0
+        while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
+            index.add(self._tokens(keys))
+            after = keys[-1]
+        index.commit()
+
+    def _apply(self, pending: Pending, generation: int) -> None:
+        if self._index is None or not self._writable or generation != self._generation:
+            self._check(generation)
+            self._open(generation, writable=True)
+        index = self._index
+        if index is None:
+            raise AssertionError("opened above")
+        # Deleting first makes taking over the same changes twice harmless.
+        index.delete([*pending.keys["chunk+"], *pending.keys["chunk-"]])
+        index.add(self._tokens(pending.keys["chunk+"]))
+        index.commit()
+
+    def _check(self, generation: int) -> None:
+        # Without this file the engine would begin an empty index; other damage it tells by itself.
+        if self._folder is not None and not (self._path(generation) / "meta.json").is_file():
+            raise IndexDamagedError(f"There is no index of words at {self._path(generation)}.")
+
+    def _is_open(self) -> bool:
+        return self._index is not None
+
+    def _close(self) -> None:
+        if self._folder is None:
+            return
+        index, self._index = self._index, None
+        self._writable = False
+        if index is not None:
+            index.close()
+
+    def _open(self, generation: int, *, writable: bool) -> LexicalIndex:
+        self._close()
+        self._generation = generation
+        if self._folder is None:
+            from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
+
+            self._index = MemoryLexicalIndex()
+        else:
+            from loom_core.knowledge.indexes.tantivy import TantivyIndex
+
+            self._index = TantivyIndex(self._path(generation), read_only=not writable)
+        self._writable = writable or self._folder is None
+        return self._index
+
+    def _refresh(self) -> None:
+        from loom_core.knowledge.indexes.tantivy import TantivyIndex
+
+        if isinstance(self._index, TantivyIndex):
+            self._index.reload()
+
+    def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+        for key, row in self._record.documents.chunks(keys).items():
+            yield key, index_tokens(row.title, row.heading_path, row.text)

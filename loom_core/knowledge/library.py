@@ -1,0 +1,148 @@
+"""All knowledge bases of a home folder, opened when they are needed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING, get_args
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import NotFoundError, StoreBusyError
+from loom_core.knowledge.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.catalogue import CatalogueEntry
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+__all__ = ["Library"]
+
+_log = logging.getLogger(__name__)
+
+
+class Library:
+    """Opens knowledge bases by name, each once, and works for them in the background.
+
+    Args:
+        home: Loom's home.
+        embedder: which embedder new knowledge bases use; see `create_embedder`.
+        only: names that may be opened; empty for all.
+    """
+
+    def __init__(self, home: Path, *, embedder: str = "auto", only: Sequence[str] = ()) -> None:
+        self.catalogue = Catalogue(home)
+        self._choice = embedder
+        self._embedders: dict[str, EmbeddingProvider] = {}
+        self._only = frozenset(only)
+        self._open: dict[str, GraphRAGKnowledgeBase] = {}
+        self._tasks: TaskGroup | None = None
+        self._turn = anyio.Lock()
+
+    def list(self) -> list[CatalogueEntry]:
+        """The knowledge bases that exist, as far as they may be opened. Blocks for milliseconds."""
+        return [entry for entry in self.catalogue.list() if not self._only or entry.name in self._only]
+
+    async def get(
+        self,
+        name: str,
+        *,
+        create: bool = False,
+        description: str = "",
+        search_hints: Sequence[str] = (),
+    ) -> GraphRAGKnowledgeBase:
+        """Open a knowledge base, or give the one that is open.
+
+        Args:
+            name: its name.
+            create: whether to make it if there is none.
+            description: remembered, if given.
+            search_hints: remembered, if given.
+
+        Raises:
+            NotFoundError: there is none, or it may not be opened.
+            InvalidInputError: no knowledge base can have this name.
+        """
+        folder = self.catalogue.folder(name)
+        async with self._turn:
+            knowledge_base = self._open.get(name)
+            if knowledge_base is None:
+                exists = (folder / "record.db").exists()
+                if (self._only and name not in self._only) or not (exists or create):
+                    raise await to_thread.run_sync(self._unknown, name)
+                knowledge_base = await to_thread.run_sync(self._opened, name, folder)
+                self._open[name] = knowledge_base
+                if self._tasks is not None:
+                    self._tasks.start_soon(self._work, knowledge_base)
+        if description:
+            knowledge_base.record.set("description", description)
+        if search_hints:
+            knowledge_base.record.set("search_hints", "\n".join(search_hints))
+        return knowledge_base
+
+    async def delete(self, name: str) -> None:
+        """Delete a knowledge base with all its files.
+
+        Raises:
+            NotFoundError: there is none.
+            StoreBusyError: another process works on it.
+        """
+        knowledge_base = await self.get(name)
+        if not knowledge_base.worker.acquire():
+            raise StoreBusyError(
+                f"Another process works on the knowledge base {name!r}.",
+                advice="Close the programs that use it and try again.",
+            )
+        del self._open[name]
+        await to_thread.run_sync(knowledge_base.close)
+        await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
+
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Work for every knowledge base opened from now on, in a task group that the caller ends."""
+        self._tasks = tasks
+
+    def close(self) -> None:
+        """Close every knowledge base."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _opened(self, name: str, folder: Path) -> GraphRAGKnowledgeBase:
+        from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+        known = next((entry.embedder for entry in self.catalogue.list() if entry.folder == folder), "")
+        knowledge_base = GraphRAGKnowledgeBase.from_config(
+            embedding_provider=self._embedder(known), name=name, path=folder
+        )
+        if not knowledge_base.record.get("name"):
+            knowledge_base.record.set("name", name)
+        return knowledge_base
+
+    def _embedder(self, known: str) -> EmbeddingProvider:
+        """The embedder of a knowledge base: the one that made its vectors, unless another was chosen."""
+        from loom_core.embedding.registry import EmbedderChoice, create_embedder
+
+        embedder = create_embedder(self._choice)
+        if self._choice == "auto" and known and embedder.id != known:
+            candidates = map(create_embedder, get_args(EmbedderChoice))
+            embedder = next((other for other in candidates if other.id == known), embedder)
+        # One loaded model serves all knowledge bases.
+        return self._embedders.setdefault(embedder.id, embedder)
+
+    def _unknown(self, name: str) -> NotFoundError:
+        names = [entry.name for entry in self.list()]
+        return NotFoundError(
+            f"There is no knowledge base {name!r}.",
+            advice=f"There are: {', '.join(names)}." if names else "There is none yet: add something first.",
+        )
+
+    async def _work(self, knowledge_base: GraphRAGKnowledgeBase) -> None:
+        try:
+            await knowledge_base.work()
+        except Exception:  # noqa: BLE001 - the outermost handler of a background task
+            _log.exception("working for the knowledge base %r failed", knowledge_base.name)

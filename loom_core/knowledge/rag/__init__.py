@@ -1,0 +1,10 @@
+"""Retrieval over a graph of passages: what a program imports to have a knowledge base."""
+
+from __future__ import annotations
+
+from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.rag.answer import Answer
+from loom_core.knowledge.rag.config import RAGConfig, Strategy
+from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+__all__ = ["Answer", "ExtractionConfig", "GraphRAGKnowledgeBase", "RAGConfig", "Strategy"]

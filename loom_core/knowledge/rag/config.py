@@ -1,0 +1,42 @@
+"""Settings of a GraphRAG knowledge base."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loom_core.knowledge.extraction import ExtractionConfig
+
+__all__ = ["RAGConfig", "Strategy"]
+
+Strategy = Literal["hybrid", "vector_first", "graph_first", "graph_only", "bm25"]
+"""How channels combine.
+
+`hybrid` fuses words and vectors and expands along links; `vector_first` is vectors alone; `graph_first`
+ranks what the graph finds by vectors; `graph_only` needs no embedder: words, entities and links;
+`bm25` is words alone.
+"""
+
+
+class RAGConfig(BaseModel):
+    """How a knowledge base is built and asked. The defaults are what the benchmarks measured best."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strategy: Strategy = Field(
+        default="hybrid",
+        description="Strategy where there is an embedder; without one it is graph_only, or bm25.",
+    )
+    extraction: ExtractionConfig = ExtractionConfig()
+    chunker: Literal["structure", "simple", "sliding"] = "structure"
+    chunker_options: dict[str, int] = Field(default={}, description="Sizes; see the chunkers.")
+    lexical_weight: float = Field(default=0.4, ge=0, description="Weight of BM25 in the first stage.")
+    vector_weight: float = Field(default=0.6, ge=0, description="Weight of vectors in the first stage.")
+    expansion_weight: float = Field(default=2.0, ge=0, description="Weight of passages found by links.")
+    graph_weight: float = Field(default=0.3, ge=0, description="Weight of the walk over the graph.")
+    exact_vectors_up_to: int = Field(
+        default=100_000,
+        ge=0,
+        description="Up to so many chunks vectors are compared one by one in memory; above, Chroma searches.",
+    )

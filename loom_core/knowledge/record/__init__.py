@@ -1,0 +1,18 @@
+"""The system of record of a knowledge base: one SQLite file from which every index is derived."""
+
+from __future__ import annotations
+
+from loom_core.knowledge.record.documents import ChunkRow, DocumentRow, PreparedChunk, PreparedDocument
+from loom_core.knowledge.record.jobs import Job, JobItem, JobTable
+from loom_core.knowledge.record.record import Record
+
+__all__ = [
+    "ChunkRow",
+    "DocumentRow",
+    "Job",
+    "JobItem",
+    "JobTable",
+    "PreparedChunk",
+    "PreparedDocument",
+    "Record",
+]

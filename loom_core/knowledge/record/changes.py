@@ -1,0 +1,115 @@
+"""What the derived indexes have still to take over from the record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loom_core.storage import Database
+
+__all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "Pending"]
+
+ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity"]
+"""A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed."""
+
+IndexName = Literal["words", "vectors", "graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """How far an index is: the number of its directory, and the last change it holds.
+
+    Generation 0 means that it was never built; a watermark below 0, that it is damaged.
+    """
+
+    generation: int
+    watermark: int
+
+    @property
+    def built(self) -> bool:
+        """Whether there is an index; if not, the next one is built with all that is in the record."""
+        return self.watermark >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Changes to apply: keys by kind, and the watermark once they are applied.
+
+    A key may stand under `chunk+` and be gone already: who applies the changes looks it up anyway.
+    """
+
+    keys: dict[ChangeKind, list[int]]
+    watermark: int
+
+
+class ChangeLog:
+    """The sequence of changes and how far each index has followed it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, kind: ChangeKind, keys: Iterable[int]) -> None:
+        """Append changes; part of the transaction that makes them."""
+        with self._database.write() as db:
+            db.executemany("INSERT INTO changes (kind, key) VALUES (?, ?)", ((kind, key) for key in keys))
+
+    def head(self) -> int:
+        """Number of the last change ever made."""
+        row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
+        return 0 if row is None else int(row["seq"])
+
+    def pending(self, index: IndexName, *, limit: int = 5000) -> Pending | None:
+        """The next `limit` changes after an index's watermark, or None if it is up to date."""
+        return self.since(self.state(index).watermark, limit=limit)
+
+    def since(self, watermark: int, *, limit: int = 5000) -> Pending | None:
+        """The next `limit` changes after a watermark, or None if there are none."""
+        # Writers take turns, so that numbers become visible in their order.
+        rows = self._database.rows(
+            "SELECT seq, kind, key FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)
+        )
+        if not rows:
+            return None
+        keys: dict[ChangeKind, list[int]] = {"chunk+": [], "chunk-": [], "vector+": [], "entity": []}
+        for row in rows:
+            keys[row["kind"]].append(row["key"])
+        return Pending(keys=keys, watermark=rows[-1]["seq"])
+
+    def reaches_back_to(self, watermark: int) -> bool:
+        """Whether no change after a watermark has been pruned."""
+        row = self._database.row("SELECT MIN(seq) AS first FROM changes")
+        first = None if row is None else row["first"]
+        return first <= watermark + 1 if first is not None else watermark >= self.head()
+
+    def state(self, index: IndexName) -> IndexState:
+        """How far an index is."""
+        row = self._database.row("SELECT generation, watermark FROM indexes WHERE name = ?", (index,))
+        return IndexState(0, -1) if row is None else IndexState(row["generation"], row["watermark"])
+
+    def advance(self, index: IndexName, watermark: int) -> None:
+        """Note that an index holds the changes up to a number."""
+        with self._database.write() as db:
+            db.execute("UPDATE indexes SET watermark = ? WHERE name = ?", (watermark, index))
+
+    def restart(self, index: IndexName, *, generation: int, watermark: int) -> None:
+        """Note that an index was built anew, in the directory of a new generation."""
+        with self._database.write() as db:
+            db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
+
+    def distrust(self, index: IndexName, *, generation: int) -> None:
+        """Note that an index is damaged, so that the process that works builds it anew.
+
+        Any process may say so of the generation that it saw; of an older one it is no news.
+        """
+        with self._database.write() as db:
+            db.execute(
+                "UPDATE indexes SET watermark = -1 WHERE name = ? AND generation = ?", (index, generation)
+            )
+
+    def prune(self) -> None:
+        """Forget the changes that every index holds; one that was never built needs none of them."""
+        with self._database.write() as db:
+            db.execute("DELETE FROM changes WHERE seq <= (SELECT MIN(watermark) FROM indexes)")

@@ -1,0 +1,56 @@
+"""The record of one knowledge base, opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from loom_core.knowledge.record.changes import ChangeLog
+from loom_core.knowledge.record.documents import DocumentTable
+from loom_core.knowledge.record.graph import GraphTable
+from loom_core.knowledge.record.jobs import JobTable
+from loom_core.knowledge.record.schema import SCHEMA
+from loom_core.knowledge.record.vectors import VectorTable
+from loom_core.storage import Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MetaName", "Record"]
+
+MetaName = Literal["name", "description", "search_hints", "embedder", "dimension"]
+"""What the record remembers of its knowledge base."""
+
+
+class Record:
+    """Everything that a knowledge base knows, and the only place where it is written first.
+
+    Every method of its tables is one transaction, or part of the `database.write()` around it.
+
+    Args:
+        path: `record.db`, made if absent; None keeps the record in memory.
+
+    Raises:
+        RecordError: see `Database`.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.database = Database(path, schema=SCHEMA)
+        self.changes = ChangeLog(self.database)
+        self.graph = GraphTable(self.database)
+        self.documents = DocumentTable(self.database, self.graph, self.changes)
+        self.vectors = VectorTable(self.database, self.changes)
+        self.jobs = JobTable(self.database)
+
+    def get(self, name: MetaName) -> str:
+        """A remembered value, or an empty string."""
+        row = self.database.row("SELECT value FROM meta WHERE name = ?", (name,))
+        return "" if row is None else row["value"]
+
+    def set(self, name: MetaName, value: str) -> None:
+        """Remember a value."""
+        with self.database.write() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def close(self) -> None:
+        """Release the file."""
+        self.database.close()

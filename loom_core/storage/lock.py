@@ -1,0 +1,85 @@
+"""A lock between processes that the operating system frees when its holder dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["ProcessLock"]
+
+
+class ProcessLock:
+    """Exclusive lock on a file, held by this object until `release` or the end of the process.
+
+    The file's content is the holder's process id, for people; the lock itself is the operating
+    system's (`flock`, or `LockFile` on Windows), so that a killed holder leaves nothing behind.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._file is not None
+
+    def acquire(self) -> bool:
+        """Take the lock if it is free, without waiting.
+
+        Returns:
+            True if this object holds the lock now, also when it did before.
+
+        Raises:
+            OSError: the lock file cannot be made (no such folder, read-only file system).
+        """
+        if self._file is not None:
+            return True
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if not _try_lock(file):
+            os.close(file)
+            return False
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0) if hasattr(os, "pwrite") else None
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens if it is not held."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def holder(self) -> int | None:
+        """Process id of the last holder as it wrote it down, or None."""
+        try:
+            return int(self._path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: int) -> bool:
+        # Byte 2^30 is locked, past the content, so that the process id stays readable.
+        os.lseek(file, 1 << 30, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,46 @@
+"""A record on disk with a few documents in it, and ways to change it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loom_core.knowledge.chunking import create_chunker
+from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.pipeline import Pipeline
+from loom_core.knowledge.record import Record
+
+DIMENSION = 8
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator[Record]:
+    record = Record(tmp_path / "record.db")
+    record.set("dimension", str(DIMENSION))
+    yield record
+    record.close()
+
+
+@pytest.fixture
+def put(record: Record) -> Callable[..., None]:
+    """Writes documents, each a line of text, and gives every chunk a vector."""
+    pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=RuleExtractor())
+
+    def write(*texts: str, first: int = 0) -> None:
+        drafts = [
+            DocumentDraft(uri=f"text:{n}", text=text, title=text.split(" is ")[0], title_source="given")
+            for n, text in enumerate(texts, start=first)
+        ]
+        for document in asyncio.run(pipeline.prepare(drafts)):
+            record.documents.put(document)
+        hashes = list(dict.fromkeys(hash_ for _, hash_ in record.vectors.pending(1000)))
+        vectors = np.array([np.frombuffer(h, np.uint8)[:DIMENSION] for h in hashes], dtype=np.float32)
+        if hashes:
+            record.vectors.store(hashes, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+    return write

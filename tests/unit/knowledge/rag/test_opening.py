@@ -1,0 +1,221 @@
+"""A knowledge base in a folder: opened again, by another process, after damage, with another embedder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_core.embedding.registry import create_embedder
+from loom_core.errors import ConfigError, RecordError
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+
+TEXTS = {
+    "Zell": "Zell is a town in Austria. Anna Berg was born there.",
+    "Anna Berg": "Anna Berg painted the sea. She lived in Lübeck.",
+    "厦门": "厦门是福建省的海滨城市，有鼓浪屿。",
+}
+QUESTIONS = ("Where was the painter of the sea born?", "厦门有什么？", "Zell")
+
+
+def opened(path: Path, *, embedder: str = "hashing") -> GraphRAGKnowledgeBase:
+    return GraphRAGKnowledgeBase.from_config(
+        embedding_provider=create_embedder(embedder) if embedder else None, path=path
+    )
+
+
+async def filled(path: Path, *, embedder: str = "hashing") -> GraphRAGKnowledgeBase:
+    knowledge_base = opened(path, embedder=embedder)
+    await knowledge_base.add_texts(list(TEXTS.values()), titles=list(TEXTS))
+    return knowledge_base
+
+
+async def answers(knowledge_base: GraphRAGKnowledgeBase) -> list[list[tuple[str, str]]]:
+    return [
+        [(item.id, item.content) for item in (await knowledge_base.search(question)).items]
+        for question in QUESTIONS
+    ]
+
+
+async def test_a_knowledge_base_that_is_opened_again_answers_the_same(tmp_path: Path):
+    knowledge_base = await filled(tmp_path / "kb")
+    before = await answers(knowledge_base)
+    assert all(before)
+    knowledge_base.close()
+    knowledge_base = opened(tmp_path / "kb")
+    assert await answers(knowledge_base) == before
+    assert knowledge_base.index_lag() == {"words": 0, "graph": 0, "vectors": 0}
+    knowledge_base.close()
+
+
+async def test_a_folder_and_memory_answer_the_same(tmp_path: Path):
+    on_disk, in_memory = await filled(tmp_path / "kb"), opened(None)
+    await in_memory.add_texts(list(TEXTS.values()), titles=list(TEXTS))
+    assert [set(a) for a in await answers(on_disk)] == [set(a) for a in await answers(in_memory)]
+    on_disk.close()
+    in_memory.close()
+
+
+async def test_what_a_knowledge_base_is_said_to_hold_is_remembered(tmp_path: Path):
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        path=tmp_path / "kb",
+        name="places",
+        description="Towns.",
+        search_hints=["towns", "who was born where"],
+    )
+    knowledge_base.close()
+    knowledge_base = GraphRAGKnowledgeBase.from_config(path=tmp_path / "kb")
+    assert knowledge_base.name == "default"
+    assert knowledge_base.description == "Towns."
+    assert list(knowledge_base.search_hints) == ["towns", "who was born where"]
+    knowledge_base.close()
+
+
+async def test_vectors_of_two_embedders_are_never_mixed(tmp_path: Path):
+    (await filled(tmp_path / "kb")).close()
+    with pytest.raises(ConfigError, match="hashing/512-1") as caught:
+        opened(tmp_path / "kb", embedder="static")
+    assert "same embedder" in caught.value.advice
+    (opened(tmp_path / "kb")).close()
+
+
+async def test_without_its_embedder_a_knowledge_base_answers_by_words_and_graph(tmp_path: Path):
+    (await filled(tmp_path / "kb")).close()
+    knowledge_base = opened(tmp_path / "kb", embedder="")
+    await knowledge_base.add_texts(["A new town called Basel."])
+    answer = await knowledge_base.search("Basel")
+    assert (answer.strategy, answer.embedded, answer.chunks) == ("graph_only", 3, 4)
+    assert answer.items[0].content == "A new town called Basel."
+    knowledge_base.close()
+    knowledge_base = opened(tmp_path / "kb")
+    await knowledge_base.worker.drain()
+    assert knowledge_base.coverage() == (4, 4)
+    assert knowledge_base.index_lag()["vectors"] == 0
+    knowledge_base.close()
+
+
+async def test_the_first_embedder_of_a_knowledge_base_embeds_what_is_there(tmp_path: Path):
+    (await filled(tmp_path / "kb", embedder="")).close()
+    assert not list((tmp_path / "kb").glob("vectors-*"))
+    knowledge_base = opened(tmp_path / "kb")
+    await knowledge_base.worker.drain()
+    assert knowledge_base.coverage() == (3, 3)
+    knowledge_base.close()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way", encoding="ascii")
+    with pytest.raises(ConfigError, match="cannot be made") as caught:
+        opened(tmp_path / "file" / "kb")
+    assert caught.value.advice
+
+
+def test_a_record_that_is_no_database_is_told(tmp_path: Path):
+    (tmp_path / "record.db").write_bytes(b"no database " * 1000)
+    with pytest.raises(RecordError, match="not a database"):
+        opened(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", ["words-1", "graph-1", "vectors-1"])
+async def test_a_damaged_index_costs_one_rebuild_and_no_answer(tmp_path: Path, index: str):
+    knowledge_base = await filled(tmp_path)
+    before = await answers(knowledge_base)
+    knowledge_base.close()
+    damaged = tmp_path / index
+    for file in damaged.rglob("*") if damaged.is_dir() else [damaged]:
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    knowledge_base = opened(tmp_path)
+    assert [set(found) for found in await answers(knowledge_base)] == [set(found) for found in before]
+    await knowledge_base.add_texts(["A new town called Basel."])
+    assert (await knowledge_base.query("Basel", 1))[0].content == "A new town called Basel."
+    assert knowledge_base.record.changes.state(index.removesuffix("-1")).generation == 2
+    knowledge_base.close()
+
+
+async def test_a_word_index_that_is_gone_is_rebuilt_while_others_ask(tmp_path: Path):
+    knowledge_base = await filled(tmp_path)
+    before = await answers(knowledge_base)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        with anyio.fail_after(60):
+            await knowledge_base.worker.drain()
+            knowledge_base.worker.release()
+            shutil.rmtree(tmp_path / "words-1")
+            found = (await knowledge_base.search("Zell")).notes
+            await knowledge_base.worker.drain()
+        assert found == ("the index of words is being rebuilt: ask again in a moment",)
+        assert await answers(knowledge_base) == before
+        tasks.cancel_scope.cancel()
+    knowledge_base.close()
+
+
+HOLDER = """
+import sys
+import anyio
+from pathlib import Path
+from loom_core.embedding.registry import create_embedder
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+
+async def main():
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        embedding_provider=create_embedder("hashing"), path=Path(sys.argv[1])
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        await knowledge_base.add_texts(["The first process wrote about Zell."])
+        print("ready", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.readline)
+        print([item.content for item in await knowledge_base.query("Lübeck", 1)], flush=True)
+        tasks.cancel_scope.cancel()
+    knowledge_base.close()
+
+anyio.run(main)
+"""
+
+
+def start(program: str, path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"},
+    )
+
+
+@pytest.mark.slow
+async def test_two_processes_share_a_folder(tmp_path: Path):
+    path = tmp_path / "kb"
+    holder = start(HOLDER, path)
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline().strip() == "ready"
+        knowledge_base = opened(path)
+        assert not knowledge_base.worker.acquire()
+        (item,) = await knowledge_base.query("Zell", 1)
+        assert "first process" in item.content
+        with anyio.fail_after(60):
+            await knowledge_base.add_texts(["The second process wrote about Lübeck."])
+        assert not knowledge_base.worker.holds
+        (item,) = await knowledge_base.query("Lübeck", 1)
+        assert "second process" in item.content
+        assert "vector" in item.metadata["scores"]
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline().strip() == "['The second process wrote about Lübeck.']"
+        assert holder.wait(timeout=60) == 0
+    finally:
+        holder.kill()
+        holder.communicate()
+    await knowledge_base.add_texts(["Now the second process works itself, in Basel."])
+    assert "Basel" in (await knowledge_base.query("Basel", 1))[0].content
+    assert knowledge_base.index_lag() == {"words": 0, "graph": 0, "vectors": 0}
+    knowledge_base.close()

@@ -1,0 +1,43 @@
+"""A record in memory, and documents ready to be written into it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from loom_core.knowledge.chunking import create_chunker
+from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.pipeline import Pipeline
+from loom_core.knowledge.record import PreparedDocument, Record
+
+Prepare = Callable[..., PreparedDocument]
+
+
+@pytest.fixture
+def record() -> Iterator[Record]:
+    record = Record(None)
+    yield record
+    record.close()
+
+
+@pytest.fixture
+def prepare() -> Prepare:
+    pipeline = Pipeline(
+        create_chunker("simple", chunk_size=64), chunker_id="simple", extractor=RuleExtractor()
+    )
+
+    def prepared(text: str, *, uri: str = "text:a", title: str = "", **metadata: object) -> PreparedDocument:
+        draft = DocumentDraft(
+            uri=uri,
+            text=text,
+            title=title,
+            title_source="given" if title else "none",
+            metadata=metadata,
+        )
+        (document,) = asyncio.run(pipeline.prepare([draft]))
+        return document
+
+    return prepared

@@ -1,0 +1,152 @@
+"""Documents and chunks: what is put is there, what is removed is not, and what stays keeps its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from loom_core.knowledge.record import Record
+
+PARTS = [
+    " ".join(f"Sentence {n}{i} of part {n} tells of the town of Zell and of Anna." for i in range(3))
+    for n in range(4)
+]
+
+
+def test_a_document_that_was_put_can_be_read_in_every_way(record: Record, prepare):
+    document = prepare("\n\n".join(PARTS), title="Zell", author="Anna", year=1999)
+    assert record.documents.put(document) == "added"
+    row = record.documents.get("text:a")
+    assert row is not None
+    assert row == record.documents.get(document.id)
+    assert row == record.documents.by_key([row.key, 999])[row.key]
+    assert (row.title, row.language, row.metadata) == ("Zell", "en", {"author": "Anna", "year": 1999})
+    assert record.documents.text(row.key) == document.draft.text
+    chunks = record.documents.chunks_of(row.key)
+    assert [c.text for c in chunks] == [p.chunk.text for p in document.chunks]
+    assert record.documents.chunk(chunks[1].id) == chunks[1]
+    assert record.documents.chunk_keys() == [c.key for c in chunks]
+    assert record.documents.chunk_keys(after=chunks[0].key, limit=1) == [chunks[1].key]
+    assert record.documents.last_chunk() == chunks[-1].key
+    assert record.documents.counts() == (1, len(chunks), len(document.draft.text))
+    assert record.documents.languages() == {"en": len(chunks)}
+
+
+def test_what_is_not_there_is_not_found(record: Record):
+    assert record.documents.get("text:a") is None
+    assert record.documents.chunk("d.1") is None
+    assert record.documents.text(1) == ""
+    assert record.documents.last_chunk() == 0
+    record.documents.remove(1)
+    assert record.documents.counts() == (0, 0, 0)
+
+
+def test_the_same_document_again_changes_nothing(record: Record, prepare):
+    record.documents.put(prepare(PARTS[0]))
+    head = record.changes.head()
+    assert record.documents.is_current("text:a", prepare(PARTS[0]).hash)
+    assert record.documents.put(prepare(PARTS[0])) == "unchanged"
+    assert record.changes.head() == head
+
+
+def test_an_update_keeps_the_keys_of_chunks_that_did_not_change(record: Record, prepare):
+    record.documents.put(prepare("\n\n".join(PARTS)))
+    before = {c.text: (c.key, c.id) for c in record.documents.chunks_of(1)}
+    head = record.changes.head()
+    assert (
+        record.documents.put(prepare("\n\n".join([PARTS[0].replace("Zell", "Graz"), *PARTS[1:]])))
+        == "updated"
+    )
+    after = {c.text: (c.key, c.id) for c in record.documents.chunks_of(1)}
+    kept = before.keys() & after.keys()
+    assert len(kept) >= 3
+    assert {text: after[text] for text in kept} == {text: before[text] for text in kept}
+    changed = record.changes.since(head)
+    assert changed is not None
+    assert set(changed.keys["chunk-"]) == {key for text, (key, _) in before.items() if text not in kept}
+    assert set(changed.keys["chunk+"]) == {key for text, (key, _) in after.items() if text not in kept}
+
+
+def test_chunks_that_only_moved_get_new_places_and_nothing_else(record: Record, prepare):
+    record.documents.put(prepare("\n\n".join(PARTS)))
+    before = {c.text: c for c in record.documents.chunks_of(1)}
+    record.documents.put(prepare("\n\n".join(reversed(PARTS))))
+    after = record.documents.chunks_of(1)
+    text = record.documents.text(1)
+    assert [c.ordinal for c in after] == list(range(len(after)))
+    for chunk in after:
+        assert text[chunk.start : chunk.end] == chunk.text
+        assert before[chunk.text].key == chunk.key
+
+
+def test_passages_that_are_the_same_are_told_apart(record: Record, prepare):
+    same = "The very same words in every passage of this document, again and again and again. " * 3
+    record.documents.put(prepare("\n\n".join([same] * 3)))
+    keys = [c.key for c in record.documents.chunks_of(1)]
+    record.documents.put(prepare("\n\n".join([same] * 2)))
+    assert [c.key for c in record.documents.chunks_of(1)] == keys[: len(record.documents.chunks_of(1))]
+    assert len(record.documents.chunks_of(1)) < len(keys)
+
+
+def test_documents_are_listed_in_order_and_by_prefix(record: Record, prepare):
+    for uri in ("file:///a/1.md", "file:///b/2.md", "file:///a/3.md"):
+        record.documents.put(prepare("text", uri=uri))
+    assert [d.uri for d in record.documents.list(uri_prefix="file:///a/")] == [
+        "file:///a/1.md",
+        "file:///a/3.md",
+    ]
+    assert [d.key for d in record.documents.list(after=1, limit=1)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("filters", "uris"),
+    [
+        ({}, ["a", "b"]),
+        ({"language": ["en"]}, ["a"]),
+        ({"language": ["en", "zh"]}, ["a", "b"]),
+        ({"tags": ["red"]}, ["a", "b"]),
+        ({"tags": ["red"], "year": ["1999"]}, ["a"]),
+        ({"title": ["城市"]}, ["b"]),
+        ({"draft": ["True"]}, ["b"]),
+        ({"path": ["file:///docs/a"]}, ["a"]),
+        ({"path": ["b.md"]}, ["b"]),
+        ({"path": ["docs", "nowhere"]}, ["a", "b"]),
+        ({"path": ["oc"]}, []),
+        ({"path": []}, []),
+        ({"tags": []}, []),
+        ({"tags": ["blue"]}, []),
+    ],
+)
+def test_filters_choose_chunks_by_the_fields_of_their_documents(record: Record, prepare, filters, uris):
+    record.documents.put(prepare("Some text.", uri="file:///docs/a.md", tags=["red", "green"], year=1999))
+    record.documents.put(
+        prepare(
+            "一些文字。",
+            uri="file:///docs/b.md",
+            title="城市",
+            tags=["red"],
+            draft=True,
+            nothing=None,
+            deep={},
+        )
+    )
+    keys = record.documents.chunk_keys_where(filters)
+    found = {row.uri for row in record.documents.chunks(sorted(keys)).values()}
+    assert found == {f"file:///docs/{name}.md" for name in uris}
+    assert record.documents.field_names() == ["draft", "language", "tags", "title", "type", "year"]
+
+
+def test_fields_follow_an_update_and_go_with_their_document(record: Record, prepare):
+    record.documents.put(prepare("Some text.", tags=["red"]))
+    record.documents.put(prepare("Some text.", tags=["blue"]))
+    assert record.documents.chunk_keys_where({"tags": ["red"]}) == set()
+    assert len(record.documents.chunk_keys_where({"tags": ["blue"]})) == 1
+    record.documents.remove(1)
+    assert record.documents.field_names() == []
+
+
+def test_a_key_is_never_used_twice(record: Record, prepare):
+    record.documents.put(prepare(PARTS[0]))
+    last = record.documents.last_chunk()
+    record.documents.remove(1)
+    record.documents.put(prepare(PARTS[0]))
+    assert min(record.documents.chunk_keys()) > last

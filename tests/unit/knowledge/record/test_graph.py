@@ -1,0 +1,149 @@
+"""Entities live while something supports them, and links while a title does."""
+
+from __future__ import annotations
+
+import pytest
+
+from loom_core.knowledge.model import About, Extraction, Mention, Relation
+from loom_core.knowledge.record import Record
+
+LEFT_EMPTY = ("entities", "names", "mentions", "abouts", "relations", "new_names")
+
+
+@pytest.fixture
+def chunks(record: Record, prepare) -> list[int]:
+    for n in range(3):
+        record.documents.put(prepare(f"text {n}", uri=f"text:{n}"))
+    return record.documents.chunk_keys()
+
+
+def mention(name: str, start: int = 0, type: str = "thing") -> Mention:  # noqa: A002
+    return Mention(name, start, start + len(name), type)
+
+
+def rows(record: Record, table: str) -> int:
+    return len(record.database.rows(f"SELECT * FROM {table}"))
+
+
+def test_spellings_of_one_name_are_one_entity_called_as_it_is_mostly_called(record: Record, chunks):
+    record.graph.add(
+        [
+            (chunks[0], Extraction(mentions=(mention("The Zell"), mention("ZELL", 9, "place")))),
+            (chunks[1], Extraction(mentions=(mention("Zell"), mention("Zell", 9), mention("——", 20)))),
+        ]
+    )
+    (key,) = record.graph.keys()
+    assert record.graph.find(["zell", "none"]) == {"zell": key}
+    assert record.graph.names_of([key]) == {key: "Zell"}
+    (node,) = record.graph.nodes([key, 99])
+    assert (node.key, node.name, node.type, node.mentions) == (key, "Zell", "place", 4)
+    assert record.graph.counts() == (1, 0, 4)
+
+
+def test_relations_of_several_chunks_are_one_edge(record: Record, chunks):
+    def saying(confidence: float) -> Extraction:
+        return Extraction(relations=(Relation("Anna", "knows", "Carl", 0, 5, confidence=confidence),))
+
+    record.graph.add([(chunks[0], saying(0.4)), (chunks[1], saying(0.9)), (chunks[1], Extraction())])
+    anna, carl = (record.graph.find([name])[name] for name in ("anna", "carl"))
+    (edge,) = record.graph.edges([carl])
+    assert (edge.subject, edge.predicate, edge.object, edge.support, edge.confidence) == (
+        anna,
+        "knows",
+        carl,
+        2,
+        0.9,
+    )
+    assert record.graph.edges_from([anna]) == [edge]
+    assert record.graph.edges_from([carl]) == []
+    assert [chunk for chunk, *_ in record.graph.evidence(anna, "knows", carl, limit=5)] == [
+        chunks[1],
+        chunks[0],
+    ]
+    # What a relation names is mentioned by it.
+    assert {m.entity for m in record.graph.mentions_in([chunks[0]])} == {anna, carl}
+
+
+def test_relations_whose_ends_have_no_name_are_left_out(record: Record, chunks):
+    record.graph.add([(chunks[0], Extraction(relations=(Relation("…", "knows", "Carl", 0, 5),)))])
+    assert record.graph.counts()[1] == 0
+
+
+def test_what_chunks_are_about_is_found_surest_first(record: Record, chunks):
+    record.graph.add(
+        [
+            (chunks[0], Extraction(abouts=(About("Zell", "heading", 0.5), About("Zell", "title", 0.7)))),
+            (chunks[1], Extraction(abouts=(About("Zell", "title", 1.0), About("!", "title", 1.0)))),
+        ]
+    )
+    (zell,) = record.graph.keys()
+    abouts = record.graph.abouts_of([zell], limit=2)
+    assert [(a.chunk, a.source) for a in abouts] == [(chunks[1], "title"), (chunks[0], "title")]
+    assert {a.source for a in record.graph.abouts_in([chunks[0]])} == {"heading", "title"}
+
+
+def test_removing_chunks_removes_what_only_they_support(record: Record, chunks):
+    both = Extraction(
+        mentions=(mention("Zell"),),
+        abouts=(About("Zell", "title", 1.0),),
+        relations=(Relation("Zell", "lies in", "Austria", 0, 4),),
+    )
+    touched = record.graph.add([(chunks[0], both), (chunks[1], Extraction(mentions=(mention("Zell"),)))])
+    assert record.graph.remove([chunks[0]]) == touched
+    assert record.graph.find(["zell", "austria"]).keys() == {"zell"}
+    (node,) = record.graph.nodes(record.graph.keys())
+    assert node.mentions == 1
+    record.graph.remove(chunks)
+    assert {table: rows(record, table) for table in LEFT_EMPTY} == dict.fromkeys(LEFT_EMPTY, 0)
+
+
+def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(record: Record, chunks):
+    record.graph.add(
+        [
+            (chunks[0], Extraction(abouts=(About("Zell", "title", 1.0), About("Anna", "first_phrase", 0.3)))),
+            (chunks[1], Extraction(mentions=(mention("Basel"),))),
+        ]
+    )
+    keys = record.graph.find(["zell", "anna", "basel"])
+    assert record.graph.subjects() == [(keys["zell"], "zell")]
+    assert record.graph.still_subjects(sorted(keys.values())) == {keys["zell"]}
+    assert record.graph.new_names() == [(keys["zell"], "zell")]
+    record.graph.forget_new_names([keys["zell"]])
+    record.graph.add([(chunks[2], Extraction(abouts=(About("Zell", "heading", 0.8),)))])
+    assert record.graph.new_names() == []
+
+
+def test_a_link_does_not_replace_what_an_extractor_found(record: Record, chunks):
+    record.graph.add(
+        [(chunks[0], Extraction(mentions=(mention("Zell"),), abouts=(About("Zell", "title", 1),)))]
+    )
+    (zell,) = record.graph.keys()
+    links = [(chunks[0], zell, 0, 4, "Zell"), (chunks[1], zell, 2, 6, "ZELL")]
+    assert record.graph.add_links(links) == {zell}
+    assert record.graph.add_links(links) == set()
+    assert {(m.chunk, m.method) for m in record.graph.mentions_of([zell], limit=9)} == {
+        (chunks[0], "rule"),
+        (chunks[1], "title"),
+    }
+    assert len(record.graph.mentions_of([zell], limit=1)) == 1
+
+
+def test_links_go_with_the_last_title(record: Record, chunks):
+    titled = Extraction(abouts=(About("Zell", "title", 1.0),))
+    record.graph.add([(chunks[0], titled), (chunks[1], titled)])
+    (zell,) = record.graph.keys()
+    record.graph.add_links([(chunks[2], zell, 0, 4, "Zell")])
+    record.graph.remove([chunks[0]])
+    assert [m.method for m in record.graph.mentions_of([zell], limit=9)] == ["title"]
+    assert record.graph.remove([chunks[1]]) == {zell}
+    assert record.graph.keys() == []
+    assert rows(record, "mentions") == 0
+
+
+def test_entities_are_searched_by_part_of_a_name(record: Record, chunks):
+    names = ("New York", "York", "Yorkshire", "Zell")
+    record.graph.add([(chunks[0], Extraction(mentions=tuple(mention(n, i) for i, n in enumerate(names))))])
+    found = record.graph.names_of(record.graph.keys())
+    assert [found[key] for key in record.graph.search("york", limit=5)] == ["York", "Yorkshire", "New York"]
+    assert record.graph.search("——", limit=5) == []
+    assert record.graph.keys(after=1, limit=2) == [2, 3]

@@ -1,0 +1,102 @@
+"""Jobs: acknowledged once they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loom_core.knowledge.record import Record
+
+
+def test_a_job_that_was_submitted_survives_reopening(tmp_path: Path):
+    record = Record(tmp_path / "record.db")
+    id_ = record.jobs.submit({"texts": 1}, [("text:a", b"payload")], listed=True)
+    record.close()
+    record = Record(tmp_path / "record.db")
+    job = record.jobs.get(id_)
+    assert job is not None
+    assert (job.state, job.total, job.processed, job.finished) == ("running", 1, 0, False)
+    assert job == record.jobs.next()
+    assert [(item.uri, item.payload) for item in record.jobs.pending(job, 10)] == [("text:a", b"payload")]
+    record.close()
+
+
+def test_jobs_are_done_in_their_order_and_listed_newest_first(record: Record):
+    first = record.jobs.submit({"paths": ["/a"]})
+    second = record.jobs.submit({"paths": ["/b"]})
+    job = record.jobs.next()
+    assert job is not None
+    assert (job.id, job.state, job.request) == (first, "queued", {"paths": ["/a"]})
+    record.jobs.finish(job)
+    following = record.jobs.next()
+    assert following is not None
+    assert following.id == second
+    assert [job.id for job in record.jobs.list()] == [second, first]
+    assert [job.id for job in record.jobs.list(limit=1)] == [second]
+
+
+def test_a_job_tells_how_far_it_is(record: Record):
+    id_ = record.jobs.submit({"paths": ["/a"]})
+    job = record.jobs.next()
+    assert job is not None
+    record.jobs.listed(
+        job, [("file:///a/1", 10, ""), ("file:///a/2", 20, "no loader"), ("file:///a/3", 5, "")]
+    )
+    job = record.jobs.next()
+    assert job is not None
+    assert job.state == "running"
+    one, three = record.jobs.pending(job, 10)
+    record.jobs.settle(job, one, "added", chunks=4)
+    record.jobs.settle(job, three, "failed", reason="broken")
+    record.jobs.finish(job)
+    job = record.jobs.get(id_)
+    assert job is not None
+    assert (job.state, job.counts, job.chunks) == ("done", {"added": 1, "skipped": 1, "failed": 1}, 4)
+    assert job.finished
+    assert job.finished_at is not None
+    assert [(i.uri, i.reason) for i in record.jobs.report(job, ["failed", "skipped"])] == [
+        ("file:///a/2", "no loader"),
+        ("file:///a/3", "broken"),
+    ]
+    assert len(record.jobs.report(job, ["failed", "skipped"], limit=1)) == 1
+
+
+def test_a_text_is_kept_only_until_it_is_settled(record: Record):
+    record.jobs.submit({}, [("text:a", b"payload")], listed=True)
+    job = record.jobs.next()
+    assert job is not None
+    (item,) = record.jobs.pending(job, 1)
+    record.jobs.settle(job, item, "added")
+    assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
+
+
+def test_a_cancelled_job_skips_what_is_left_and_keeps_what_is_done(record: Record):
+    id_ = record.jobs.submit({}, [("text:a", b"1"), ("text:b", b"2")], listed=True)
+    job = record.jobs.next()
+    assert job is not None
+    record.jobs.settle(job, record.jobs.pending(job, 1)[0], "added")
+    record.jobs.finish(job, "cancelled")
+    assert record.jobs.next() is None
+    job = record.jobs.get(id_)
+    assert job is not None
+    assert (job.state, job.counts) == ("cancelled", {"added": 1, "skipped": 1})
+    assert record.jobs.report(job, ["skipped"])[0].reason == "cancelled"
+    assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
+
+
+def test_a_finished_job_stays_as_it_ended(record: Record):
+    id_ = record.jobs.submit({}, [], listed=True)
+    job = record.jobs.next()
+    assert job is not None
+    record.jobs.finish(job, "failed", error="no such thing")
+    record.jobs.finish(job, "done")
+    job = record.jobs.get(id_)
+    assert job is not None
+    assert (job.state, job.error) == ("failed", "no such thing")
+    assert record.jobs.get("job-none") is None
+
+
+def test_a_request_may_name_paths_that_are_no_utf_8(record: Record):
+    record.jobs.submit({"paths": ["/caf\udce9"]})
+    job = record.jobs.next()
+    assert job is not None
+    assert job.request == {"paths": ["/caf\udce9"]}

@@ -1,0 +1,221 @@
+"""Carrying out jobs: everything readable gets in, everything else gets one clear line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.knowledge.ingest import draft_payload
+from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.record import Job
+
+
+@pytest.fixture
+def knowledge_base():
+    knowledge_base = GraphRAGKnowledgeBase.from_config()
+    yield knowledge_base
+    knowledge_base.close()
+
+
+def problems(knowledge_base: GraphRAGKnowledgeBase, job: Job) -> dict[str, str]:
+    items = knowledge_base.record.jobs.report(job, ["failed", "skipped"])
+    return {item.uri.rsplit("/", 1)[-1]: item.reason for item in items}
+
+
+def uris(knowledge_base: GraphRAGKnowledgeBase) -> list[str]:
+    return [document.uri for document in knowledge_base.record.documents.list(limit=100)]
+
+
+async def test_a_folder_is_read_and_what_cannot_be_gets_one_line_each(knowledge_base, tmp_path: Path):
+    (tmp_path / "good.md").write_text("# Zell\n\nA town in Austria.", encoding="utf-8")
+    (tmp_path / "国标.txt").write_bytes("知识图谱是一种网络。".encode("gb18030"))
+    (tmp_path / "empty.md").write_text("", encoding="utf-8")
+    (tmp_path / "blank.txt").write_text(" \n\n ", encoding="utf-8")
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    (tmp_path / "broken.docx").write_bytes(b"PK\x03\x04 no archive")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 20)
+    job = await knowledge_base.add_paths([tmp_path])
+    assert job.state == "done"
+    assert job.counts == {"added": 2, "failed": 4, "skipped": 2}
+    found = problems(knowledge_base, job)
+    assert found.keys() == {"empty.md", "blank.txt", "broken.pdf", "broken.docx", "picture.png", "binary.txt"}
+    for name, reason in found.items():
+        assert reason
+        assert "\n" not in reason
+        assert name in reason or name in {"picture.png", "empty.md"}
+    assert sorted(document.title for document in knowledge_base.record.documents.list()) == ["Zell", "国标"]
+
+
+async def test_a_path_that_does_not_exist_does_not_stop_the_others(knowledge_base, tmp_path: Path):
+    (tmp_path / "a.md").write_text("Some text.", encoding="utf-8")
+    job = await knowledge_base.add_paths([tmp_path / "none", tmp_path / "a.md"])
+    assert job.counts == {"added": 1, "skipped": 1}
+    assert problems(knowledge_base, job) == {"none": "there is no such file or folder"}
+
+
+async def test_a_malformed_pattern_fails_its_job_and_no_other(knowledge_base, tmp_path: Path):
+    (tmp_path / "a.md").write_text("Some text.", encoding="utf-8")
+    bad = await knowledge_base.add_paths([tmp_path], include=["!"])
+    assert bad.state == "failed"
+    assert "pattern" in bad.error
+    assert (await knowledge_base.add_paths([tmp_path])).counts == {"added": 1}
+
+
+async def test_patterns_choose_files(knowledge_base, tmp_path: Path):
+    for name in ("a.md", "b.txt", "c.md"):
+        (tmp_path / name).write_text(f"Text of {name}", encoding="utf-8")
+    await knowledge_base.add_paths([tmp_path], include=["*.md"], exclude=["c.*"], metadata={"tags": ["x"]})
+    (document,) = knowledge_base.record.documents.list()
+    assert document.uri == (tmp_path / "a.md").as_uri()
+    assert document.metadata["tags"] == ["x"]
+
+
+async def test_a_file_that_goes_between_listing_and_reading_is_one_failure(knowledge_base, tmp_path: Path):
+    (tmp_path / "a.md").write_text("Some text.", encoding="utf-8")
+    (tmp_path / "b.md").write_text("Other text.", encoding="utf-8")
+    job = knowledge_base.submit_paths([tmp_path])
+    await knowledge_base.worker.drain(progress=lambda: (tmp_path / "a.md").unlink(missing_ok=True))
+    finished = knowledge_base.job(job)
+    assert finished.counts == {"added": 1, "failed": 1}
+    assert "does not exist" in problems(knowledge_base, finished)["a.md"]
+
+
+async def test_the_same_folder_again_costs_nothing_and_an_edit_is_one_update(knowledge_base, tmp_path: Path):
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text(f"Text of {name}", encoding="utf-8")
+    assert (await knowledge_base.add_paths([tmp_path])).counts == {"added": 2}
+    head = knowledge_base.record.changes.head()
+    assert (await knowledge_base.add_paths([tmp_path])).counts == {"unchanged": 2}
+    assert knowledge_base.record.changes.head() == head
+    (tmp_path / "b.md").write_text("Something else", encoding="utf-8")
+    assert (await knowledge_base.add_paths([tmp_path])).counts == {"unchanged": 1, "updated": 1}
+
+
+@pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="file names are Unicode there")
+async def test_a_file_whose_name_is_no_utf_8_is_read(knowledge_base, tmp_path: Path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / os.fsdecode(b"na\xefve.txt")).write_bytes(b"Some text.")
+    (folder / os.fsdecode(b"br\xe9ken.pdf")).write_bytes(b"nothing")
+    job = await knowledge_base.add_paths([folder])
+    assert job.counts == {"added": 1, "failed": 1}
+    assert len(problems(knowledge_base, job)) == 1
+
+
+async def test_the_same_text_twice_is_one_document(knowledge_base):
+    ids = await knowledge_base.add_texts(["Some text.", "Some text.", "Other text."])
+    assert ids[0] == ids[1] != ids[2]
+    await knowledge_base.add_texts(["Some text."])
+    assert len(uris(knowledge_base)) == 2
+
+
+async def test_a_text_with_a_known_address_replaces_what_was_there(knowledge_base):
+    await knowledge_base.add_texts(["Old text."], uris=["text:a"])
+    await knowledge_base.add_texts(["New text."], uris=["text:a"])
+    assert uris(knowledge_base) == ["text:a"]
+    assert [item.content for item in await knowledge_base.query("text")] == ["New text."]
+
+
+class FragileExtractor:
+    """Finds nothing, and breaks on one word."""
+
+    id = "fragile-1"
+
+    async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
+        if any("poison" in chunk.text for chunk in chunks):
+            raise RuntimeError("cannot digest it")
+        return [Extraction() for _ in chunks]
+
+
+async def test_a_text_that_breaks_the_extractor_fails_alone(caplog: pytest.LogCaptureFixture):
+    knowledge_base = GraphRAGKnowledgeBase.from_config(extractor=FragileExtractor())
+    job = await knowledge_base.add_documents(
+        [
+            DocumentDraft(uri="text:a", text="Good text."),
+            DocumentDraft(uri="text:b", text="A poison text."),
+            DocumentDraft(uri="text:c", text="Good text, too."),
+        ]
+    )
+    assert job.counts == {"added": 2, "failed": 1}
+    assert problems(knowledge_base, job) == {
+        "text:b": "it could not be prepared: RuntimeError: cannot digest it"
+    }
+    assert "text:b" in caplog.text
+    knowledge_base.close()
+
+
+async def test_a_text_without_any_words_fails_alone(knowledge_base):
+    job = await knowledge_base.add_documents(
+        [DocumentDraft(uri="text:a", text=" \n "), DocumentDraft(uri="text:b", text="Some text.")]
+    )
+    assert job.counts == {"failed": 1, "added": 1}
+    assert "is empty" in problems(knowledge_base, job)["text:a"]
+
+
+async def test_a_job_that_is_cancelled_leaves_what_was_not_begun(knowledge_base):
+    job = knowledge_base.submit_documents(
+        [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(70)]
+    )
+    jobs = knowledge_base.record.jobs
+    await knowledge_base.worker.drain(progress=lambda: jobs.finish(knowledge_base.job(job), "cancelled"))
+    cancelled = knowledge_base.job(job)
+    assert cancelled.state == "cancelled"
+    assert cancelled.counts == {"added": 64, "skipped": 6}
+    assert len(uris(knowledge_base)) == 64
+
+
+async def test_large_texts_go_in_smaller_batches(knowledge_base, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_BYTES", 500)
+    job = knowledge_base.submit_documents(
+        [
+            DocumentDraft(uri=f"text:{n}", text=f"Text {n}. " + "word " * size)
+            for n, size in enumerate([9, 9, 300, 9])
+        ]
+    )
+    processed: list[int] = []
+    await knowledge_base.worker.drain(progress=lambda: processed.append(knowledge_base.job(job).processed))
+    assert list(dict.fromkeys(processed)) == [2, 3, 4]
+
+
+async def test_an_unknown_job_and_lists_of_different_lengths_are_told(knowledge_base):
+    with pytest.raises(NotFoundError, match="job-none"):
+        knowledge_base.job("job-none")
+    with pytest.raises(InvalidInputError, match="2 texts, but 1 titles"):
+        await knowledge_base.add_texts(["a", "b"], titles=["one"])
+
+
+async def test_halves_of_surrogate_pairs_do_no_harm(knowledge_base):
+    (id_,) = await knowledge_base.add_texts(
+        ["A smile \ud83d and text."], titles=["Half \ude00"], metadatas=[{"note": "\ud83d"}]
+    )
+    document = knowledge_base.record.documents.get(id_)
+    assert document is not None
+    assert (document.title, document.metadata["note"]) == ("Half ?", "?")
+    assert await knowledge_base.query("smile \ud83d")
+
+
+def test_metadata_that_json_does_not_know_is_kept_as_text():
+    draft = DocumentDraft(uri="text:a", text="x", metadata={"date": date(2024, 5, 1)})
+    assert b"2024-05-01" in draft_payload(draft)
+
+
+async def test_work_in_the_background_finishes_jobs_as_they_come(knowledge_base):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        job = knowledge_base.submit_documents([DocumentDraft(uri="text:a", text="Some text.")])
+        with anyio.fail_after(20):
+            await knowledge_base.worker.drain()
+        assert knowledge_base.job(job).state == "done"
+        assert knowledge_base.worker.runs
+        assert await knowledge_base.query("text")
+        tasks.cancel_scope.cancel()
+    assert not knowledge_base.worker.runs

@@ -1,0 +1,100 @@
+"""Which names are looked for in passages, and where they are found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from loom_core.knowledge.linking import NameIndex
+from loom_core.knowledge.pipeline import index_tokens
+from loom_core.knowledge.text import lookup_tokens, name_key
+
+texts = st.text(
+    st.sampled_from("ab AB12_-.·'’，。!(北京大学人的李ｱ½İ\n") | st.characters(exclude_categories=("Cs",)),
+    min_size=1,
+    max_size=20,
+)
+
+
+def index_of(*names: str) -> NameIndex:
+    index = NameIndex()
+    for entity, name in enumerate(names, start=1):
+        index.add(entity, name_key(name))
+    return index
+
+
+def found(index: NameIndex, text: str) -> list[tuple[int, str]]:
+    return [(match.entity, text[match.start : match.end]) for match in index.find(text)]
+
+
+def test_names_are_found_where_they_stand_however_they_are_spelled():
+    index = index_of("New York City", "水星（行星）")
+    text = "From NEW YORK  CITY's port one sees 水星, not just New York."
+    assert found(index, text) == [(1, "NEW YORK  CITY's"), (2, "水星")]
+
+
+def test_names_inside_longer_names_are_found_too():
+    index = index_of("New York City", "York")
+    assert found(index, "New York City") == [(1, "New York City"), (2, "York")]
+
+
+def test_a_single_word_counts_only_where_it_is_marked_as_a_name():
+    index = index_of("Example", "f16", "Café")
+    assert found(index, "an example of an Example; the f16, the café") == [
+        (1, "Example"),
+        (2, "f16"),
+        (3, "café"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["The", "of the", "人", "2001", "12 of 30", "", "word " * 25])
+def test_names_that_tell_nothing_are_not_looked_for(name: str):
+    index = NameIndex()
+    assert index.add(1, name_key(name)) is False
+    assert len(index) == 0
+    assert found(index, f"X {name} Y") == []
+
+
+def test_a_chinese_name_is_found_across_its_own_punctuation():
+    assert found(index_of("列奥纳多·达·芬奇"), "画家列奥纳多・达・芬奇的画") == [(1, "列奥纳多・达・芬奇")]
+    assert found(index_of("列奥纳多·达·芬奇"), "画家列奥纳多达芬奇的画") == [(1, "列奥纳多达芬奇")]
+
+
+def test_a_name_that_is_discarded_is_not_found_any_more():
+    index = index_of("New York City", "York")
+    index.discard(name_key("New York City"))
+    index.discard(name_key("never there"))
+    assert len(index) == 1
+    assert found(index, "New York City") == [(2, "York")]
+
+
+def test_a_name_that_comes_again_belongs_to_the_newer_entity():
+    index = index_of("York", "York")
+    assert len(index) == 1
+    assert found(index, "York") == [(2, "York")]
+
+
+@given(texts, texts, texts)
+@example("", "½ Life", "")
+@example("", "U.S.", " Navy")
+@example("北", "李·白诗", "集")
+def test_a_passage_in_which_a_name_is_found_is_also_found_by_looking_the_name_up(
+    before: str, name: str, after: str
+):
+    id_ = name_key(name)
+    text = before + name + after
+    if found(index_of(name), text):
+        assert lookup_tokens(id_)
+        assert set(lookup_tokens(id_)) <= set(index_tokens("", (), text))
+
+
+@given(texts, texts)
+def test_matches_point_at_spellings_of_the_name(name: str, text: str):
+    index = NameIndex()
+    index.add(7, name_key(name))
+    for match in index.find(text + name):
+        assert match.entity == 7
+        spelled = (text + name)[match.start : match.end]
+        # The key is compared after another word, as a leading article is no part of a key by itself.
+        assert name_key("Zq " + spelled) == name_key("Zq " + name_key(name))

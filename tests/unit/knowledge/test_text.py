@@ -1,0 +1,196 @@
+"""Words and names: what the indexes are made of, in English, Chinese and everything else."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from loom_core.knowledge.text import (
+    analyse,
+    detect_language,
+    estimate_tokens,
+    is_cjk,
+    is_stop_word,
+    lookup_tokens,
+    name_key,
+    normalise,
+    surface_tokens,
+    words,
+)
+
+# Everything that Unicode has, halves of surrogate pairs included, and often what this module looks at.
+texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.text(
+    st.sampled_from("abAB12 _-.·'’，。(（)）的人大北京ｱﾞ한ก½İßŉ①ﬁthe \n"), max_size=40
+)
+
+
+def test_english_words_are_stemmed_and_stop_words_dropped():
+    assert analyse("The cats were running to the stations") == ["cat", "run", "station"]
+
+
+def test_possessives_do_not_count():
+    assert analyse("Mercury's orbit, the planets’ moons") == ["mercuri", "orbit", "planet", "moon"]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "tokens"),
+    [
+        ("HTTPServer", ["httpserver", "http", "server"]),
+        ("snake_case_name", ["snake_case_nam", "snake", "case", "name"]),
+        ("userById42", ["userbyid42", "user", "id", "42"]),
+        ("utf-8", ["utf-8", "utf"]),
+        ("module.sub.Class", ["module.sub.class", "modul", "sub", "class"]),
+    ],
+)
+def test_an_identifier_gives_itself_and_its_parts(identifier: str, tokens: list[str]):
+    assert analyse(identifier) == tokens
+
+
+def test_chinese_gives_words_the_words_inside_them_and_pairs_of_characters():
+    found = analyse("中华人民共和国的首都")
+    assert {"中华人民共和国", "中华", "人民", "共和国", "首都", "华人"} <= set(found)
+    assert "的" not in found
+
+
+def test_a_name_the_dictionary_does_not_know_is_found_by_its_pairs():
+    assert {"魑魅", "魅魍", "魍魉"} <= set(analyse("他叫魑魅魍魉先生"))
+
+
+def test_chinese_and_english_stand_side_by_side():
+    found = analyse("使用Python3编写的知识图谱")
+    assert {"使用", "编写", "知识", "图谱"} <= set(found)
+    assert any("python" in token for token in found)
+
+
+def test_full_width_and_half_width_text_are_the_same():
+    assert analyse("ＡＢＣ １２３ ｶﾀｶﾅ") == analyse("ABC 123 カタカナ")
+
+
+@given(texts)
+def test_tokens_of_any_text_hold_no_white_space_and_are_not_empty(text: str):
+    for token in [*analyse(text), *lookup_tokens(text), *words(text)]:
+        assert token
+        assert not any(char.isspace() for char in token)
+
+
+def test_words_are_given_as_they_are_written():
+    assert words("Le Café, don’t 北京大学!") == ["Le", "Café", "don’t", "北京大学"]
+
+
+@given(texts)
+def test_surface_tokens_point_at_what_they_are_made_of(text: str):
+    end = 0
+    for token in surface_tokens(text):
+        assert token.start >= end
+        end = token.end
+        assert token.start < end
+        assert not any(char.isspace() for char in text[token.start : end])
+        assert token.key
+        if text[token.start : end].isascii():
+            assert token.key in normalise(text[token.start : end])
+
+
+def test_every_chinese_character_is_a_surface_token_of_its_own():
+    assert [(t.key, t.start, t.end) for t in surface_tokens("去Zell’s 北京")] == [
+        ("去", 0, 1),
+        ("zell", 1, 7),
+        ("北", 8, 9),
+        ("京", 9, 10),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The Beatles", "beatles"),
+        ("Mercury (planet)", "MERCURY"),
+        ("水星（行星）", "水星"),
+        ("ＨＴＴＰ　Server", "http server"),
+        ("McDonald's", "mcdonald"),
+        ("列奥纳多·达·芬奇", "列奥纳多达芬奇"),
+        ("《红楼梦》", "红楼梦"),
+        ("F-16", "F 16"),
+        ("C语言", "c 语言"),
+        ("İstanbul", "istanbul"),
+    ],
+)
+def test_two_spellings_of_a_name_have_one_key(one: str, other: str):
+    assert name_key(one) == name_key(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("The", "the"), ("(x)", "x"), ("", ""), ("—!", ""), ("A", "a"), ("an An", "an")]
+)
+def test_names_with_little_in_them_keep_what_there_is(name: str, key: str):
+    assert name_key(name) == key
+
+
+@given(texts)
+@example("½ Life")
+@example("İstanbul")
+@example("james's's")
+@example("ŉ ß ﬁ")
+def test_a_key_reads_as_the_tokens_it_was_made_of(name: str):
+    key = name_key(name)
+    assert name_key("Zq " + key) == ("zq " + key).strip()
+
+
+@given(texts, texts, texts)
+@example("", "McDonald-Smith", "")
+@example("张", "列奥纳多·达·芬奇", "三")
+def test_what_a_name_is_looked_up_by_is_always_among_what_its_passage_is_looked_up_by(
+    before: str, name: str, after: str
+):
+    assert set(lookup_tokens(name)) <= set(lookup_tokens(f"{before} {name} {after}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("The quick brown fox", "en"),
+        ("敏捷的棕色狐狸", "zh"),
+        ("すばやい茶色の狐", "ja"),
+        ("カタカナだけ", "ja"),
+        ("빠른 갈색 여우", "ko"),
+        ("GraphRAG 是一种检索增强生成方法", "zh"),
+        ("The Chinese word for dog is 狗, and it is read aloud", "en"),
+        ("12345 !?", "und"),
+        ("", "und"),
+        ("Ελληνικά", "und"),
+    ],
+)
+def test_the_prevailing_language_is_told_by_script(text: str, language: str):
+    assert detect_language(text) == language
+
+
+def test_sizes_are_estimated_in_tokens():
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("a") == 1
+    assert estimate_tokens("word " * 100) == 125
+    assert estimate_tokens("知识图谱" * 30) == 80
+    assert 90 < estimate_tokens("知识 graph " * 30) < 120
+
+
+@given(texts)
+def test_a_text_with_anything_in_it_has_a_size(text: str):
+    assert (estimate_tokens(text) > 0) == bool(text)
+
+
+def test_stop_words_of_both_languages_are_known():
+    assert is_stop_word("the")
+    assert is_stop_word("的")
+    assert not is_stop_word("graph")
+
+
+def test_han_kana_and_hangul_are_cjk_and_nothing_else_is():
+    assert all(map(is_cjk, "中かカ한ㄅ々"))
+    assert not any(map(is_cjk, "aé1，ก "))
+
+
+def test_many_threads_may_analyse_at_once():
+    text = "Running stations of 中华人民共和国 " * 20
+    with ThreadPoolExecutor(8) as threads:
+        assert len({tuple(tokens) for tokens in threads.map(analyse, [text] * 64)}) == 1

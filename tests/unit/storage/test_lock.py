@@ -1,0 +1,93 @@
+"""`ProcessLock`: one holder, and none once it is dead."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loom_core.storage import ProcessLock
+
+HOLDER = """
+import sys
+from pathlib import Path
+from loom_core.storage import ProcessLock
+
+print(ProcessLock(Path(sys.argv[1])).acquire(), flush=True)
+sys.stdin.read()
+"""
+
+
+def start_holder(path: Path) -> tuple[subprocess.Popen[str], str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    return child, child.stdout.readline().strip()
+
+
+def end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+
+
+def test_a_lock_held_by_another_process_is_not_taken_until_that_is_killed(tmp_path: Path):
+    lock = ProcessLock(tmp_path / "lock")
+    child, acquired = start_holder(tmp_path / "lock")
+    try:
+        assert acquired == "True"
+        assert lock.acquire() is False
+        assert lock.held is False
+        assert lock.holder() == child.pid
+    finally:
+        end(child)
+    assert lock.acquire() is True
+    assert lock.holder() == os.getpid()
+    lock.release()
+
+
+def test_a_held_lock_keeps_other_processes_out_until_it_is_released(tmp_path: Path):
+    lock = ProcessLock(tmp_path / "lock")
+    assert lock.acquire()
+    child, acquired = start_holder(tmp_path / "lock")
+    end(child)
+    assert acquired == "False"
+    assert lock.holder() == os.getpid()
+    lock.release()
+    child, acquired = start_holder(tmp_path / "lock")
+    end(child)
+    assert acquired == "True"
+
+
+def test_taking_twice_and_releasing_twice_is_harmless(tmp_path: Path):
+    lock = ProcessLock(tmp_path / "lock")
+    assert lock.acquire()
+    assert lock.acquire()
+    assert lock.held
+    lock.release()
+    lock.release()
+    assert not lock.held
+
+
+def test_two_locks_of_one_process_exclude_each_other(tmp_path: Path):
+    first, second = ProcessLock(tmp_path / "lock"), ProcessLock(tmp_path / "lock")
+    assert first.acquire()
+    assert not second.acquire()
+    first.release()
+    assert second.acquire()
+    second.release()
+
+
+def test_without_a_folder_there_is_no_lock(tmp_path: Path):
+    lock = ProcessLock(tmp_path / "none" / "lock")
+    with pytest.raises(OSError, match="No such file"):
+        lock.acquire()
+    assert lock.holder() is None
+
+
+def test_a_lock_file_with_other_content_has_no_holder(tmp_path: Path):
+    (tmp_path / "lock").write_text("somebody", encoding="ascii")
+    assert ProcessLock(tmp_path / "lock").holder() is None
