@@ -1,0 +1,1 @@
+"""The loom-kb MCP server: a GraphRAG knowledge base."""

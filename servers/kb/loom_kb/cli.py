@@ -1,0 +1,212 @@
+"""The command line: what can be asked for, and how errors end.
+
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 done but some documents failed, 130 interrupted, 141 nobody
+reads the answer any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loom_core.errors import LoomError
+from loom_core.paths import loom_home
+from loom_kb.settings import DEFAULT_SOURCE, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.server.factory import LoomServer
+
+__all__ = ["parser", "run", "settings_of"]
+
+_INTERRUPTED = 130
+_END_SECONDS = 20.0  # a batch under way may have to load an index before it can end
+_NOT_READ = 141
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all arguments."""
+    top = argparse.ArgumentParser(
+        prog="loom-kb",
+        description="A GraphRAG knowledge base as an MCP server. Without a command it serves MCP over stdio.",
+    )
+    top.add_argument("--version", action="version", version=f"loom-kb {version('loom-kb')}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    serve = _command(commands, "serve", "serve MCP over stdio (the default), or over HTTP")
+    serve.add_argument("--http", action="store_true", help="serve Streamable HTTP on the loopback interface")
+    serve.add_argument("--host", default="127.0.0.1", help="with --http: a loopback address")
+    serve.add_argument(
+        "--port", type=int, default=8765, help="with --http (default 8765; 0 for any free one)"
+    )
+    serve.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --http: a further host name that a proxy in front passes on",
+    )
+    serve.add_argument(
+        "--kb", action="append", default=[], metavar="NAME", help="only this knowledge base (may be repeated)"
+    )
+    serve.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder that the tool `add` may read (may be repeated)",
+    )
+    serve.add_argument(
+        "--profile", choices=["full", "chatgpt"], default="full", help="`chatgpt`: exactly search and fetch"
+    )
+
+    add = _command(commands, "add", "add files and folders; without any, go on with unfinished jobs")
+    add.add_argument("paths", nargs="*", type=_path, help="files and folders, or - for text from stdin")
+    _one_kb(add)
+    add.add_argument("--title", default="", help="title of the text from stdin")
+    add.add_argument("--description", default="", help="what the knowledge base holds, for models to read")
+    add.add_argument("--tag", action="append", default=[], help="for the filter `tags` (may be repeated)")
+    add.add_argument("--include", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+    add.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+
+    query = _command(commands, "query", "ask a question")
+    query.add_argument("question", nargs="+")
+    query.add_argument("--kb", metavar="NAME", help="only this knowledge base (default: all)")
+    query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
+    query.add_argument(
+        "--filter", action="append", default=[], metavar="NAME=VALUE", help="such as tags=draft, path=docs/"
+    )
+    query.add_argument(
+        "--strategy",
+        choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
+        help="another than the knowledge base's own",
+    )
+    query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
+
+    listing = _command(commands, "list", "list knowledge bases, or the documents of one")
+    listing.add_argument("--kb", metavar="NAME", help="list the documents of this one")
+
+    remove = _command(commands, "remove", "remove documents, or a whole knowledge base")
+    remove.add_argument("ids", nargs="*", help="ids, URIs or paths of documents")
+    _one_kb(remove)
+    remove.add_argument("--all", action="store_true", help="the knowledge base with all its files")
+
+    stats = _command(commands, "stats", "show what a knowledge base holds, and how its indexes stand")
+    _one_kb(stats)
+
+    _command(commands, "demo", "build a small knowledge base and ask it three questions")
+    return top
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    arguments = list(arguments)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in {"-h", "--help", "--version"}):
+        arguments.insert(0, "serve")
+    args = parser().parse_args(arguments)
+    try:
+        if args.command == "serve":
+            return _serve(args)
+        from loom_kb.commands import run_command
+        from loom_kb.console import accept_any_text
+
+        accept_any_text()
+        code = run_command(args, settings_of(args))
+        sys.stdout.flush()  # here, where a reader that has gone is not an accident
+        return code
+    except LoomError as error:
+        if args.debug:
+            raise
+        print(f"loom-kb: {error.message}", file=sys.stderr)  # noqa: T201
+        if error.advice:
+            print(f"  {error.advice}", file=sys.stderr)  # noqa: T201
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        from loom_kb.console import close_answer
+
+        close_answer()
+        return _NOT_READ
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings that arguments ask for."""
+    names: list[str] | str | None = getattr(args, "kb", None)
+    only = tuple(names) if isinstance(names, list) else ()
+    return Settings(
+        home=loom_home(args.home),
+        sources=only,
+        roots=tuple(root.expanduser().absolute() for root in getattr(args, "root", ())),
+        embedder=args.embedder,
+        profile=getattr(args, "profile", "full"),
+        version=version("loom-kb"),
+    )
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path")  # `Path` would take it for the current folder
+    return Path(text)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from loom_core.server.http import HttpSettings
+    from loom_core.server.run import serve
+
+    settings = settings_of(args)
+    for root in settings.roots:
+        if not root.is_dir():
+            from loom_core.errors import ConfigError
+
+            raise ConfigError(f"--root {root} is not a folder.", advice="Give a folder that exists.")
+
+    def build() -> LoomServer:
+        from loom_kb.app import build as build_app
+
+        return build_app(settings)
+
+    http = (
+        HttpSettings(host=args.host, port=args.port, allowed_hosts=tuple(args.allow_host))
+        if args.http
+        else None
+    )
+    serve(build, http=http, on_ready=_say_ready, deadline=_END_SECONDS)
+    return 0
+
+
+def _say_ready(url: str) -> None:
+    print(  # noqa: T201
+        f"loom-kb serves {url} (this machine only, no authentication)\n"
+        f'For mcp.json: {{"mcpServers": {{"loom-kb": {{"type": "http", "url": "{url}"}}}}}}',
+        file=sys.stderr,
+    )
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+    name: str,
+    text: str,
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.add_argument(
+        "--home", type=Path, metavar="DIR", help="Loom's folder (default $LOOM_HOME or ~/.loom)"
+    )
+    command.add_argument(
+        "--embedder",
+        default="auto",
+        help="for new knowledge bases: auto, e5-small, minilm, static or hashing",
+    )
+    command.add_argument("--debug", action="store_true", help="show tracebacks")
+    if name != "serve":
+        command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
+    return command
+
+
+def _one_kb(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--kb", default=DEFAULT_SOURCE, metavar="NAME", help=f"default: {DEFAULT_SOURCE}")

@@ -1,0 +1,258 @@
+"""The commands that are not servers: add, query, list, remove, stats, demo."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.uris import shown, uri_of
+from loom_kb.console import ProgressBar, out, out_json, say, strong
+from loom_kb.models import AddResult, QueryResult, RemoveResult
+from loom_kb.service import Service, job_info
+from loom_kb.texts import citation, coverage_line, job_text
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_kb.settings import Settings
+
+__all__ = ["add_with_progress", "print_answer", "run_command"]
+
+_LEFT_OUT = 3
+_PAGE = 500
+
+
+def run_command(args: argparse.Namespace, settings: Settings) -> int:
+    """Run a parsed command; returns the exit code."""
+    commands = {
+        "add": _add,
+        "query": _query,
+        "list": _list,
+        "remove": _remove,
+        "stats": _stats,
+        "demo": _demo,
+    }
+    service = Service(settings)
+    try:
+        return anyio.run(commands[args.command], service, args)
+    finally:
+        service.library.close()
+
+
+async def _add(service: Service, args: argparse.Namespace) -> int:
+    metadata: dict[str, Any] = {"tags": args.tag} if args.tag else {}
+    if args.paths == [Path("-")]:
+        text = await to_thread.run_sync(_standard_input)
+        knowledge_base, job = await service.add_texts(
+            [text],
+            source=args.kb,
+            titles=[args.title] if args.title else [],
+            uris=[],
+            metadata=metadata,
+            description=args.description,
+        )
+    elif args.paths:
+        knowledge_base, job = await service.add_paths(
+            args.paths,
+            source=args.kb,
+            metadata=metadata,
+            include=args.include,
+            exclude=args.exclude,
+            description=args.description,
+        )
+    else:
+        knowledge_base = await service.library.get(args.kb)
+        unfinished = await to_thread.run_sync(knowledge_base.record.jobs.next)
+        if unfinished is None:
+            await add_with_progress(knowledge_base, "")
+            say("There is no unfinished job.")
+            return 0
+        job = unfinished.id
+    try:
+        await add_with_progress(knowledge_base, job)
+    except anyio.get_cancelled_exc_class():
+        say(f"\nStopped. What is done is kept; `loom-kb add --kb {args.kb}` goes on with {job}.")
+        raise
+    info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(job))
+    if args.json:
+        out_json(AddResult(job=info, documents=[]))
+    else:
+        out(job_text([info]))
+    return _LEFT_OUT if info.counts.get("failed") else 0
+
+
+def _standard_input() -> str:
+    from loom_core.knowledge.loaders import decode
+
+    return decode(sys.stdin.buffer.read())[0]
+
+
+async def add_with_progress(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:
+    """Work until nothing is left to do, and show how far it is."""
+    reading, embedding = ProgressBar("reading  ", "documents"), ProgressBar("embedding", "passages")
+    finished = not job
+
+    def progress() -> None:
+        nonlocal finished
+        if not finished:
+            state = knowledge_base.job(job)
+            finished = state.finished
+            reading.show(state.processed, state.total, final=finished)
+        elif knowledge_base.strategy in {"hybrid", "vector_first", "graph_first"}:
+            embedding.show(*knowledge_base.coverage())
+
+    await knowledge_base.worker.drain(progress=progress)
+    done, total = await to_thread.run_sync(knowledge_base.coverage)
+    if done:
+        embedding.show(done, total, final=True)
+    if knowledge_base.worker.problem:
+        say(knowledge_base.worker.problem)
+
+
+async def _query(service: Service, args: argparse.Namespace) -> int:
+    filters: dict[str, Any] = {}
+    for given in args.filter:
+        name, equals, value = given.partition("=")
+        if not equals:
+            raise InvalidInputError(f"--filter {given} has no value.", advice="Write it as NAME=VALUE.")
+        filters.setdefault(name, []).append(value)
+    result = await service.query(
+        " ".join(args.question), source=args.kb, filters=filters, limit=args.limit, strategy=args.strategy
+    )
+    if args.json:
+        out_json(result)
+    else:
+        print_answer(result, detailed=args.detailed)
+    return 0
+
+
+def print_answer(result: QueryResult, *, detailed: bool) -> None:
+    """The passages of an answer, for a person."""
+    for passage in result.passages:
+        out(strong(citation(passage)))
+        if detailed:
+            out("    scores: " + ", ".join(f"{name} {value:.3g}" for name, value in passage.scores.items()))
+            out("    why: " + "; ".join(passage.why))
+        for line in passage.text.strip().splitlines():
+            out(f"    {line}")
+        out()
+    if not result.passages:
+        out("Nothing was found.")
+    for note in filter(None, [coverage_line(result.embedded, result.total), *result.notes]):
+        say(note)
+
+
+async def _list(service: Service, args: argparse.Namespace) -> int:
+    if args.kb is None:
+        entries = await to_thread.run_sync(service.library.list)
+        if args.json:
+            listed = [
+                {
+                    "name": e.name,
+                    "description": e.source.description,
+                    "documents": e.documents,
+                    "passages": e.chunks,
+                }
+                for e in entries
+            ]
+            out_json({"sources": listed})
+            return 0
+        for entry in entries:
+            out(f"{strong(entry.name)}  {entry.documents:,} documents, {entry.chunks:,} passages")
+            if entry.source.description:
+                out(f"    {entry.source.description}")
+        if not entries:
+            say("There is no knowledge base yet. Make one: loom-kb add FOLDER")
+        return 0
+    knowledge_base = await service.library.get(args.kb)
+    documents: list[dict[str, object]] = []
+    after = 0
+    while rows := knowledge_base.record.documents.list(after=after, limit=_PAGE):
+        after = rows[-1].key
+        for row in rows:
+            documents.append({"id": row.id, "title": row.title, "uri": row.uri, "length": row.length})
+            if not args.json:
+                out(f"{row.id}  {row.title or 'untitled'}  ({shown(row.uri)}, {row.length:,} characters)")
+    if args.json:
+        out_json({"documents": documents})
+    return 0
+
+
+async def _remove(service: Service, args: argparse.Namespace) -> int:
+    if args.all == bool(args.ids):
+        raise InvalidInputError("Say what to remove.", advice="Give ids, URIs or paths, or --all.")
+    if args.all:
+        await service.library.delete(args.kb)
+        if args.json:
+            out_json({"removed": args.kb})
+        else:
+            out(f"Removed the knowledge base {args.kb!r}.")
+        return 0
+    await service.library.get(args.kb)
+    by_uri = {uri_of(Path(id_)): id_ for id_ in args.ids}
+    removed, _ = await service.remove([*args.ids, *by_uri], source=args.kb)
+    found = {name for info in removed for name in (info.id, info.uri, by_uri.get(info.uri, ""))}
+    unknown = [id_ for id_ in args.ids if id_ not in found]
+    if args.json:
+        out_json(RemoveResult(removed=removed, unknown=unknown))
+    else:
+        for info in removed:
+            out(f"removed {info.id}  {info.title or 'untitled'}  ({shown(info.uri)})")
+        for id_ in unknown:
+            say(f"unknown: {id_}")
+    return 1 if unknown else 0
+
+
+async def _stats(service: Service, args: argparse.Namespace) -> int:
+    knowledge_base = await service.library.get(args.kb)
+
+    def collect() -> dict[str, object]:
+        record = knowledge_base.record
+        documents, passages, characters = record.documents.counts()
+        entities, relations, mentions = record.graph.counts()
+        folder = service.library.catalogue.folder(args.kb)
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {
+            "name": args.kb,
+            "folder": str(folder),
+            "description": knowledge_base.description,
+            "documents": documents,
+            "passages": passages,
+            "characters": characters,
+            "languages": record.documents.languages(),
+            "vectors": knowledge_base.coverage()[0],
+            "embedder": record.get("embedder"),
+            "entities": entities,
+            "relations": relations,
+            "mentions": mentions,
+            "strategy": knowledge_base.strategy,
+            "filters": list(knowledge_base.supported_filters),
+            "index_lag": knowledge_base.index_lag(),
+            "bytes": sum(path.stat().st_size for path in files),
+        }
+
+    numbers = await to_thread.run_sync(collect)
+    if args.json:
+        out_json(numbers)
+        return 0
+    for name, value in numbers.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {n:,}" for key, n in value.items())  # pyright: ignore[reportUnknownVariableType]
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, int):
+            value = f"{value:,}"
+        out(f"{name.replace('_', ' '):12} {value}")
+    return 0
+
+
+async def _demo(service: Service, args: argparse.Namespace) -> int:
+    from loom_kb.demo import demo
+
+    return await demo(service, as_json=args.json)

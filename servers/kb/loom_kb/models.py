@@ -1,0 +1,182 @@
+"""What the tools answer, as data."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+__all__ = [
+    "AddResult",
+    "ChatDocument",
+    "ChatHit",
+    "ChatHits",
+    "DocumentInfo",
+    "EntityInfo",
+    "FetchResult",
+    "GraphResult",
+    "JobInfo",
+    "JobResult",
+    "Passage",
+    "QueryResult",
+    "RelationInfo",
+    "RemoveResult",
+    "SourceDetails",
+    "SourcesResult",
+]
+
+
+class Passage(BaseModel):
+    """A passage that was found."""
+
+    number: int = Field(description="Citation number in the text: [1], [2]…")
+    id: str = Field(description="For `fetch`.")
+    source: str = Field(description="Knowledge base.")
+    document_id: str = Field(description="For `fetch` and `remove`.")
+    title: str
+    heading_path: list[str]
+    uri: str
+    start: int = Field(description="Offset in the document, in characters.")
+    end: int
+    page: int | None = Field(description="Page or slide, from 1.")
+    text: str
+    relevance: float = Field(description="0 to 1 within this answer.")
+    scores: dict[str, float] = Field(description="By channel: bm25, vector (cosine), links, graph.")
+    why: list[str] = Field(description="The path of evidence.")
+
+
+class QueryResult(BaseModel):
+    """Answer of `query`."""
+
+    passages: list[Passage]
+    embedded: int = Field(description="Passages that have a vector so far…")
+    total: int = Field(description="…of so many in the sources that were asked.")
+    notes: list[str] = Field(description="What to know about this answer.")
+
+
+class FetchResult(BaseModel):
+    """Answer of `fetch`."""
+
+    document_id: str
+    source: str
+    title: str
+    uri: str
+    text: str
+    start: int
+    end: int
+    length: int = Field(description="Characters of the whole document.")
+    metadata: dict[str, str]
+
+
+class DocumentInfo(BaseModel):
+    """A document in a list."""
+
+    id: str
+    title: str
+    uri: str
+    type: str = Field(description="Media type.")
+    language: str
+    length: int = Field(description="Characters.")
+
+
+class JobInfo(BaseModel):
+    """How far a job is."""
+
+    id: str
+    source: str
+    state: str = Field(description="queued, running, done, failed or cancelled.")
+    total: int = Field(description="Documents, as far as listed.")
+    processed: int
+    counts: dict[str, int] = Field(
+        description="Documents by state: pending, added, updated, unchanged, skipped, failed."
+    )
+    passages: int = Field(description="Written so far.")
+    problems: list[str] = Field(description="A line for each document that was skipped or failed.")
+
+
+class AddResult(BaseModel):
+    """Answer of `add`."""
+
+    job: JobInfo
+    documents: list[DocumentInfo] = Field(description="Documents given as text, once they are in.")
+
+
+class RemoveResult(BaseModel):
+    """Answer of `remove`."""
+
+    removed: list[DocumentInfo]
+    unknown: list[str] = Field(description="Ids that were not there.")
+
+
+class SourceDetails(BaseModel):
+    """A knowledge base in a list."""
+
+    name: str
+    description: str
+    documents: int
+    passages: int
+    filters: list[str]
+
+
+class SourcesResult(BaseModel):
+    """Answer of `sources`."""
+
+    sources: list[SourceDetails]
+    documents: list[DocumentInfo] = Field(description="Where a source was named.")
+    next_cursor: str | None = None
+
+
+class EntityInfo(BaseModel):
+    """An entity of the graph."""
+
+    name: str
+    type: str
+    mentions: int
+
+
+class RelationInfo(BaseModel):
+    """A relation of the graph, with a passage that says so."""
+
+    subject: str
+    predicate: str
+    object: str
+    support: int = Field(description="Passages that say so.")
+    evidence: str = Field(description="What one of them says.")
+    passage_id: str = Field(description="For `fetch`.")
+
+
+class GraphResult(BaseModel):
+    """Answer of `graph`."""
+
+    entity: str
+    entities: list[EntityInfo]
+    relations: list[RelationInfo]
+    path: list[str] = Field(description="Names from `entity` to `to`, where a path was asked for.")
+
+
+class JobResult(BaseModel):
+    """Answer of `job`."""
+
+    jobs: list[JobInfo]
+
+
+class ChatHit(BaseModel):
+    """A hit as ChatGPT wants it."""
+
+    id: str
+    title: str
+    url: str
+
+
+class ChatHits(BaseModel):
+    """Answer of `search` in the profile `chatgpt`."""
+
+    results: list[ChatHit]
+
+
+class ChatDocument(BaseModel):
+    """Answer of `fetch` in the profile `chatgpt`."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, str]

@@ -1,0 +1,340 @@
+"""What the tools and the command line do with knowledge bases, without any words about it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.knowledge.library import Library
+from loom_core.knowledge.uris import shown
+from loom_kb.models import DocumentInfo, FetchResult, JobInfo, Passage, QueryResult
+from loom_kb.reading import read
+from loom_kb.settings import DEFAULT_SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.answer import Answer
+    from loom_core.knowledge.rag.config import Strategy
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.record import DocumentRow, Job, JobItem
+    from loom_kb.settings import Settings
+
+__all__ = ["Service", "document_info", "job_info", "position"]
+
+_MAX_PROBLEMS = 50
+_MAX_KEY = (1 << 63) - 1
+
+
+class Service:
+    """The knowledge bases of one run of the server or the command."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.library = Library(settings.home, embedder=settings.embedder, only=settings.sources)
+
+    async def query(
+        self,
+        question: str,
+        *,
+        source: str | None = None,
+        filters: dict[str, Any] | None = None,
+        limit: int = 5,
+        strategy: Strategy | None = None,
+    ) -> QueryResult:
+        """Ask one knowledge base, or all of them."""
+        names = [source] if source else await self._names()
+        answers: dict[str, Answer] = {}
+        problems: list[str] = []
+
+        async def ask(name: str) -> None:
+            try:
+                knowledge_base = await self.library.get(name)
+                answers[name] = await knowledge_base.search(
+                    question, limit=limit, filters=filters, strategy=strategy
+                )
+            except LoomError as error:
+                if len(names) == 1:
+                    raise
+                problems.append(f"{name}: {error}")
+
+        if len(names) == 1:
+            await ask(names[0])
+        else:
+            async with anyio.create_task_group() as tasks:
+                for name in names:
+                    tasks.start_soon(ask, name)
+            if not answers:
+                raise InvalidInputError(" ".join(problems))
+        return _merged(answers, problems, limit)
+
+    async def fetch(
+        self, id_: str, *, source: str | None = None, start: int | None = None, tokens: int
+    ) -> FetchResult:
+        """Read a document, or the surroundings of a passage.
+
+        Args:
+            id_: id of a document or a passage, or a URI.
+            source: knowledge base to look in; None for all.
+            start: offset to read from; None begins where the document does, or at the passage's
+                surroundings.
+            tokens: what the text costs at the most.
+
+        Raises:
+            NotFoundError: there is nothing with this id.
+        """
+        for name in [source] if source else await self._names():
+            knowledge_base = await self.library.get(name)
+            found = await to_thread.run_sync(partial(read, knowledge_base, id_, start=start, tokens=tokens))
+            if found is not None:
+                return found
+        raise NotFoundError(
+            f"There is no document or passage {id_!r}.", advice="Take an id from `query` or `sources`."
+        )
+
+    async def add_texts(
+        self,
+        texts: Sequence[str],
+        *,
+        source: str | None,
+        titles: Sequence[str],
+        uris: Sequence[str],
+        metadata: dict[str, Any],
+        description: str = "",
+    ) -> tuple[GraphRAGKnowledgeBase, str]:
+        """Write texts down to be added; returns the knowledge base and the job's id."""
+        if not texts or not all(text.strip() for text in texts):
+            raise InvalidInputError("There is no text to add.", advice="A document needs at least one word.")
+        from loom_core.knowledge.rag.drafts import text_drafts
+
+        knowledge_base = await self._writable(source, description)
+        drafts = text_drafts(
+            texts, titles=titles or None, uris=uris or None, metadatas=[metadata] * len(texts)
+        )
+        return knowledge_base, await to_thread.run_sync(knowledge_base.submit_documents, drafts)
+
+    async def add_paths(
+        self,
+        paths: Sequence[Path],
+        *,
+        source: str | None,
+        metadata: dict[str, Any],
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        description: str = "",
+    ) -> tuple[GraphRAGKnowledgeBase, str]:
+        """Write files and folders down to be added; returns the knowledge base and the job's id.
+
+        Raises:
+            InvalidInputError: no path is given.
+            NotFoundError: one of them does not exist.
+        """
+        if not paths:
+            raise InvalidInputError("There is no path to add.", advice="Name at least one file or folder.")
+        for path in paths:
+            if not await anyio.Path(path).exists():
+                raise NotFoundError(f"There is no file or folder {path}.", advice="Check the path.")
+        knowledge_base = await self._writable(source, description)
+
+        def submit() -> str:
+            return knowledge_base.submit_paths(paths, include=include, exclude=exclude, metadata=metadata)
+
+        return knowledge_base, await to_thread.run_sync(submit)
+
+    async def allowed(self, paths: Sequence[str]) -> list[Path]:
+        """The real paths of what a client asks to be read, all of them under the roots.
+
+        Raises:
+            InvalidInputError: one of them is not, or cannot be a path, or there is no root.
+        """
+        if not self.settings.roots:
+            raise InvalidInputError(
+                "This server reads no files: it was started without a folder to read from.",
+                advice="Give the text itself in `text`, or start the server with --root FOLDER.",
+            )
+        return await to_thread.run_sync(self._allowed, paths)
+
+    async def job(self, id_: str) -> tuple[GraphRAGKnowledgeBase, Job]:
+        """A job by its id, and its knowledge base.
+
+        Raises:
+            NotFoundError: no knowledge base has a job with this id.
+        """
+        for name in await self._names():
+            knowledge_base = await self.library.get(name)
+            job = await to_thread.run_sync(knowledge_base.record.jobs.get, id_)
+            if job is not None:
+                return knowledge_base, job
+        raise NotFoundError(f"There is no job {id_!r}.", advice="Call `job` without an id to list them.")
+
+    async def jobs(self, *, limit: int = 20) -> list[JobInfo]:
+        """The newest jobs of all knowledge bases."""
+        found: list[tuple[float, JobInfo]] = []
+        for entry in await to_thread.run_sync(self.library.list):
+            knowledge_base = await self.library.get(entry.name)
+            found += await to_thread.run_sync(_newest_jobs, knowledge_base, limit)
+        found.sort(key=lambda pair: -pair[0])
+        return [info for _, info in found[:limit]]
+
+    async def remove(
+        self, ids: Sequence[str], *, source: str | None = None
+    ) -> tuple[list[DocumentInfo], list[str]]:
+        """Remove documents by id or URI; returns those removed, and the ids that were not there."""
+        removed: dict[str, DocumentInfo] = {}
+        for name in [source] if source else await self._names():
+            knowledge_base = await self.library.get(name)
+            for row in await knowledge_base.remove(ids):
+                removed[row.id] = document_info(row)
+                removed[row.uri] = document_info(row)
+        gone = {info.id: info for id_, info in removed.items() if id_ in ids}
+        return list(gone.values()), [id_ for id_ in ids if id_ not in removed]
+
+    async def one(self, source: str | None) -> GraphRAGKnowledgeBase:
+        """The knowledge base with a name, or the only one there is.
+
+        Raises:
+            InvalidInputError: no name is given, and there are several.
+        """
+        names = [source] if source else await self._names()
+        if len(names) > 1:
+            raise InvalidInputError(
+                "There are several knowledge bases.", advice=f"Give `source`: {', '.join(names)}."
+            )
+        return await self.library.get(names[0])
+
+    async def _names(self) -> list[str]:
+        names = [entry.name for entry in await to_thread.run_sync(self.library.list)]
+        if not names:
+            raise NotFoundError(
+                "There is no knowledge base yet.", advice="Add a document first; that makes one."
+            )
+        return names
+
+    async def _writable(self, source: str | None, description: str) -> GraphRAGKnowledgeBase:
+        only = self.settings.sources
+        name = source or (only[0] if len(only) == 1 else DEFAULT_SOURCE)
+        return await self.library.get(name, create=True, description=description)
+
+    def _allowed(self, paths: Sequence[str]) -> list[Path]:
+        roots = [root.resolve() for root in self.settings.roots]
+        found: list[Path] = []
+        for path in paths:
+            real = _real(path, roots)
+            if not any(real.is_relative_to(root) for root in roots):
+                raise InvalidInputError(
+                    f"{path} is outside the folders that this server may read.",
+                    advice=f"It may read: {', '.join(map(str, roots))}. Its --root option changes that.",
+                )
+            found.append(real)
+        return found
+
+
+def _real(path: str, roots: Sequence[Path]) -> Path:
+    """What a client's path leads to, through links and `..`, whether it exists or not."""
+    try:
+        given = Path(path).expanduser()
+        # A relative path is meant relative to the first root that has it.
+        candidates = [given] if given.is_absolute() else [root / given for root in roots]
+        return next((c.resolve() for c in candidates if c.exists()), candidates[0].resolve())
+    except (OSError, ValueError, RuntimeError):  # too long; with a NUL; a loop of links, `~nobody`
+        raise InvalidInputError(f"{path[:200]!r} cannot be a path.", advice="Check the path.") from None
+
+
+def position(cursor: str | None) -> int:
+    """The key of the document that a cursor says to go on after; 0 without a cursor.
+
+    Raises:
+        InvalidInputError: it is not one of our cursors.
+    """
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= _MAX_KEY):
+        raise InvalidInputError(
+            f"{cursor[:200]!r} is not a cursor.", advice="Use `next_cursor` of the page before."
+        )
+    return int(cursor)
+
+
+def document_info(row: DocumentRow) -> DocumentInfo:
+    """A document as the tools list it."""
+    return DocumentInfo(
+        id=row.id, title=row.title, uri=row.uri, type=row.mime, language=row.language, length=row.length
+    )
+
+
+def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job) -> JobInfo:
+    """A job as the tools tell it. Blocks."""
+    jobs = knowledge_base.record.jobs
+    # Folders are full of what is rightly skipped; what failed must not be hidden behind it.
+    items = jobs.report(job, ["failed"], limit=_MAX_PROBLEMS)
+    items += jobs.report(job, ["skipped"], limit=_MAX_PROBLEMS - len(items))
+    problems = [_problem(item) for item in items]
+    if more := job.counts.get("failed", 0) + job.counts.get("skipped", 0) - len(items):
+        problems.append(f"… and {more:,} more")
+    if job.error:
+        problems.insert(0, f"failed: {job.error}")
+    return JobInfo(
+        id=job.id,
+        source=knowledge_base.name,
+        state=job.state,
+        total=job.total,
+        processed=job.processed,
+        counts=job.counts,
+        passages=job.chunks,
+        problems=problems,
+    )
+
+
+def _problem(item: JobItem) -> str:
+    place = shown(item.uri)
+    return f"{item.state}: " + (item.reason if place in item.reason else f"{place}: {item.reason}")
+
+
+def _newest_jobs(knowledge_base: GraphRAGKnowledgeBase, limit: int) -> list[tuple[float, JobInfo]]:
+    jobs = knowledge_base.record.jobs.list(limit=limit)
+    return [(job.created_at, job_info(knowledge_base, job)) for job in jobs]
+
+
+def _merged(answers: dict[str, Answer], problems: list[str], limit: int) -> QueryResult:
+    # Scores of different knowledge bases do not compare, ranks do; a cosine decides between equal ranks.
+    ranked = [
+        (rank, -item.metadata["scores"].get("vector", 0.0), name, item)
+        for name, answer in answers.items()
+        for rank, item in enumerate(answer.items)
+    ]
+    ranked.sort(key=lambda entry: entry[:3])
+    notes = [
+        f"{name}: {note}" if len(answers) > 1 else note for name, a in answers.items() for note in a.notes
+    ]
+    return QueryResult(
+        passages=[_passage(i + 1, name, item) for i, (_, _, name, item) in enumerate(ranked[:limit])],
+        embedded=sum(answer.embedded for answer in answers.values()),
+        total=sum(answer.chunks for answer in answers.values()),
+        notes=[*notes, *problems],
+    )
+
+
+def _passage(number: int, source: str, item: KnowledgeItem) -> Passage:
+    m = item.metadata
+    return Passage(
+        number=number,
+        id=item.id,
+        source=source,
+        document_id=m["document_id"],
+        title=m["title"],
+        heading_path=m["heading_path"],
+        uri=item.source,
+        start=m["start"],
+        end=m["end"],
+        page=m["page"],
+        text=item.content,
+        relevance=item.relevance,
+        scores=m["scores"],
+        why=m["why"],
+    )

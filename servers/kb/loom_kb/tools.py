@@ -1,0 +1,367 @@
+"""The seven tools: what a model reads about them, and what they answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import anyio
+from anyio import to_thread
+from pydantic import Field
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.unified import UnifiedSearchToolBuilder
+from loom_core.server.context import ToolContext
+from loom_core.server.factory import LoomServer
+from loom_core.server.progress import progress
+from loom_core.server.results import TOKEN_CAP, TextBudget, ToolReply, tool_result
+from loom_core.server.tool import ToolWording
+from loom_kb.graph import explore
+from loom_kb.models import (
+    AddResult,
+    DocumentInfo,
+    FetchResult,
+    GraphResult,
+    JobInfo,
+    JobResult,
+    QueryResult,
+    RemoveResult,
+    SourceDetails,
+    SourcesResult,
+)
+from loom_kb.service import Service, document_info, job_info, position
+from loom_kb.texts import document_line, graph_text, job_text, query_text
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+__all__ = ["QUERY_HEAD", "register_tools"]
+
+_ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
+_JOB_WAIT = 45.0  # below the 50 s after which hosts give up
+_POLL = 0.2
+_MAX_PAGE = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
+
+QUERY_HEAD = (
+    "Search the user's own documents and notes (English, Chinese and other languages) and get the passages "
+    "that answer a question, each with a citation. Use it before answering anything that these sources may "
+    "know better than you: facts, names, procedures, decisions, code and numbers from the user's files. "
+    "Not for general knowledge or the web."
+)
+_QUERY_TAIL = (
+    "Ask one whole question in natural language, in the user's language; it follows links between documents, "
+    "so a question whose answer needs two documents is fine. Returns numbered passages "
+    "“[1] title › heading (uri#start-end)” with their text: cite them as [1], [2]. Read more with fetch(id). "
+    'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
+)
+
+_Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
+
+
+def register_tools(server: LoomServer, service: Service) -> None:
+    """Register all tools of the full profile."""
+    _register_reading(server, service)
+    _register_writing(server, service)
+    _register_graph(server, service)
+
+
+def _register_reading(server: LoomServer, service: Service) -> None:
+    async def wording() -> ToolWording:
+        entries = await to_thread.run_sync(service.library.list)
+        builder = UnifiedSearchToolBuilder([entry.source for entry in entries])
+        empty = "" if entries else "There is no knowledge base yet: `add` makes one."
+        return ToolWording(
+            builder.description(head=QUERY_HEAD, tail=empty or _QUERY_TAIL),
+            {"source": builder.source_schema(), "filters": builder.filters_schema()},
+        )
+
+    @server.tool(
+        title="Search knowledge",
+        description=f"{QUERY_HEAD}\n\n{_QUERY_TAIL}",
+        wording=wording,
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def query(
+        query: Annotated[str, Field(description="The question, or keywords.", min_length=1)],
+        source: _Source = None,
+        filters: Annotated[
+            dict[str, str | int | float | bool | list[str]] | None,
+            Field(description="Fields of documents to values or lists of allowed values; see `sources`."),
+        ] = None,
+        limit: Annotated[int, Field(description="How many passages.", ge=1, le=50)] = 5,
+        response_format: Annotated[
+            Literal["concise", "detailed"],
+            Field(description="`detailed` adds scores and why each passage was found."),
+        ] = "concise",
+        max_tokens: Annotated[
+            int, Field(description="Limit of the answer's text.", ge=200, le=20_000)
+        ] = 6000,
+    ) -> ToolReply[QueryResult]:
+        result = await service.query(query, source=source, filters=dict(filters or {}), limit=limit)
+        detailed = response_format == "detailed"
+        text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
+        return tool_result(text, result.model_copy(update={"passages": result.passages[:shown]}))
+
+    @server.tool(
+        title="Read a document",
+        description=(
+            "Read a document, or the text around a passage that `query` found. Use it when a passage is cut "
+            "short or you need its context. Returns the text from `start`, and says where to go on. "
+            'Example: {"id": "d1f0c2a9b3e4"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def fetch(
+        id: Annotated[str, Field(description="Id of a passage or document, or a document's URI.")],  # noqa: A002
+        source: _Source = None,
+        start: Annotated[
+            int | None,
+            Field(description="Character to read from; left out, a passage is shown amid its context.", ge=0),
+        ] = None,
+        max_tokens: Annotated[int, Field(description="Limit of the text.", ge=100, le=_MAX_PAGE)] = 4000,
+    ) -> ToolReply[FetchResult]:
+        result = await service.fetch(id, source=source, start=start, tokens=max_tokens)
+        shown = f"{result.start:,} to {result.end:,} of {result.length:,}"
+        head = f"{result.title or 'untitled'} ({result.uri}), characters {shown}"
+        more = f"\n[truncated: {shown} characters shown; go on with start={result.end}]"
+        return tool_result(f"{head}\n\n{result.text}{more if result.end < result.length else ''}", result)
+
+    @server.tool(
+        title="List sources",
+        description=(
+            "List the knowledge bases with what is in them and which filters they support; with `source`, "
+            "list the documents of that one. Use it to see what can be searched, or to find a document's id. "
+            'Returns names, counts and ids. Example: {"source": "default", "limit": 20}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def sources(
+        source: Annotated[str | None, Field(description="Knowledge base whose documents to list.")] = None,
+        limit: Annotated[int, Field(description="How many documents.", ge=1, le=200)] = 50,
+        cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None,
+    ) -> ToolReply[SourcesResult]:
+        return await _list_sources(service, source, limit, cursor)
+
+
+def _register_writing(server: LoomServer, service: Service) -> None:
+    roots = ", ".join(map(str, service.settings.roots))
+    files = (
+        f"`paths` may name files and folders under: {roots}."
+        if roots
+        else "This server was started without a folder to read from: only `text` works."
+    )
+
+    @server.tool(
+        title="Add documents",
+        description=(
+            "Add a text, or files and folders, to a knowledge base; a new name makes a new one. Use it when "
+            "the user wants something remembered or a folder made searchable. "
+            f"{files[:600]} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code are read; "
+            "unchanged documents cost nothing, changed ones are replaced. Returns within seconds with a job: "
+            "small additions are done by then, for large ones ask `job`. "
+            'Example: {"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=True,
+        open_world=False,
+    )
+    async def add(
+        ctx: ToolContext,
+        text: Annotated[str | None, Field(description="Markdown or plain text of one document.")] = None,
+        paths: Annotated[list[str] | None, Field(description="Files and folders to read.")] = None,
+        source: Annotated[
+            str | None, Field(description="Knowledge base, made if there is none; `default` if left out.")
+        ] = None,
+        title: Annotated[str, Field(description="Title of the text.", max_length=300)] = "",
+        uri: Annotated[
+            str, Field(description="Address of the text; the same address replaces it later.", max_length=500)
+        ] = "",
+        tags: Annotated[list[str] | None, Field(description="For the filter `tags`.")] = None,
+        description: Annotated[
+            str, Field(description="What the knowledge base holds, for a new one.", max_length=300)
+        ] = "",
+    ) -> ToolReply[AddResult]:
+        metadata: dict[str, Any] = {"tags": tags} if tags else {}
+        if (text is None) == (paths is None):
+            raise InvalidInputError(
+                "Give either `text` or `paths`.", advice="One call adds one or the other."
+            )
+        before = {entry.name for entry in await to_thread.run_sync(service.library.list)}
+        if paths is not None:
+            allowed = await service.allowed(paths)
+            knowledge_base, job = await service.add_paths(
+                allowed, source=source, metadata=metadata, description=description
+            )
+        else:
+            knowledge_base, job = await service.add_texts(
+                [text or ""],
+                source=source,
+                titles=[title] if title else [],
+                uris=[uri] if uri else [],
+                metadata=metadata,
+                description=description,
+            )
+        if knowledge_base.name not in before:
+            await server.tools_changed()
+        info = await _wait(knowledge_base, job, _ADD_WAIT, ctx)
+        documents = await to_thread.run_sync(_added, knowledge_base, job)
+        lines = [job_text([info]), *map(document_line, documents)]
+        if info.state in {"queued", "running"}:
+            lines.append(f'It goes on in the background. Ask job(id="{info.id}") how far it is.')
+        return tool_result("\n".join(lines), AddResult(job=info, documents=documents))
+
+    @server.tool(
+        title="Remove documents",
+        description=(
+            "Remove documents from a knowledge base, with everything that only they support. It cannot be "
+            "undone; the files themselves are not touched. Use it only when the user asks for it. Returns "
+            'what was removed. Example: {"ids": ["d1f0c2a9b3e4"]}'
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=True,
+        open_world=False,
+    )
+    async def remove(
+        ids: Annotated[
+            list[str], Field(description="Ids or URIs of documents.", min_length=1, max_length=500)
+        ],
+        source: _Source = None,
+    ) -> ToolReply[RemoveResult]:
+        removed, unknown = await service.remove(ids, source=source)
+        lines = [f"Removed {len(removed)} of {len(ids)} documents.", *map(document_line, removed)]
+        lines += [f"- unknown: {id_}" for id_ in unknown]
+        return tool_result("\n".join(lines), RemoveResult(removed=removed, unknown=unknown))
+
+    @server.tool(
+        title="Follow jobs",
+        description=(
+            "See how far adding documents is, and which files were left out and why; wait for a job, or "
+            "cancel it. Without an id it lists the newest jobs. Returns state, counts and problems. "
+            'Example: {"id": "job-1a2b3c4d", "action": "wait"}'
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=True,
+        open_world=False,
+    )
+    async def job(
+        ctx: ToolContext,
+        id: Annotated[str | None, Field(description="Id that `add` returned; left out, all jobs.")] = None,  # noqa: A002
+        action: Annotated[
+            Literal["status", "wait", "cancel"],
+            Field(description="`wait` returns when the job is done, or after 45 s."),
+        ] = "status",
+    ) -> ToolReply[JobResult]:
+        if id is None:
+            if action != "status":
+                raise InvalidInputError(f"To {action}, give the job's id.")
+            infos = await service.jobs()
+            return tool_result(job_text(infos), JobResult(jobs=infos))
+        knowledge_base, found = await service.job(id)
+        if action == "cancel":
+            await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
+        info = await _wait(knowledge_base, id, _JOB_WAIT if action == "wait" else 0.0, ctx)
+        return tool_result(job_text([info]), JobResult(jobs=[info]))
+
+
+def _register_graph(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Explore the graph",
+        description=(
+            "Explore how people, places, things and terms of the documents are connected. With `entity`, see "
+            "what it is connected with; with `to`, find a path between two. Use it for overviews and "
+            "connections; for facts use `query`. Returns relations, each with a sentence that says so and "
+            'the id of its passage. Example: {"entity": "Ada Lovelace", "to": "Jacquard loom"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def graph(
+        entity: Annotated[str, Field(description="A name as the documents use it.", min_length=1)],
+        to: Annotated[str | None, Field(description="Another name, for a path.")] = None,
+        source: Annotated[
+            str | None, Field(description="Knowledge base; needed if there are several.")
+        ] = None,
+        hops: Annotated[int, Field(description="How far to look around.", ge=1, le=3)] = 1,
+        limit: Annotated[int, Field(description="How many entities a hop.", ge=1, le=100)] = 20,
+    ) -> ToolReply[GraphResult]:
+        knowledge_base = await service.one(source)
+        result = await explore(knowledge_base, entity, to=to, hops=hops, limit=limit)
+        return tool_result(graph_text(result), result)
+
+
+async def _list_sources(
+    service: Service, source: str | None, limit: int, cursor: str | None
+) -> ToolReply[SourcesResult]:
+    entries = await to_thread.run_sync(service.library.list)
+    if source is None:
+        details = [
+            SourceDetails(
+                name=entry.name,
+                description=entry.source.description,
+                documents=entry.documents,
+                passages=entry.chunks,
+                filters=list(entry.source.supported_filters),
+            )
+            for entry in entries
+        ]
+        budget = TextBudget(narrow="a source", separator="\n")
+        for d in details:
+            budget.add(
+                f"- {d.name}: {d.description or 'no description'}; {d.documents:,} documents, "
+                f"{d.passages:,} passages; filters: {', '.join(d.filters)}"
+            )
+        text = budget.text() if details else "There is no knowledge base yet: `add` makes one."
+        return tool_result(text, SourcesResult(sources=details, documents=[]))
+    knowledge_base = await service.library.get(source)
+    after = position(cursor)
+
+    def page() -> list[tuple[int, DocumentInfo]]:
+        rows = knowledge_base.record.documents.list(after=after, limit=limit + 1)
+        return [(row.key, document_info(row)) for row in rows]
+
+    rows = await to_thread.run_sync(page)
+    budget = TextBudget(narrow="the cursor", separator="\n")
+    for _, document in rows[:limit]:
+        budget.add(document_line(document))
+    documents = [document for _, document in rows[: budget.shown]]
+    more = str(rows[budget.shown - 1][0]) if len(rows) > budget.shown else None
+    text = budget.text() if documents else "No more documents."
+    if more:
+        text += f'\n[more: cursor="{more}"]'
+    return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
+
+
+async def _wait(knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext) -> JobInfo:
+    report = progress(ctx)
+    with anyio.move_on_after(seconds):
+        while True:
+            state = await to_thread.run_sync(knowledge_base.job, job)
+            if state.finished:
+                break
+            await report.report(state.processed, f"{state.processed} of {state.total} documents")
+            await anyio.sleep(_POLL)
+    state = await to_thread.run_sync(knowledge_base.job, job)
+    return await to_thread.run_sync(job_info, knowledge_base, state)
+
+
+def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
+    record = knowledge_base.record
+    found = record.jobs.get(job)
+    if found is None or "texts" not in found.request:
+        return []
+    items = record.jobs.report(found, ["added", "updated", "unchanged"])
+    rows = [record.documents.get(item.uri) for item in items]
+    return [document_info(row) for row in rows if row is not None]
