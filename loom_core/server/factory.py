@@ -101,6 +101,8 @@ class LoomServer:
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._on_list_tools,
             on_call_tool=self._on_call_tool,
+            on_list_prompts=_no_prompts,
+            on_get_prompt=_no_prompt,
             on_subscriptions_listen=self._subscriptions,
         )
         self.protocol.add_notification_handler(
@@ -286,6 +288,17 @@ class LoomServer:
                         await ctx.session.send_resource_list_changed()
         finally:
             unsubscribe()
+
+
+async def _no_prompts(
+    _ctx: _Context, _params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
+    """An empty list rather than an unknown method: what the conformance suite asks of every server."""
+    return types.ListPromptsResult(prompts=[])
+
+
+async def _no_prompt(_ctx: _Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    raise protocol_error(NotFoundError(f"There is no prompt {params.name!r}."), f"prompt {params.name!r}")
 
 
 async def _no_resources(_cursor: str | None) -> ResourcePage:

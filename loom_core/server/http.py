@@ -139,6 +139,8 @@ async def serve_http(
 
         config = uvicorn.Config(
             recorded,
+            http="h11",  # httptools, where it is installed, leaves the blanks around a header's value
+            ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexing.derived import DerivedIndex
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ class VectorsOnDisk(DerivedIndex):
         """The index, up to date; None while there is no vector at all."""
         return self._current(self._open)
 
+    def report_damage(self, error: IndexDamagedError) -> None:
+        """Have the index built anew: some damage shows only when it is searched."""
+        with self._lock:
+            self._distrust(self._record.changes.state(self.name).generation, error)
+
     def _build(self, generation: int) -> None:
         index = self._new(generation)
         after = 0
@@ -122,15 +128,20 @@ class VectorsSearched:
     What retrieval uses where there are too many vectors to hold them in memory.
     """
 
-    def __init__(self, index: VectorIndex, record: Record) -> None:
+    def __init__(self, index: VectorsOnDisk, record: Record) -> None:
         self._index = index
         self._record = record
 
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The chunks most similar to a unit vector, with cosine, best first."""
-        return self._index.search(vector, limit, among=among)
+        """The chunks most similar to a unit vector, with cosine, best first; none if the index is damaged."""
+        index = self._index.searcher()
+        try:
+            return [] if index is None else index.search(vector, limit, among=among)
+        except IndexDamagedError as error:
+            self._index.report_damage(error)
+            return []
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
         """Cosine of given chunks; those without a vector are left out."""

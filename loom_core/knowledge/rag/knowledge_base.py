@@ -410,10 +410,10 @@ class GraphRAGKnowledgeBase(KnowledgeBaseProvider):
 
     def _dense(self) -> DenseSearch:
         many = self.coverage()[0] > self._config.exact_vectors_up_to
-        if many and self._on_disk is not None and self.worker.holds:
-            index = self._on_disk.searcher()
-            if index is not None:
-                return VectorsSearched(index, self.record)
+        on_disk = self._on_disk
+        # A question does not wait for an index that is behind.
+        if many and on_disk is not None and self.worker.holds and not on_disk.lag():
+            return VectorsSearched(on_disk, self.record)
         return self._vectors.current()
 
     def _item(self, id_: str) -> KnowledgeItem | None:

@@ -120,13 +120,14 @@ class GraphTable:
         return [MentionRow(*row) for row in rows]
 
     def mentions_of(self, entities: Sequence[int], *, limit: int) -> list[MentionRow]:
-        """Mentions of entities, at most `limit` of each."""
+        """Mentions of entities in chunks that are not about them anyway, at most `limit` of each."""
         found: list[MentionRow] = []
         with self._database.read() as db:
             for entity in entities:
                 rows = db.execute(
-                    "SELECT chunk, entity, start, end, name, method, confidence FROM mentions "
-                    "WHERE entity = ? LIMIT ?",
+                    "SELECT chunk, entity, start, end, name, method, confidence FROM mentions AS m "
+                    "WHERE entity = ? AND NOT EXISTS "
+                    "(SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = m.entity) LIMIT ?",
                     (entity, limit),
                 )
                 found += [MentionRow(*row) for row in rows]

@@ -27,7 +27,7 @@ _QUOTE = 420  # characters of a passage that are shown
 
 QUESTIONS = (
     "How many punched cards did the woven portrait of Jacquard take?",
-    "What did the engineer whose article Ada Lovelace translated become later?",
+    "Which poet was the father of the woman who translated Menabrea's account of the engine?",
     "织匠不知道会织出什么花色，花纹是怎样织出来的？",
 )
 """A look-up; a question whose answer stands in another document than its words; one in Chinese."""

@@ -59,6 +59,14 @@ async def test_a_server_without_resources_does_not_claim_any(connect):
         assert client.instructions is None
 
 
+async def test_prompts_can_be_listed_but_there_are_none(connect):
+    async with connect(LoomServer("bare", version="1", title="Bare")) as client:
+        assert (await client.list_prompts()).prompts == []
+        with pytest.raises(MCPError, match="There is no prompt 'plan'") as refused:
+            await client.get_prompt("plan")
+        assert refused.value.error.code == -32602
+
+
 async def test_tools_are_listed_in_the_order_of_registration(sample, connect):
     async with connect(sample) as client:
         tools = (await client.list_tools()).tools

@@ -52,7 +52,7 @@ async def test_a_way_over_two_links_is_told_from_its_beginning(films):
     answer = await films.search("The Silent Harbour", limit=15, strategy="graph_only")
     reasons = {item.metadata["title"]: item.metadata["why"] for item in answer.items}
     assert reasons["Visby"][:2] == [
-        "“The Silent Harbour” mentions “Mara Lindqvist”, which this passage is about",
+        "“The Silent Harbour” mentions “Mara Lindqvist”, which “Mara Lindqvist” is about",
         "“Mara Lindqvist” mentions “Visby”, which this passage is about",
     ]
 

@@ -13,7 +13,8 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, RecordError
-from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
+from loom_core.knowledge.rag.drafts import text_drafts
 
 TEXTS = {
     "Zell": "Zell is a town in Austria. Anna Berg was born there.",
@@ -152,6 +153,91 @@ async def test_a_word_index_that_is_gone_is_rebuilt_while_others_ask(tmp_path: P
             await knowledge_base.worker.drain()
         assert found == ("the index of words is being rebuilt: ask again in a moment",)
         assert await answers(knowledge_base) == before
+        tasks.cancel_scope.cancel()
+    knowledge_base.close()
+
+
+async def test_many_vectors_are_searched_on_disk_with_the_same_result(tmp_path: Path):
+    (await filled(tmp_path)).close()
+    few, many = (
+        GraphRAGKnowledgeBase.from_config(
+            embedding_provider=create_embedder("hashing"),
+            path=tmp_path,
+            config=RAGConfig(exact_vectors_up_to=most),
+        )
+        for most in (100, 0)
+    )
+    before = await answers(few)
+    assert many.worker.acquire()
+    assert await answers(many) == before
+    assert many._on_disk is not None
+    index = many._on_disk.searcher()
+    assert index is not None
+    index._client.delete_collection(index._collection.name)
+    # Words and graph answer the one question that finds the damage.
+    assert {content for _, content in (await answers(many))[2]} >= {TEXTS["Zell"]}
+    assert await answers(many) == before
+    await many.worker.drain()
+    assert many.record.changes.state("vectors").generation == 2
+    assert many.worker.acquire()
+    assert await answers(many) == before
+    many.close()
+    few.close()
+
+
+async def test_names_that_were_still_to_be_looked_for_survive_a_damaged_index(tmp_path: Path):
+    knowledge_base = await filled(tmp_path)
+    links = "SELECT COUNT(*) AS n FROM mentions WHERE method = 'title'"
+    before = knowledge_base.record.database.rows(links)[0]["n"]
+    with knowledge_base.record.database.write() as db:  # as a process leaves it that dies before looking
+        db.execute("DELETE FROM mentions WHERE method = 'title'")
+        db.execute("INSERT INTO new_names SELECT DISTINCT entity FROM abouts WHERE source != 'first_phrase'")
+    for file in (tmp_path / "words-1").glob("*.*"):
+        if file.name != "meta.json":
+            file.write_bytes(b"")
+    await knowledge_base.worker.drain()
+    assert knowledge_base.record.database.rows(links)[0]["n"] == before
+    assert knowledge_base.record.graph.new_names() == []
+    assert knowledge_base.record.changes.state("words").generation == 2
+    knowledge_base.close()
+
+
+def limit_pages(knowledge_base: GraphRAGKnowledgeBase, *, more: int) -> None:
+    with knowledge_base.record.database.read() as db:
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count={pages + more}")
+
+
+async def test_a_disk_that_is_full_stops_the_work_and_loses_nothing():
+    knowledge_base = GraphRAGKnowledgeBase.from_config()
+    job = knowledge_base.submit_documents(text_drafts(["A town called Zell. " * 5000, "The end."]))
+    limit_pages(knowledge_base, more=2)
+    with pytest.raises(RecordError, match="full"):
+        await knowledge_base.worker.drain()
+    assert knowledge_base.job(job).counts == {"pending": 2}
+    limit_pages(knowledge_base, more=10_000)
+    await knowledge_base.worker.drain()
+    assert knowledge_base.job(job).counts == {"added": 2}
+    knowledge_base.close()
+
+
+async def test_work_in_the_background_waits_for_a_full_disk_and_tells_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("loom_core.knowledge.rag.worker._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("loom_core.knowledge.rag.worker._POLL_SECONDS", 0.01)
+    knowledge_base = GraphRAGKnowledgeBase.from_config()
+    await knowledge_base.add_texts(["The river Anna."])
+    job = knowledge_base.submit_documents(text_drafts(["A town called Zell. " * 5000]))
+    limit_pages(knowledge_base, more=2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        with anyio.fail_after(30):
+            while not knowledge_base.worker.problem:  # noqa: ASYNC110 - nobody sets an event for tests
+                await anyio.sleep(0.01)
+            assert "full" in (await knowledge_base.search("river")).notes[0]
+            limit_pages(knowledge_base, more=10_000)
+            while not knowledge_base.job(job).finished or knowledge_base.worker.problem:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert (await knowledge_base.search("river")).notes == ()
         tasks.cancel_scope.cancel()
     knowledge_base.close()
 
