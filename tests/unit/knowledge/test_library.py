@@ -1,0 +1,131 @@
+"""The knowledge bases of a home folder: listing them, opening them, deleting them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import anyio
+import pytest
+
+from loom_core.errors import InvalidInputError, NotFoundError, StoreBusyError
+from loom_core.knowledge.catalogue import Catalogue
+from loom_core.knowledge.library import Library
+
+
+@pytest.fixture
+def library(tmp_path):
+    library = Library(tmp_path, embedder="hashing")
+    yield library
+    library.close()
+
+
+def test_a_home_that_does_not_exist_holds_nothing(tmp_path):
+    assert Catalogue(tmp_path / "nowhere").list() == []
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a/b", "a\\b", "..\0", "x" * 65, "line\nbreak"])
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path, name):
+    with pytest.raises(InvalidInputError, match="cannot be the name"):
+        Catalogue(tmp_path).folder(name)
+
+
+def test_names_of_any_script_get_a_folder_of_plain_characters(tmp_path):
+    catalogue = Catalogue(tmp_path)
+    folders = [catalogue.folder(name) for name in ("docs", "知识库", "Docs", "..", "my notes")]
+    assert folders[0].name == "docs"
+    assert len(set(folders)) == 5
+    assert all(folder.parent == tmp_path / "kb" and folder.name.isascii() for folder in folders)
+
+
+async def test_a_new_knowledge_base_is_listed_with_what_it_holds(library):
+    knowledge_base = await library.get("知识库", create=True, description="产品文档", search_hints=["价格"])
+    await knowledge_base.add_texts(["# 价格\n\n标准版每月十元。"], metadatas=[{"tags": ["定价"]}])
+    (entry,) = library.list()
+    assert entry.name == "知识库"
+    assert (entry.documents, entry.chunks, entry.embedder) == (1, 1, "hashing/512-1")
+    assert entry.source.description == "产品文档"
+    assert entry.source.search_hints == ("价格",)
+    assert entry.source.supported_filters == ("path", "language", "tags", "title", "type")
+
+
+async def test_a_knowledge_base_is_opened_once(library):
+    first = await library.get("notes", create=True)
+    assert await library.get("notes") is first
+
+
+async def test_an_unknown_name_is_told_with_those_there_are(library):
+    with pytest.raises(NotFoundError, match="There is none yet"):
+        await library.get("notes")
+    await library.get("docs", create=True)
+    with pytest.raises(NotFoundError, match="There are: docs"):
+        await library.get("notes")
+
+
+async def test_only_the_chosen_names_are_listed_and_opened(library, tmp_path):
+    await library.get("docs", create=True)
+    await library.get("notes", create=True)
+    library.close()
+    chosen = Library(tmp_path, embedder="hashing", only=["docs"])
+    assert [entry.name for entry in chosen.list()] == ["docs"]
+    with pytest.raises(NotFoundError):
+        await chosen.get("notes", create=True)
+    chosen.close()
+
+
+async def test_a_knowledge_base_is_opened_with_the_embedder_that_made_its_vectors(library, tmp_path):
+    await (await library.get("docs", create=True)).add_texts(["Some text."])
+    library.close()
+    other = Library(tmp_path)  # its choice would be another one
+    answer = await (await other.get("docs")).search("text")
+    assert answer.items[0].metadata["scores"]["vector"] > 0
+    assert answer.notes == ()
+    other.close()
+
+
+async def test_a_damaged_knowledge_base_does_not_hide_the_others(library, tmp_path):
+    await library.get("docs", create=True)
+    broken = tmp_path / "kb" / "broken"
+    broken.mkdir()
+    (broken / "record.db").write_bytes(b"this is no database" * 100)
+    assert [entry.name for entry in library.list()] == ["docs"]
+
+
+async def test_deleting_removes_every_file(library, tmp_path):
+    await (await library.get("docs", create=True)).add_texts(["Some text."])
+    await library.delete("docs")
+    assert library.list() == []
+    assert not (tmp_path / "kb" / "docs").exists()
+
+
+async def test_what_another_process_works_on_is_not_deleted(library, tmp_path):
+    knowledge_base = await library.get("docs", create=True)
+    knowledge_base.close()
+    program = (
+        "import sys, pathlib; from loom_core.storage import ProcessLock;"
+        "lock = ProcessLock(pathlib.Path(sys.argv[1])); print(lock.acquire(), flush=True); sys.stdin.read()"
+    )
+    lock = tmp_path / "kb" / "docs" / "lock"
+    command = [sys.executable, "-c", program, os.fspath(lock)]
+    with subprocess.Popen(  # noqa: ASYNC220
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        other = Library(tmp_path, embedder="hashing")
+        with pytest.raises(StoreBusyError, match="Another process works"):
+            await other.delete("docs")
+        other.close()
+        holder.communicate()
+
+
+async def test_work_goes_on_in_the_background(library):
+    async with anyio.create_task_group() as tasks:
+        library.work_in(tasks)
+        knowledge_base = await library.get("docs", create=True)
+        job = knowledge_base.submit_paths([])
+        with anyio.fail_after(20):
+            while not knowledge_base.job(job).finished:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+        tasks.cancel_scope.cancel()
