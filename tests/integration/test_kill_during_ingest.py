@@ -40,7 +40,7 @@ anyio.run(main, *sys.argv[1:])
 """
 
 # Kills after so many steps: listing, batches of documents, vectors, indexes each are steps.
-KILLS = (1, 2, 1, 4, 9, 6)
+KILLS = (1, 3, 9, 6)
 
 SAME = {
     "documents": "SELECT id, uri, title, hash FROM documents",

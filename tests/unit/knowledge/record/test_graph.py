@@ -121,11 +121,19 @@ def test_a_link_does_not_replace_what_an_extractor_found(record: Record, chunks)
     links = [(chunks[0], zell, 0, 4, "Zell"), (chunks[1], zell, 2, 6, "ZELL")]
     assert record.graph.add_links(links) == {zell}
     assert record.graph.add_links(links) == set()
-    assert {(m.chunk, m.method) for m in record.graph.mentions_of([zell], limit=9)} == {
+    assert {(m.chunk, m.method) for m in record.graph.mentions_in(chunks)} == {
         (chunks[0], "rule"),
         (chunks[1], "title"),
     }
-    assert len(record.graph.mentions_of([zell], limit=1)) == 1
+
+
+def test_mentions_of_an_entity_are_those_in_chunks_about_something_else(record: Record, chunks):
+    mentions = Extraction(mentions=(mention("Zell"),))
+    about = Extraction(mentions=(mention("Zell"),), abouts=(About("Zell", "title", 1.0),))
+    record.graph.add([(chunks[0], about), (chunks[1], mentions), (chunks[2], mentions)])
+    (zell,) = record.graph.keys()
+    assert [m.chunk for m in record.graph.mentions_of([zell], limit=9)] == chunks[1:]
+    assert [m.chunk for m in record.graph.mentions_of([zell], limit=1)] == chunks[1:2]
 
 
 def test_links_go_with_the_last_title(record: Record, chunks):
