@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Channels", "DenseSearch", "Question", "convex"]
 
-POOL = 400
-"""How many passages a channel brings at the most; those further down score nothing."""
+_LEXICAL_POOL = 400
+_SEMANTIC_POOL = 1500
+"""How many passages a channel brings at the most; those further down score nothing.
+
+The last cosine of the pool counts as zero, so that a small pool makes little differences large: 1,500
+was better than 400 by a point of nDCG@10 on scifact.
+"""
 
 
 class DenseSearch(Protocol):
@@ -70,13 +75,13 @@ class Channels:
         self.words = words
         self.dense = dense
 
-    def lexical(self, question: Question, *, limit: int = POOL) -> dict[int, float]:
+    def lexical(self, question: Question, *, limit: int = _LEXICAL_POOL) -> dict[int, float]:
         """BM25 of the best passages."""
         if self.words is None or not question.tokens:
             return {}
         return dict(self.words.search(question.tokens, limit, among=question.among))
 
-    def semantic(self, question: Question, *, limit: int = POOL) -> dict[int, float]:
+    def semantic(self, question: Question, *, limit: int = _SEMANTIC_POOL) -> dict[int, float]:
         """Cosine of the best passages."""
         if self.dense is None or question.vector is None:
             return {}

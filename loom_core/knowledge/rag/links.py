@@ -54,6 +54,7 @@ class LinkSettings:
     hops: int = 2
     base: float = 0.3  # what a link is worth whatever its target says
     back: float = 0.2  # a back link, next to a forward one
+    certainty: float = 3.0  # power of the confidence: what is only perhaps the subject hardly links
     cap: float = 0.98  # a child never ranks above its parent
     first_stage_part: float = 0.34  # parts of the similarity: first-stage score,
     lexical_part: float = 0.33  # BM25 of the residual question,
@@ -113,7 +114,7 @@ def _forward(
         documents = {about.document for about in targets[entity]}
         for about in targets[entity]:
             if about.chunk != seed and about.document != document.get(seed):
-                weight = about.confidence / len(documents) ** 0.5
+                weight = about.confidence**settings.certainty / len(documents) ** 0.5
                 links.append(Link(seed, about.chunk, entity, name, "forward", weight))
     return links
 
@@ -128,7 +129,7 @@ def _back(graph: GraphTable, own: dict[int, dict[int, AboutRow]], settings: Link
         for entity, about in abouts.items():
             chunks = {mention.chunk: mention.name for mention in mentioned[entity] if mention.chunk != seed}
             for chunk, name in chunks.items():
-                weight = settings.back * about.confidence / len(chunks) ** 0.5
+                weight = settings.back * about.confidence**settings.certainty / len(chunks) ** 0.5
                 links.append(Link(seed, chunk, entity, name, "back", weight))
     return links
 

@@ -12,6 +12,7 @@ from anyio import to_thread
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
 from loom_core.knowledge.library import Library
 from loom_core.knowledge.uris import shown
+from loom_kb.addresses import forms_of, readable_paths
 from loom_kb.models import DocumentInfo, FetchResult, JobInfo, Passage, QueryResult
 from loom_kb.reading import read
 from loom_kb.settings import DEFAULT_SOURCE
@@ -91,9 +92,12 @@ class Service:
         """
         for name in [source] if source else await self._names():
             knowledge_base = await self.library.get(name)
-            found = await to_thread.run_sync(partial(read, knowledge_base, id_, start=start, tokens=tokens))
-            if found is not None:
-                return found
+            for form in forms_of(id_):
+                found = await to_thread.run_sync(
+                    partial(read, knowledge_base, form, start=start, tokens=tokens)
+                )
+                if found is not None:
+                    return found
         raise NotFoundError(
             f"There is no document or passage {id_!r}.", advice="Take an id from `query` or `sources`."
         )
@@ -158,7 +162,7 @@ class Service:
                 "This server reads no files: it was started without a folder to read from.",
                 advice="Give the text itself in `text`, or start the server with --root FOLDER.",
             )
-        return await to_thread.run_sync(self._allowed, paths)
+        return await to_thread.run_sync(readable_paths, paths, self.settings.roots)
 
     async def job(self, id_: str) -> tuple[GraphRAGKnowledgeBase, Job]:
         """A job by its id, and its knowledge base.
@@ -187,13 +191,17 @@ class Service:
     ) -> tuple[list[DocumentInfo], list[str]]:
         """Remove documents by id or URI; returns those removed, and the ids that were not there."""
         removed: dict[str, DocumentInfo] = {}
+        forms = {id_: forms_of(id_) for id_ in ids}
+        wanted = {form for each in forms.values() for form in each}
         for name in [source] if source else await self._names():
             knowledge_base = await self.library.get(name)
-            for row in await knowledge_base.remove(ids):
+            for row in await knowledge_base.remove(sorted(wanted)):
                 removed[row.id] = document_info(row)
                 removed[row.uri] = document_info(row)
-        gone = {info.id: info for id_, info in removed.items() if id_ in ids}
-        return list(gone.values()), [id_ for id_ in ids if id_ not in removed]
+        gone = {
+            removed[form].id: removed[form] for each in forms.values() for form in each if form in removed
+        }
+        return list(gone.values()), [id_ for id_, each in forms.items() if removed.keys().isdisjoint(each)]
 
     async def one(self, source: str | None) -> GraphRAGKnowledgeBase:
         """The knowledge base with a name, or the only one there is.
@@ -220,30 +228,6 @@ class Service:
         only = self.settings.sources
         name = source or (only[0] if len(only) == 1 else DEFAULT_SOURCE)
         return await self.library.get(name, create=True, description=description)
-
-    def _allowed(self, paths: Sequence[str]) -> list[Path]:
-        roots = [root.resolve() for root in self.settings.roots]
-        found: list[Path] = []
-        for path in paths:
-            real = _real(path, roots)
-            if not any(real.is_relative_to(root) for root in roots):
-                raise InvalidInputError(
-                    f"{path} is outside the folders that this server may read.",
-                    advice=f"It may read: {', '.join(map(str, roots))}. Its --root option changes that.",
-                )
-            found.append(real)
-        return found
-
-
-def _real(path: str, roots: Sequence[Path]) -> Path:
-    """What a client's path leads to, through links and `..`, whether it exists or not."""
-    try:
-        given = Path(path).expanduser()
-        # A relative path is meant relative to the first root that has it.
-        candidates = [given] if given.is_absolute() else [root / given for root in roots]
-        return next((c.resolve() for c in candidates if c.exists()), candidates[0].resolve())
-    except (OSError, ValueError, RuntimeError):  # too long; with a NUL; a loop of links, `~nobody`
-        raise InvalidInputError(f"{path[:200]!r} cannot be a path.", advice="Check the path.") from None
 
 
 def position(cursor: str | None) -> int:
