@@ -66,6 +66,7 @@ class Worker:
         self._lock = lock
         self._turn = anyio.Lock()
         self._forever = False
+        self._wake = anyio.Event()
         self._retry_at = -math.inf
         self.problem = ""
         """Why work or a part of it, such as making vectors, has stopped for now; or empty."""
@@ -92,10 +93,17 @@ class Worker:
                 async with self._turn:
                     worked = await self._try_step()
                 if not worked:
-                    await anyio.sleep(_POLL_SECONDS)
+                    # Other processes cannot wake this one: what they write is seen by looking.
+                    with anyio.move_on_after(_POLL_SECONDS):
+                        await self._wake.wait()
+                    self._wake = anyio.Event()
         finally:
             self._forever = False
             self.release()
+
+    def wake(self) -> None:
+        """Tell `run` that there is something new to do; from the event loop it runs in."""
+        self._wake.set()
 
     async def drain(self, *, progress: Callable[[], None] | None = None) -> None:
         """Work until nothing is left to do; where another process works, wait until it has done so.

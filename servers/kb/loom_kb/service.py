@@ -121,7 +121,9 @@ class Service:
         drafts = text_drafts(
             texts, titles=titles or None, uris=uris or None, metadatas=[metadata] * len(texts)
         )
-        return knowledge_base, await to_thread.run_sync(knowledge_base.submit_documents, drafts)
+        job = await to_thread.run_sync(knowledge_base.submit_documents, drafts)
+        knowledge_base.worker.wake()
+        return knowledge_base, job
 
     async def add_paths(
         self,
@@ -149,7 +151,9 @@ class Service:
         def submit() -> str:
             return knowledge_base.submit_paths(paths, include=include, exclude=exclude, metadata=metadata)
 
-        return knowledge_base, await to_thread.run_sync(submit)
+        job = await to_thread.run_sync(submit)
+        knowledge_base.worker.wake()
+        return knowledge_base, job
 
     async def allowed(self, paths: Sequence[str]) -> list[Path]:
         """The real paths of what a client asks to be read, all of them under the roots.

@@ -38,7 +38,7 @@ __all__ = ["QUERY_HEAD", "register_tools"]
 
 _ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
 _JOB_WAIT = 45.0  # below the 50 s after which hosts give up
-_POLL = 0.2
+_POLL = 0.05
 _MAX_PAGE = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
 
 QUERY_HEAD = (

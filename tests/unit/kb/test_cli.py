@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from loom_kb.cli import parser, run, settings_of
+
+from loom_core.errors import NotFoundError
+
+
+def settings(*arguments):
+    return settings_of(parser().parse_args(arguments))
+
+
+def test_serving_knows_its_folders_its_sources_and_its_profile(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = settings("serve", "--kb", "知识库", "--kb", "notes", "--root", "docs", "--profile", "chatgpt")
+    assert found.sources == ("知识库", "notes")
+    assert found.roots == (tmp_path / "docs",)
+    assert found.profile == "chatgpt"
+    assert found.embedder == "auto"
+    assert found.version
+
+
+def test_the_source_of_a_command_limits_nothing_else():
+    assert settings("query", "x", "--kb", "notes").sources == ()
+    assert settings("add", "a", "--kb", "notes").sources == ()
+
+
+def test_home_is_the_option_or_the_environment_or_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOM_HOME", str(tmp_path / "environment"))
+    assert settings("list").home == tmp_path / "environment"
+    assert settings("list", "--home", str(tmp_path / "option")).home == tmp_path / "option"
+    monkeypatch.delenv("LOOM_HOME")
+    assert settings("list").home == Path.home() / ".loom"
+
+
+def test_a_root_may_be_written_with_a_tilde():
+    assert settings("serve", "--root", "~/docs").roots == (Path.home() / "docs",)
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["--help"], ["query", "--help"], ["--version"]])
+def test_help_and_version_are_answers(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 0
+    assert "loom-kb" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--root"], ["--port", "x"], ["add", ""], ["demo", "x"], ["x"]])
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: loom-kb")
+
+
+def test_options_alone_mean_serving(tmp_path, capsys):
+    assert run(["--root", str(tmp_path / "missing")]) == 1
+    assert capsys.readouterr().err == (
+        f"loom-kb: --root {tmp_path / 'missing'} is not a folder.\n  Give a folder that exists.\n"
+    )
+
+
+def test_an_interrupt_ends_with_130(monkeypatch, tmp_path):
+    def interrupted(_args, _settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loom_kb.commands.run_command", interrupted)
+    assert run(["list", "--home", str(tmp_path)]) == 130
+
+
+@pytest.fixture
+def command(tmp_path, capsys):
+    """Runs a command on a home of the test; gives the exit code and what went to the two outputs."""
+
+    def run_it(name, *arguments):
+        code = run([name, "--home", str(tmp_path / "home"), "--embedder", "hashing", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return run_it
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "手册.md").write_text("# 港口手册\n\n小船免费。", encoding="utf-8")
+    return folder
+
+
+FAILURES = {
+    "a blank question": (["query", " "], "Ask in a few words"),
+    "limit 0": (["query", "x", "--limit", "0"], "Use 1 to 100."),
+    "a filter without a value": (["query", "x", "--filter", "tags"], "Write it as NAME=VALUE."),
+    "an unknown filter": (["query", "x", "--filter", "colour=red"], "Use: path, "),
+    "an unknown knowledge base": (["query", "x", "--kb", "none"], "There are: default."),
+    "statistics of an unknown one": (["stats", "--kb", "none"], "There are: default."),
+    "documents of an unknown one": (["list", "--kb", "none"], "There are: default."),
+    "a missing file": (["add", "{folder}/missing"], "Check the path."),
+    "nothing to remove": (["remove"], "Give ids, URIs or paths, or --all."),
+    "everything and something": (["remove", "x", "--all"], "Give ids, URIs or paths, or --all."),
+    "a home inside a file": (["add", "{folder}", "--home", "{folder}/手册.md/x"], "another with --home"),
+    "an unknown embedder": (["query", "x", "--embedder", "none"], "e5-small"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_failure_is_a_line_of_cause_and_a_line_of_remedy(case, command, folder):
+    assert command("add", folder)[0] == 0
+    arguments, remedy = FAILURES[case]
+    code, shown, said = command(*(argument.format(folder=folder) for argument in arguments))
+    assert (code, shown) == (1, "")
+    first, second = said.splitlines()
+    assert first.startswith("loom-kb: ")
+    assert second.startswith("  ")
+    assert remedy in second
+
+
+def test_the_first_commands_on_an_empty_home_say_how_to_begin(command):
+    assert command("list") == (0, "", "There is no knowledge base yet. Make one: loom-kb add FOLDER\n")
+    assert command("list", "--json") == (0, '{\n  "sources": []\n}\n', "")
+    for name in (["query", "x"], ["stats"], ["remove", "x"], ["add"]):
+        code, shown, said = command(*name)
+        assert (code, shown) == (1, "")
+        assert "There is no" in said
+
+
+def test_answers_for_people_name_place_scores_and_reasons(command, folder):
+    assert command("add", folder, "--description", "港口规则", "--tag", "规则")[0] == 0
+    code, shown, said = command("query", "小船", "免费", "--detailed", "--filter", "tags=规则")
+    assert (code, said) == (0, "")
+    first, scores, why, *text = shown.splitlines()
+    assert first.startswith("[1] 港口手册 (file://")
+    assert first.endswith("手册.md#2-13)")
+    assert scores.startswith("    scores: bm25 ")
+    assert why.startswith("    why: ")
+    assert text == ["    港口手册", "    ", "    小船免费。", ""]
+    assert command("query", "x", "--filter", "tags=other") == (0, "Nothing was found.\n", "")
+    assert command("list")[1] == "default  1 documents, 1 passages\n    港口规则\n"
+    (line,) = command("list", "--kb", "default")[1].splitlines()
+    assert line.endswith(f"  港口手册  ({folder / '手册.md'}, 13 characters)")
+    statistics = dict(line.split(maxsplit=1) for line in command("stats")[1].splitlines())
+    assert statistics["languages"] == "zh 1"
+    assert statistics["filters"].startswith("path, ")
+    assert command("remove", folder / "手册.md")[1].startswith("removed ")
+    assert command("remove", "--all")[1] == "Removed the knowledge base 'default'.\n"
+
+
+def test_an_error_can_be_seen_whole(command):
+    with pytest.raises(NotFoundError):
+        command("query", "x", "--debug")
