@@ -62,14 +62,6 @@ def test_options_alone_mean_serving(tmp_path, capsys):
     )
 
 
-def test_an_interrupt_ends_with_130(monkeypatch, tmp_path):
-    def interrupted(_args, _settings):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("loom_kb.commands.run_command", interrupted)
-    assert run(["list", "--home", str(tmp_path)]) == 130
-
-
 @pytest.fixture
 def command(tmp_path, capsys):
     """Runs a command on a home of the test; gives the exit code and what went to the two outputs."""

@@ -173,5 +173,10 @@ def test_any_sequence_of_changes_agrees_with_a_dictionary(index: VectorIndex, se
         expected = sorted(((key, float(model[key] @ query)) for key in wanted), key=lambda hit: -hit[1])[:7]
         hits = index.search(query, 7, among=among)
         assert index.count() == len(model)
-        assert keys_of(hits) == keys_of(expected)
-        assert [score for _, score in hits] == pytest.approx([score for _, score in expected], abs=1e-5)
+        assert len(hits) == len(expected)
+        for key, score in hits:
+            assert score == pytest.approx(float(model[key] @ query), abs=1e-5)
+        assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
+        missed = set(keys_of(expected)) - set(keys_of(hits))
+        # Chroma's neighbours are approximate by design; ours are not.
+        assert len(missed) <= (0 if isinstance(index, ExactVectorIndex) else 2)
