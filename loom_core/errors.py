@@ -8,6 +8,7 @@ __all__ = [
     "EmbeddingError",
     "IndexDamagedError",
     "InvalidInputError",
+    "LLMError",
     "LoomError",
     "NotFoundError",
     "RecordError",
@@ -53,6 +54,10 @@ class DocumentError(LoomError):
 
 class EmbeddingError(LoomError):
     """An embedding model cannot be loaded or does not answer."""
+
+
+class LLMError(LoomError):
+    """A language model cannot be reached, refuses, or answers with nothing that can be read."""
 
 
 class RecordError(LoomError):

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from loom_core.errors import LLMError
+from loom_core.llm.mock import MockProvider
+
+_QUESTION = [{"role": "user", "content": "什么是知识图谱？"}]
+
+
+async def test_answers_come_in_the_order_of_the_script():
+    model = MockProvider(["one", "二"])
+    assert [(await model.chat(_QUESTION)).content for _ in range(2)] == ["one", "二"]
+
+
+async def test_a_scripted_error_is_raised_and_the_script_goes_on():
+    model = MockProvider([LLMError("overloaded"), "then this"])
+    with pytest.raises(LLMError, match="overloaded"):
+        await model.chat(_QUESTION)
+    assert (await model.chat(_QUESTION)).content == "then this"
+
+
+async def test_a_script_that_is_used_up_says_so():
+    model = MockProvider(["only one"])
+    await model.chat(_QUESTION)
+    with pytest.raises(LLMError, match="has 1 answers and is asked for number 2"):
+        await model.chat(_QUESTION)
+
+
+async def test_a_function_answers_what_it_is_asked():
+    model = MockProvider(lambda messages: messages[-1]["content"][::-1])
+    response = await model.chat([{"role": "user", "content": "abc"}])
+    assert (response.content, response.model) == ("cba", "mock")
+
+
+async def test_calls_are_recorded_with_their_arguments():
+    model = MockProvider(["yes"])
+    messages = [dict(_QUESTION[0])]
+    await model.chat(messages, max_tokens=10, temperature=0.1)
+    messages[0]["content"] = "changed later"
+    (call,) = model.calls
+    assert call.messages == tuple(_QUESTION)
+    assert (call.max_tokens, call.temperature) == (10, 0.1)
+
+
+async def test_calls_made_at_once_get_the_answers_in_the_order_of_the_calls():
+    model = MockProvider(["first", "second"], delay=0.001)
+    found: dict[int, str] = {}
+
+    async def ask(number: int) -> None:
+        found[number] = (await model.chat(_QUESTION)).content
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, 1)
+        group.start_soon(ask, 2)
+    assert found == {1: "first", 2: "second"}
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_ends_at_once():
+    model = MockProvider(["never"], delay=3600)
+    with anyio.move_on_after(0.01) as scope:
+        await model.chat(_QUESTION)
+    assert scope.cancelled_caught
+    assert len(model.calls) == 1
