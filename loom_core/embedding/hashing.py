@@ -46,6 +46,7 @@ class HashingEmbedder(LocalEmbedder):
             load=_HashingModel,
             threads=threads,
             slice_size=16,
+            cross_lingual=False,
         )
 
 

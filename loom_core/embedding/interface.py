@@ -33,6 +33,15 @@ class EmbeddingProvider(ABC):
         """
 
     @property
+    def config(self) -> dict[str, str]:
+        """What makes this provider again (`create_embedder`): `provider`, `model`, and what else it takes.
+
+        It is stored with the vectors for everybody to read: never a secret, but the name of the
+        environment variable that holds one.
+        """
+        return {"provider": "local", "model": self.id}
+
+    @property
     @abstractmethod
     def dimension(self) -> int:
         """Length of every vector."""
@@ -44,6 +53,14 @@ class EmbeddingProvider(ABC):
         Retrieval leaves this channel out for texts and questions in any other language.
         """
         return None
+
+    @property
+    def cross_lingual(self) -> bool:
+        """Whether texts of equal meaning in different languages are near each other.
+
+        Where they are not, a question is compared with passages in its own language alone.
+        """
+        return True
 
     @abstractmethod
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:

@@ -50,6 +50,7 @@ class LocalEmbedder(EmbeddingProvider):
         threads: int | None = None,
         slice_size: int = 1,
         languages: frozenset[str] | None = None,
+        cross_lingual: bool = True,
     ) -> None:
         """Remember how to load the model.
 
@@ -62,6 +63,7 @@ class LocalEmbedder(EmbeddingProvider):
             slice_size: how many texts a worker takes at a time, by default one; more for models that
                 take well under a millisecond for a text.
             languages: see `EmbeddingProvider.languages`.
+            cross_lingual: see `EmbeddingProvider.cross_lingual`.
 
         Raises:
             ValueError: `threads` below 1.
@@ -74,6 +76,7 @@ class LocalEmbedder(EmbeddingProvider):
         self._threads = threads or usable_threads()
         self._slice_size = slice_size
         self._languages = languages
+        self._cross_lingual = cross_lingual
         self._model: LocalModel | None = None
         self._loading = threading.Lock()
         self._places = {
@@ -94,6 +97,11 @@ class LocalEmbedder(EmbeddingProvider):
     def languages(self) -> frozenset[str] | None:
         """ISO 639-1 codes the model covers, or None for about every language."""
         return self._languages
+
+    @property
+    def cross_lingual(self) -> bool:
+        """Whether texts of equal meaning in different languages are near each other."""
+        return self._cross_lingual
 
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
         """Embed texts, see `EmbeddingProvider.embed`."""

@@ -52,6 +52,7 @@ class MiniLmEmbedder(LocalEmbedder):
             load=_load,
             threads=threads,
             languages=frozenset({"en"}),
+            cross_lingual=False,
         )
 
 

@@ -8,6 +8,7 @@ from loom_core.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -19,12 +20,13 @@ __all__ = ["open_session", "run_session"]
 
 
 def open_session(
-    graph: bytes, *, model: str, weights: Iterable[tuple[str, Weight]] = (), optimise: bool = True
+    graph: bytes | Path, *, model: str, weights: Iterable[tuple[str, Weight]] = (), optimise: bool = True
 ) -> InferenceSession:
     """A session on the processor that runs on the calling thread alone and may be called from many.
 
     Args:
-        graph: the ONNX file.
+        graph: the ONNX file, or where it is; one that keeps weights in a file beside it is opened by its
+            place.
         model: name of the model, for errors.
         weights: what the graph refers to by name and does not hold.
         optimise: let onnxruntime rewrite the graph; false for one made of its kernels already.
@@ -57,7 +59,8 @@ def open_session(
     try:
         if names:
             options.add_external_initializers(names, values)
-        return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        source = graph if isinstance(graph, bytes) else str(graph)
+        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except _errors() as error:
         raise EmbeddingError(
             f"onnxruntime {ort.__version__} cannot run the model {model}: {error}",
@@ -96,6 +99,7 @@ def _errors() -> tuple[type[Exception], ...]:
         state.InvalidArgument,
         state.InvalidGraph,
         state.InvalidProtobuf,
+        state.NoSuchFile,
         state.NotImplemented,
         state.RuntimeException,
     )

@@ -13,6 +13,8 @@ from loom_core.embedding.static import StaticEmbedder
 from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from loom_core.embedding.interface import EmbeddingProvider
 
 __all__ = ["EmbedderChoice", "create_embedder"]
@@ -23,18 +25,21 @@ EmbedderChoice = Literal["auto", "e5-small", "minilm", "static", "hashing"]
 """Names of the local models; `auto` is the best one that is installed for any language."""
 
 
-def create_embedder(choice: EmbedderChoice | str, *, threads: int | None = None) -> EmbeddingProvider:
+def create_embedder(
+    choice: EmbedderChoice | str | Mapping[str, str], *, threads: int | None = None
+) -> EmbeddingProvider:
     """Set up an embedding model; nothing is loaded before its first `embed`.
 
     Args:
-        choice: one of `EmbedderChoice`.
+        choice: one of `EmbedderChoice`, the `id` of one of the models, or an `EmbeddingProvider.config`.
         threads: how many texts are embedded side by side; by default one for each usable processor, at
             most 8.
 
     Raises:
         ConfigError: there is no such choice.
     """
-    match choice:
+    name = choice if isinstance(choice, str) else _model_of(choice)
+    match name:
         case "auto":
             return create_embedder(_best_installed(), threads=threads)
         case "e5-small":
@@ -46,10 +51,34 @@ def create_embedder(choice: EmbedderChoice | str, *, threads: int | None = None)
         case "hashing":
             return HashingEmbedder(threads=threads)
         case _:
-            raise ConfigError(
-                f"There is no embedder {choice!r}.",
-                advice=f"Choose one of: {', '.join(get_args(EmbedderChoice))}.",
-            )
+            return _with_id(name, threads=threads)
+
+
+def _model_of(config: Mapping[str, str]) -> str:
+    """The model that a configuration names."""
+    provider, model = config.get("provider", "local"), config.get("model", "")
+    if provider != "local":
+        raise ConfigError(f"There is no embedding provider {provider!r}.", advice="Use the provider 'local'.")
+    if not model:
+        raise ConfigError(
+            "The embedding configuration names no model.",
+            advice='Write it as {"provider": "local", "model": "e5-small"}.',
+        )
+    if unknown := sorted(config.keys() - {"provider", "model"}):
+        raise ConfigError(
+            f"The embedding provider 'local' takes no {unknown[0]!r}.",
+            advice="Give `provider` and `model` only.",
+        )
+    return model
+
+
+def _with_id(id_: str, *, threads: int | None) -> EmbeddingProvider:
+    """The model whose vectors carry an id."""
+    names = get_args(EmbedderChoice)
+    for name in names:
+        if name != "auto" and (embedder := create_embedder(name, threads=threads)).id == id_:
+            return embedder
+    raise ConfigError(f"There is no embedder {id_!r}.", advice=f"Choose one of: {', '.join(names)}.")
 
 
 def _best_installed() -> EmbedderChoice:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
+from loom_core.knowledge.filters import supported
 from loom_core.knowledge.unified import SourceInfo
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _read(path: Path) -> CatalogueEntry:
             name=meta.get("name") or path.parent.name,
             description=meta.get("description", ""),
             search_hints=tuple(hint for hint in meta.get("search_hints", "").split("\n") if hint),
-            supported_filters=("path", *sorted(fields)),
+            supported_filters=tuple(supported(fields)),
         ),
         documents=documents,
         chunks=chunks,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from loom_core.knowledge.text import lookup_tokens
 from loom_core.knowledge.uris import path_of, uri_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.pipeline import Pipeline
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Ingest", "draft_payload"]
 
 _log = logging.getLogger(__name__)
-_BATCH_ITEMS = 64
+_BATCH_SECONDS = 1.0  # what a batch should take: progress is told and a cancellation seen between two
+_BATCH_ITEMS = 256
 _BATCH_BYTES = 4 << 20
+_FIRST_BYTES = 128 << 10  # of a batch before it is known how fast this goes, and of any afterwards
+_LOAD_SECONDS = 0.25  # loading is interrupted as often, so that a server that stops need not wait for it
 _ALL = 1 << 31
 
 
@@ -47,6 +52,17 @@ def draft_payload(draft: DocumentDraft) -> bytes:
         ensure_ascii=False,
         default=str,
     ).encode("utf-8", "replace")
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The documents of a job that are written together, as far as they are loaded."""
+
+    loaded: list[tuple[JobItem, DocumentDraft]] = field(default_factory=list["tuple[JobItem, DocumentDraft]"])
+    failed: list[tuple[JobItem, str]] = field(default_factory=list["tuple[JobItem, str]"])
+    unchanged: list[JobItem] = field(default_factory=list["JobItem"])
+    changing: set[str] = field(default_factory=set[str])
+    size: int = 0
 
 
 class Ingest:
@@ -70,6 +86,7 @@ class Ingest:
         self._words = words
         self._limits = limits or LoadLimits()
         self._names: NameIndex | None = None
+        self._bytes = _FIRST_BYTES
 
     async def step(self) -> bool:
         """Do the next piece of work.
@@ -112,39 +129,45 @@ class Ingest:
         self._record.jobs.listed(job, files)
 
     def _next_items(self, job: Job) -> list[JobItem]:
-        items: list[JobItem] = []
-        size = 0
-        for item in self._record.jobs.pending(job, _BATCH_ITEMS):
-            size += item.size
-            if items and size > _BATCH_BYTES:
-                break
-            items.append(item)
-        return items
+        return self._record.jobs.pending(job, _BATCH_ITEMS, size=min(self._bytes, _BATCH_BYTES))
 
     async def _process(self, job: Job, items: Sequence[JobItem]) -> None:
-        loaded: list[tuple[JobItem, DocumentDraft]] = []
-        failed: list[tuple[JobItem, str]] = []
-        unchanged: list[JobItem] = []
-        changing: set[str] = set()
-        for item in items:
-            try:
-                draft = await to_thread.run_sync(self._load, job, item)
-            except DocumentError as error:
-                failed.append((item, str(error)))
-                continue
-            hash_ = self._pipeline.hash(draft)
-            # What the record has says nothing of a document that this batch changes further up.
-            if draft.uri not in changing and await to_thread.run_sync(
-                self._record.documents.is_current, draft.uri, hash_
-            ):
-                unchanged.append(item)
-            else:
-                loaded.append((item, draft))
-                changing.add(draft.uri)
-        prepared = await self._prepare([draft for _, draft in loaded])
-        await to_thread.run_sync(self._write, job, loaded, prepared, failed, unchanged)
+        started = time.monotonic()
+        batch, rest = _Batch(), iter(items)
+        while await to_thread.run_sync(self._load_some, job, rest, batch):
+            if time.monotonic() - started > _BATCH_SECONDS:
+                break  # the others are still pending
+        prepared = await self._prepare([draft for _, draft in batch.loaded])
+        before = await to_thread.run_sync(self._write, job, batch, prepared)
         await to_thread.run_sync(self._words.sync_all)
-        await to_thread.run_sync(self._link_earlier)
+        await to_thread.run_sync(self._link_earlier, before)
+        in_time = int(batch.size * _BATCH_SECONDS / max(time.monotonic() - started, 1e-3))
+        self._bytes = max(_FIRST_BYTES, min(in_time, 2 * self._bytes, _BATCH_BYTES))
+
+    def _load_some(self, job: Job, rest: Iterator[JobItem], batch: _Batch) -> bool:
+        """Load documents for a while.
+
+        Returns:
+            Whether there may be more of them.
+        """
+        until = time.monotonic() + _LOAD_SECONDS
+        for item in rest:
+            batch.size += item.size
+            try:
+                draft = self._load(job, item)
+            except DocumentError as error:
+                batch.failed.append((item, str(error)))
+            else:
+                hash_ = self._pipeline.hash(draft)
+                # What the record has says nothing of a document that this batch changes further up.
+                if draft.uri not in batch.changing and self._record.documents.is_current(draft.uri, hash_):
+                    batch.unchanged.append(item)
+                else:
+                    batch.loaded.append((item, draft))
+                    batch.changing.add(draft.uri)
+            if time.monotonic() > until:
+                return True
+        return False
 
     async def _prepare(self, drafts: Sequence[DocumentDraft]) -> dict[str, PreparedDocument | str]:
         """Prepared documents by URI, and for those that could not be, the reason."""
@@ -177,33 +200,32 @@ class Ingest:
             metadata={**draft.metadata, **metadata},
         )
 
-    def _write(
-        self,
-        job: Job,
-        loaded: Sequence[tuple[JobItem, DocumentDraft]],
-        prepared: dict[str, PreparedDocument | str],
-        failed: Sequence[tuple[JobItem, str]],
-        unchanged: Sequence[JobItem],
-    ) -> None:
+    def _write(self, job: Job, batch: _Batch, prepared: dict[str, PreparedDocument | str]) -> int:
+        """Write a batch, with the links from its own chunks.
+
+        Returns:
+            Key of the newest chunk there was before.
+        """
         record = self._record
         before = record.documents.last_chunk()
         try:
             with record.database.write():
-                for item, draft in loaded:
+                for item, draft in batch.loaded:
                     document = prepared.get(draft.uri, "there is no text in it")
                     if isinstance(document, str):
                         record.jobs.settle(job, item, "failed", reason=document)
                         continue
                     outcome = record.documents.put(document)
                     record.jobs.settle(job, item, outcome, chunks=len(document.chunks))
-                for item, reason in failed:
+                for item, reason in batch.failed:
                     record.jobs.settle(job, item, "failed", reason=reason)
-                for item in unchanged:
+                for item in batch.unchanged:
                     record.jobs.settle(job, item, "unchanged")
                 self._link_new(record.documents.chunk_keys(after=before, limit=_ALL))
         except BaseException:
             self._names = None  # it may hold names that were not written in the end
             raise
+        return before
 
     # -- links -------------------------------------------------------------------------------------
 
@@ -221,8 +243,12 @@ class Ingest:
             names.add(entity, id_)
         self._add_links(self._links_in(chunks, names))
 
-    def _link_earlier(self) -> bool:
+    def _link_earlier(self, newest: int = _ALL) -> bool:
         """Look for new names in the chunks that were there before them.
+
+        Args:
+            newest: key of the last chunk to look at. A name is looked for in the chunks that are written
+                with it or after it when they are written, so that those before it are enough.
 
         Returns:
             Whether there were new names.
@@ -233,7 +259,7 @@ class Ingest:
             return False
         names = NameIndex()
         try:
-            candidates = self._candidates(new, names)
+            candidates = {key for key in self._candidates(new, names) if key <= newest}
         except IndexDamagedError as error:
             self._words.report_damage(error)
             return True
@@ -257,9 +283,9 @@ class Ingest:
 
     def _links_in(self, chunks: Sequence[int], names: NameIndex) -> Iterable[tuple[int, int, int, int, str]]:
         for start in range(0, len(chunks), 1000):
-            for key, row in self._record.documents.chunks(chunks[start : start + 1000]).items():
-                for match in names.find(row.text):
-                    yield key, match.entity, match.start, match.end, row.text[match.start : match.end]
+            for key, text in self._record.graph.texts(chunks[start : start + 1000]).items():
+                for match in names.find(text):
+                    yield key, match.entity, match.start, match.end, text[match.start : match.end]
 
     def _add_links(self, links: Iterable[tuple[int, int, int, int, str]]) -> None:
         found = list(links)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction, KnowledgeItem
+    from loom_core.embedding.interface import EmbeddingKind
+    from loom_core.knowledge.model import (
+        Chunk,
+        DocumentDraft,
+        Extraction,
+        KnowledgeItem,
+        RetrievedPassage,
+    )
 
 __all__ = [
+    "Channel",
     "Chunker",
     "EntityEdge",
     "EntityNode",
@@ -23,8 +31,14 @@ __all__ = [
     "GraphStore",
     "KnowledgeBaseProvider",
     "LexicalIndex",
+    "PassageSource",
+    "Reranker",
+    "Retriever",
     "VectorIndex",
 ]
+
+Channel = Literal["dense", "bm25", "keyword", "graph"]
+"""One way of finding passages: by vectors, by words, by identifiers and keywords, by entities."""
 
 
 class KnowledgeBaseProvider(ABC):
@@ -72,6 +86,103 @@ class KnowledgeBaseProvider(ABC):
     @abstractmethod
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
         """The item with this id, or None."""
+
+
+class PassageSource(Protocol):
+    """A store of passages as retrievers ask it: one channel at a time.
+
+    Loom's own knowledge bases are such; so may be any other store that can do at least one of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name among other sources."""
+        ...
+
+    @property
+    def channels(self) -> Collection[Channel]:
+        """What `ask` can be asked for."""
+        ...
+
+    @property
+    def embedder_id(self) -> str:
+        """The vector space of its passages (`EmbeddingProvider.id`), or empty where there is none."""
+        ...
+
+    async def embed(
+        self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
+    ) -> NDArray[np.float32] | None:
+        """Vectors of texts in the space of its passages, a row each; None where it has no embedder."""
+        ...
+
+    async def ask(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None = None,
+        vector: NDArray[np.float32] | None = None,
+    ) -> list[KnowledgeItem]:
+        """What one channel finds, best first; `relevance` is the channel's own, raw score.
+
+        Args:
+            channel: one of `channels`.
+            query: the question.
+            limit: how many at the most.
+            filters: as in `KnowledgeBaseProvider.query`.
+            vector: for `dense`, the vector to search by instead of the question's own.
+
+        Raises:
+            InvalidInputError: as `KnowledgeBaseProvider.query`, and for a channel it does not have.
+        """
+        ...
+
+    async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
+        """Its first passages, in the order they came, at most `limit`."""
+        ...
+
+
+class Retriever(Protocol):
+    """Finds passages in one or more knowledge bases. Registered as `register("retriever", name)`."""
+
+    async def retrieve(
+        self,
+        query: str,
+        *,
+        top_k: int | None = None,
+        kb_ids: Sequence[str] | None = None,
+        tenant_id: str | None = None,
+        filters: dict[str, Any] | None = None,
+    ) -> list[RetrievedPassage]:
+        """Find passages, best first.
+
+        Args:
+            query: a question or keywords, in any language.
+            top_k: how many at the most; None takes the retriever's own default.
+            kb_ids: names of the knowledge bases to look in; None for all the retriever has.
+            tenant_id: only documents whose field `tenant_id` has this value.
+            filters: as in `KnowledgeBaseProvider.query`.
+
+        Raises:
+            InvalidInputError: an empty question, a `top_k` below 1, or a filter that is not supported.
+            NotFoundError: a knowledge base that the retriever does not have.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """Orders passages anew by reading them. Registered as `register("reranker", name)`."""
+
+    async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
+        """The best `limit` of some passages, best first, `relevance` set from 0 to 1.
+
+        `metadata["scores"]` gains `rerank`, the reranker's own score. No passage is made up or changed.
+
+        Raises:
+            LoomError: it cannot be done (no model, no answer in time); callers keep the order they had.
+        """
+        ...
 
 
 class Chunker(Protocol):

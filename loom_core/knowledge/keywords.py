@@ -75,6 +75,11 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
         text: a passage.
         limit: how many at the most.
     """
+    return list(_ranked(text)[: max(0, limit)])
+
+
+@lru_cache(maxsize=1024)  # a passage is asked about twice: for its keywords, and for its mentions
+def _ranked(text: str) -> tuple[str, ...]:
     forms: dict[str, str] = {}
     scores: dict[str, float] = {}
     for form, score in _scored(text):
@@ -82,7 +87,7 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
         forms.setdefault(key, form)
         scores[key] = scores.get(key, 0.0) + score
     ranked = sorted(forms, key=lambda key: (-scores[key], text.find(forms[key])))
-    return [forms[key] for key in ranked[: max(0, limit)]]
+    return tuple(forms[key] for key in ranked)
 
 
 def _scored(text: str) -> Iterator[tuple[str, float]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.text import is_cjk, is_stop_word, surface_tokens
+from loom_core.knowledge.text import is_cjk, is_stop_word, surface_keys, surface_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NameIndex", "NameMatch"]
+__all__ = ["NameIndex", "NameMatch", "is_marked"]
 
 _MAX_TOKENS = 24  # a longer title is a sentence, and nobody quotes it whole
 
@@ -37,7 +37,8 @@ class NameIndex:
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
-        self._longest: dict[str, int] = {}  # first token -> tokens of the longest name that begins so
+        # First token -> second token -> tokens of the longest name that begins so.
+        self._begin: dict[str, dict[str, int]] = {}
 
     def __len__(self) -> int:
         return len(self._names)
@@ -48,35 +49,48 @@ class NameIndex:
         Returns:
             Whether it is a name that can be looked for.
         """
-        tokens = [token.key for token in surface_tokens(id_)]
+        tokens = surface_keys(id_)
         if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens):
             return False
-        self._names[_joined(tokens)] = entity
-        self._longest[tokens[0]] = max(self._longest.get(tokens[0], 0), len(tokens))
+        self._names[" ".join(tokens)] = entity
+        longest = self._begin.setdefault(tokens[0], {})
+        if len(tokens) > 1:
+            longest[tokens[1]] = max(longest.get(tokens[1], 0), len(tokens))
         return True
 
     def discard(self, id_: str) -> None:
         """Stop looking for an id."""
-        self._names.pop(_joined([token.key for token in surface_tokens(id_)]), None)
+        self._names.pop(" ".join(surface_keys(id_)), None)
 
     def find(self, text: str) -> Iterator[NameMatch]:
         """All names in a text, also those inside longer ones."""
-        tokens = list(surface_tokens(text))
-        for first, token in enumerate(tokens):
-            longest = self._longest.get(token.key, 0)
-            joined = ""
-            for token_after in tokens[first : first + longest]:
-                joined += " " + token_after.key
-                entity = self._names.get(joined)
-                if entity is None:
-                    continue
-                if token_after is token and not _is_marked(text[token.start : token.end]):
-                    continue
-                yield NameMatch(entity, token.start, token_after.end)
+        found = list(self._matches(surface_keys(text)))
+        if not found:
+            return
+        spans = surface_spans(text)
+        for entity, first, last in found:
+            start, end = spans[first][0], spans[last][1]
+            if first != last or is_marked(text[start:end]):
+                yield NameMatch(entity, start, end)
 
-
-def _joined(tokens: list[str]) -> str:
-    return "".join(" " + token for token in tokens)
+    def _matches(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
+        """Where names stand among the tokens of a text: entity, first and last token."""
+        names = self._names
+        for first, longest in enumerate(map(self._begin.get, keys)):
+            if longest is None:
+                continue
+            joined = keys[first]
+            entity = names.get(joined)
+            if entity is not None:
+                yield entity, first, first
+            after = keys[first + 1 : first + 2]
+            if not after or after[0] not in longest:
+                continue
+            for last in range(first + 1, min(len(keys), first + longest[after[0]])):
+                joined += " " + keys[last]
+                entity = names.get(joined)
+                if entity is not None:
+                    yield entity, first, last
 
 
 def _tells(tokens: list[str]) -> bool:
@@ -85,5 +99,6 @@ def _tells(tokens: list[str]) -> bool:
     return len(tokens) > 1 or (len(tokens[0]) > 1 and not is_cjk(tokens[0][0]))
 
 
-def _is_marked(word: str) -> bool:
+def is_marked(word: str) -> bool:
+    """Whether a word looks like a name where it stands: a capital letter, a digit, another script."""
     return word != word.lower() or any(char.isdigit() for char in word) or not word.isascii()

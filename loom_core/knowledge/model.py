@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
 __all__ = [
     "About",
@@ -15,7 +15,9 @@ __all__ = [
     "Extraction",
     "KnowledgeItem",
     "Mention",
+    "QueryDetail",
     "Relation",
+    "RetrievedPassage",
     "TitleSource",
 ]
 
@@ -190,3 +192,49 @@ class KnowledgeItem:
     source: str
     relevance: float = 0.0
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class QueryDetail(TypedDict):
+    """What one of several questions found; part of what `multi_query` returns.
+
+    Keys:
+        query: the question.
+        hits_count: how many passages it found.
+        hits: those passages, best first, with `chunk_id`, `text` and `score`.
+    """
+
+    query: str
+    hits_count: int
+    hits: list[dict[str, Any]]
+
+
+class RetrievedPassage(TypedDict):
+    """One passage as a `Retriever` returns it.
+
+    Keys:
+        chunk_id: id of the passage, for `get_by_id`.
+        text: its text.
+        score: how relevant it is by this retriever; comparable within one result.
+        metadata: as in `KnowledgeItem.metadata`, with `uri` for the document's address.
+        knowledge_base_id: name of the knowledge base it is from.
+        document_id: id of its document, or None where the store knows none.
+        source: name of the retriever that found it (`dense`, `bm25`, `hyde`…).
+        hyde_queries: the hypothetical documents that were generated (`hyde`).
+        hyde_queries_count: how many (`hyde`).
+        generated_queries: the variants of the question that were generated (`multi_query`).
+        queries_count: how many (`multi_query`).
+        retrieval_details: what each question found on its own (`multi_query`).
+    """
+
+    chunk_id: str
+    text: str
+    score: float
+    metadata: dict[str, Any]
+    knowledge_base_id: str
+    document_id: str | None
+    source: str
+    hyde_queries: NotRequired[list[str]]
+    hyde_queries_count: NotRequired[int]
+    generated_queries: NotRequired[list[str]]
+    queries_count: NotRequired[int]
+    retrieval_details: NotRequired[list[QueryDetail]]

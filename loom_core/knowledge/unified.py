@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
 
-__all__ = ["SourceInfo", "UnifiedSearchToolBuilder"]
+__all__ = ["FILTERS_DESCRIPTION", "SourceInfo", "UnifiedSearchToolBuilder"]
+
+FILTERS_DESCRIPTION = (
+    "Only passages of documents with these fields: name to a value, a list of allowed values, or an object "
+    "with gte, gt, lte, lt, ne, contains. Dates are ISO and may be given in part. "
+    'Example: {"tags": ["plan", "计划"], "date": {"gte": "2024-05"}, "path": "docs/"}.'
+)
+"""How filters are written, for a model."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MAX_DESCRIPTION = 200  # characters of one source's description that are passed on
@@ -94,10 +101,7 @@ class UnifiedSearchToolBuilder:
             + ", ".join(_clean(name, 40) for name in source.supported_filters[:_MAX_FILTERS])
             for source in known[:_MAX_FILTER_SOURCES]
         )
-        return {
-            "description": "Only passages of documents with these fields: name to a value or a list of "
-            f"allowed values. Fields by source: {described}."
-        }
+        return {"description": f"{FILTERS_DESCRIPTION} Fields by source: {described}."}
 
 
 def _line(source: SourceInfo) -> str:

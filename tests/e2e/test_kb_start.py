@@ -76,7 +76,7 @@ def test_a_new_knowledge_base_is_announced_and_shows_in_the_query_tool(era, star
     assert "- notes\n- 知识库: 港口资料" in tool["description"]
     assert tool["inputSchema"]["properties"]["source"]["enum"] == ["notes", "知识库", None]
     filters = tool["inputSchema"]["properties"]["filters"]["description"]
-    assert re.search(r"notes: path, .*tags.*; 知识库: path", filters)
+    assert re.search(r"notes: source, path, .*tags.*; 知识库: source, path", filters)
     assert server.close_input() == 0
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["chinese_definition", "chinese_mentions", "chinese_predicate"]
 
 _RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·]{2,}")
+_SIGN = re.compile("[《〈『「·\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")  # what either of the two needs
 _WORK = re.compile(r"[《〈『「]([^《》〈〉『』「」\n]{1,40})[》〉』」]")
 _TYPES = {
     "nr": "person",
@@ -34,6 +35,8 @@ _VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
 
 def chinese_mentions(text: str) -> Iterator[Mention]:
     """Titles of works, and the words that jieba tags as names of persons, places, organisations."""
+    if text.isascii() or not _SIGN.search(text):
+        return
     for match in _WORK.finditer(text):
         yield Mention(match[1], match.start(1), match.end(1), "work", "quoted", 0.9)
     for run in _RUN.finditer(text):

@@ -19,7 +19,7 @@ from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
-from loom_core.knowledge.text import is_cjk, name_key
+from loom_core.knowledge.text import holds_cjk, is_cjk, name_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,11 +111,16 @@ class RuleExtractor:
         relations: list[Relation] = []
         definition = chinese_definition(chunk.text) or english_definition(chunk.text)
         if definition and chunk.language != "code" and _says_something(definition.subject):
-            abouts.append(About(definition.subject, "definition", 0.6))
+            # Under a title or heading the first "X is a Y" is mostly background, not what it is about.
+            abouts.append(About(definition.subject, "definition", 0.3 if _is_placed(chunk) else 0.6))
             relations.append(definition)
         if not abouts and mentions:
             abouts.append(About(mentions[0].name, "first_phrase", 0.3))
         return abouts, relations
+
+
+def _is_placed(chunk: Chunk) -> bool:
+    return bool(chunk.heading_path) or (bool(chunk.title) and chunk.title_source != "filename")
 
 
 def _says_something(name: str) -> bool:
@@ -150,8 +155,7 @@ def _sentence_relations(
         between = text[first.end : second.start]
         if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
             continue
-        cjk = any(map(is_cjk, between))
-        predicate = chinese_predicate(between) if cjk else english_predicate(between)
+        predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
         confidence = 0.5 if predicate else 0.2
         relations.append(
             Relation(
@@ -180,7 +184,7 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     between = sentence[match.end() : first.start - start]
     if not between or len(between) > _MAX_BETWEEN:
         return []
-    predicate = chinese_predicate(between) if any(map(is_cjk, between)) else english_predicate(between)
+    predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
     if not predicate:
         return []
     return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]

@@ -17,6 +17,7 @@ __all__ = ["ExactVectorIndex"]
 
 _FIRST_CAPACITY = 1024
 _DEAD = 0  # no key is 0
+_THREADED_FROM = 1 << 24  # numbers of a matrix from which waking a second thread may pay
 
 
 class _Rows(NamedTuple):
@@ -92,13 +93,13 @@ class ExactVectorIndex:
         rows, chosen = self._snapshot(among)
         if chosen is None:
             keys = rows.keys[: rows.used]
-            similarities = rows.matrix[: rows.used] @ query
+            similarities = _cosines(rows.matrix[: rows.used], query)
             alive = keys != _DEAD
             if not alive.all():
                 keys, similarities = keys[alive], similarities[alive]
         else:
             keys = rows.keys[chosen]
-            similarities = rows.matrix[chosen] @ query
+            similarities = _cosines(rows.matrix[chosen], query)
         if limit < len(keys):
             best = np.argpartition(-similarities, limit - 1)[:limit]
             keys, similarities = keys[best], similarities[best]
@@ -113,7 +114,8 @@ class ExactVectorIndex:
         """
         query = checked_query(vector, dimension=self._dimension)
         rows, chosen = self._snapshot(keys)
-        return dict(zip(rows.keys[chosen].tolist(), (rows.matrix[chosen] @ query).tolist(), strict=True))
+        similarities = _cosines(rows.matrix[chosen], query)
+        return dict(zip(rows.keys[chosen].tolist(), similarities.tolist(), strict=True))
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """The stored vectors, shape (len(keys), dimension), in the order of the keys.
@@ -148,8 +150,8 @@ class ExactVectorIndex:
         with self._lock:
             if among is None:
                 return self._rows, None
-            chosen = {self._row_of[key] for key in among if key in self._row_of}
-            return self._rows, np.fromiter(sorted(chosen), dtype=np.int64, count=len(chosen))
+            rows, chosen = self._rows, [row for row in map(self._row_of.get, among) if row is not None]
+        return rows, np.unique(np.array(chosen, dtype=np.int64))  # in order of memory, each once
 
     def _bury(self, keys: Collection[int]) -> None:
         dead = [self._row_of.pop(key) for key in set(keys) if key in self._row_of]
@@ -174,3 +176,14 @@ class ExactVectorIndex:
         keys[: len(alive)] = self._rows.keys[alive]
         self._rows = _Rows(matrix, keys, len(alive))
         self._row_of = {key: row for row, key in enumerate(keys[: len(alive)].tolist())}
+
+
+def _cosines(matrix: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Inner products of the rows with a vector.
+
+    A matrix product wakes BLAS's threads from some twenty rows on and waits for the slowest: with other
+    work on the machine that made 2,000 rows take 12 ms instead of 0.2.
+    """
+    import numpy as np
+
+    return np.vecdot(matrix, query) if matrix.size < _THREADED_FROM else matrix @ query

@@ -242,7 +242,9 @@ class TantivyIndex:
     def _within(self, keys: Collection[int], query: tantivy.Query) -> tantivy.Query:
         from tantivy import Occur, Query
 
-        keys_only = Query.const_score_query(Query.term_set_query(self._schema, _KEY, list(keys)), 0.0)
+        # Not term_set_query, which takes 0.3 ms in an index of 100,000 keys however few are wanted.
+        terms = [(Occur.Should, Query.term_query(self._schema, _KEY, key)) for key in keys]
+        keys_only = Query.const_score_query(Query.boolean_query(terms), 0.0)
         return Query.boolean_query([(Occur.Must, keys_only), (Occur.Must, query)])
 
     def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WordIndex"]
 
 _BATCH = 2000
+_CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
 
 
 class WordIndex(DerivedIndex):
@@ -31,6 +32,10 @@ class WordIndex(DerivedIndex):
         self._index: LexicalIndex | None = None
         self._generation = 0
         self._writable = False
+
+    def sync(self, *, limit: int = _CHANGES) -> bool:
+        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        return super().sync(limit=limit)
 
     def searcher(self) -> LexicalIndex | None:
         """The index as it is now, for searching; None before it is built, and while it is damaged."""
@@ -68,8 +73,8 @@ class WordIndex(DerivedIndex):
         index = self._index
         if index is None:
             raise AssertionError("opened above")
-        # Deleting first makes taking over the same changes twice harmless.
-        index.delete([*pending.keys["chunk+"], *pending.keys["chunk-"]])
+        # Adding replaces, which makes taking over the same changes twice harmless.
+        index.delete(pending.keys["chunk-"])
         index.add(self._tokens(pending.keys["chunk+"]))
         index.commit()
 

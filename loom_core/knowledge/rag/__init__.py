@@ -6,5 +6,18 @@ from loom_core.knowledge.extraction import ExtractionConfig
 from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.config import RAGConfig, Strategy
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.options import SearchOptions
+from loom_core.knowledge.rag.patterns import HierarchicalRAG, MultiQueryRAG, RAGAnswer, RAGPattern
 
-__all__ = ["Answer", "ExtractionConfig", "GraphRAGKnowledgeBase", "RAGConfig", "Strategy"]
+__all__ = [
+    "Answer",
+    "ExtractionConfig",
+    "GraphRAGKnowledgeBase",
+    "HierarchicalRAG",
+    "MultiQueryRAG",
+    "RAGAnswer",
+    "RAGConfig",
+    "RAGPattern",
+    "SearchOptions",
+    "Strategy",
+]

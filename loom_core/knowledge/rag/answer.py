@@ -10,11 +10,22 @@ from loom_core.knowledge.model import KnowledgeItem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.knowledge.interface import Channel
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.strategies import Found
     from loom_core.knowledge.record import ChunkRow, DocumentRow, Record
 
-__all__ = ["Answer", "item", "items"]
+__all__ = ["Answer", "channel_items", "item", "items"]
+
+_WORDS = "shares words with the question"
+_MEANING = "is close to the question in meaning"
+_CHANNELS: dict[Channel, tuple[str, str]] = {
+    "dense": ("vector", _MEANING),
+    "bm25": ("bm25", _WORDS),
+    "keyword": ("keyword", "holds keywords of the question"),
+    "graph": ("graph", "is connected with what the question names"),
+}
+"""What a channel's score is called in an item, and why it found what it found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +51,50 @@ class Answer:
     retrieve_ms: float
 
 
-def items(record: Record, found: Sequence[Found]) -> list[KnowledgeItem]:
-    """What was found as items, those that have gone in the meantime left out."""
+def items(record: Record, found: Sequence[Found]) -> dict[int, KnowledgeItem]:
+    """What was found as items by key, in the same order; those that have gone by now are left out."""
     keys = {hit.key for hit in found} | {
         key for hit in found for link in hit.links for key in (link.seed, link.chunk)
     }
     rows = record.documents.chunks(sorted(keys))
     documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
     names = record.graph.names_of(sorted({hit.named for hit in found if hit.named}))
-    return [
-        item(
+    return {
+        hit.key: item(
             rows[hit.key],
             documents[rows[hit.key].document],
-            relevance=hit.score,
+            relevance=round(hit.score, 4),
             scores=hit.scores,
             why=_why(hit, rows, names),
         )
         for hit in found
         if hit.key in rows and rows[hit.key].document in documents
+    }
+
+
+def channel_items(
+    record: Record, scores: Sequence[tuple[int, float]], channel: Channel | None
+) -> list[KnowledgeItem]:
+    """What one channel found, or a list of chunks that nothing was asked of, as items.
+
+    Args:
+        record: has the chunks; those that have gone are left out.
+        scores: keys and the channel's raw scores, in the order that the items are to have.
+        channel: which it was, or None.
+    """
+    rows = record.documents.chunks([key for key, _ in scores])
+    documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
+    name, why = _CHANNELS[channel] if channel else ("", "")
+    return [
+        item(
+            rows[key],
+            documents[rows[key].document],
+            relevance=score,
+            scores={name: score} if channel else {},
+            why=[why] if channel else [],
+        )
+        for key, score in scores
+        if key in rows and rows[key].document in documents
     ]
 
 
@@ -87,7 +124,7 @@ def item(
         id=row.id,
         content=row.text,
         source=row.uri,
-        relevance=round(relevance, 4),
+        relevance=relevance,
         metadata={**document.metadata, **own},
     )
 
@@ -102,14 +139,16 @@ def _why(hit: Found, rows: dict[int, ChunkRow], names: dict[int, str]) -> list[s
             target = "this passage"
         if link.kind == "forward":
             reasons.append(f"{seed} mentions “{link.name}”, which {target} is about")
-        else:
+        elif link.kind == "back":
             reasons.append(f"{target} mentions “{link.name}”, which {seed} is about")
+        else:
+            reasons.append(f"{seed} mentions “{link.name}”, and so does {target}")
     if hit.named and hit.named in names:
         reasons.append(f"the question names “{names[hit.named]}”, which it is about")
     if "bm25" in hit.scores:
-        reasons.append("shares words with the question")
+        reasons.append(_WORDS)
     if "vector" in hit.scores:
-        reasons.append("is close to the question in meaning")
+        reasons.append(_MEANING)
     if not reasons:
         reasons.append("is connected with several of the best passages")
     return reasons

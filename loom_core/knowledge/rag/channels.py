@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.text import analyse, detect_language, language_group
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -13,17 +13,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from loom_core.knowledge.indexing.language_vectors import Neighbours
     from loom_core.knowledge.interface import LexicalIndex
 
-__all__ = ["Channels", "DenseSearch", "Question", "convex"]
+__all__ = ["Channels", "DenseSearch", "FirstStage", "FirstStageSettings", "Question", "first_stage"]
 
-_LEXICAL_POOL = 400
-_SEMANTIC_POOL = 1500
-"""How many passages a channel brings at the most; those further down score nothing.
 
-The last cosine of the pool counts as zero, so that a small pool makes little differences large: 1,500
-was better than 400 by a point of nDCG@10 on scifact.
-"""
+@dataclass(frozen=True, slots=True)
+class FirstStageSettings:
+    """The numbers of the first stage, as measured (`benchmarks/RESULTS.md`)."""
+
+    lexical_pool: int = 400  # passages that words bring at the most
+    semantic_pool: int = 600  # passages of each language that vectors bring
+    centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
+    few: int = 10  # below about so many passages the average of a language is drawn to that of all
+    floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
+    looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
 
 
 class DenseSearch(Protocol):
@@ -33,6 +38,16 @@ class DenseSearch(Protocol):
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
         """The chunks most similar to a vector, with cosine, best first."""
+        ...
+
+    def by_language(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[Neighbours]:
+        """The chunks most similar to a vector in each language."""
+        ...
+
+    def languages(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of chunks; those without a vector may be left out."""
         ...
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
@@ -53,78 +68,190 @@ class Question:
         vector: its embedding, or None without an embedder that covers its language.
         among: chunks that filters allow, or None for all.
         tokens: what the lexical index is asked.
+        language: its language group, see `language_group`.
     """
 
     text: str
     vector: NDArray[np.float32] | None = None
     among: frozenset[int] | None = None
     tokens: list[str] = field(default_factory=list[str])
+    language: str = "alphabetic"
 
     @classmethod
     def of(
         cls, text: str, *, vector: NDArray[np.float32] | None = None, among: frozenset[int] | None = None
     ) -> Question:
         """A question with its tokens."""
-        return cls(text=text, vector=vector, among=among, tokens=analyse(text))
+        language = language_group(detect_language(text))
+        return cls(text=text, vector=vector, among=among, tokens=analyse(text), language=language)
 
 
 class Channels:
-    """Words and vectors of one knowledge base at one moment."""
+    """Words and vectors of one knowledge base at one moment.
 
-    def __init__(self, words: LexicalIndex | None, dense: DenseSearch | None) -> None:
+    Args:
+        words: index of words, or None while there is none.
+        dense: the vectors, or None where they are not asked.
+        covered: language groups that the embedder covers; None for all. Vectors of passages in another
+            one are left out, as they say nothing.
+    """
+
+    def __init__(
+        self,
+        words: LexicalIndex | None,
+        dense: DenseSearch | None,
+        *,
+        covered: frozenset[str] | None = None,
+    ) -> None:
         self.words = words
         self.dense = dense
+        self._covered = covered
 
-    def lexical(self, question: Question, *, limit: int = _LEXICAL_POOL) -> dict[int, float]:
+    def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
         """BM25 of the best passages."""
         if self.words is None or not question.tokens:
             return {}
         return dict(self.words.search(question.tokens, limit, among=question.among))
 
-    def semantic(self, question: Question, *, limit: int = _SEMANTIC_POOL) -> dict[int, float]:
-        """Cosine of the best passages."""
+    def semantic(self, question: Question, *, limit: int) -> list[Neighbours]:
+        """Cosine of the best passages of each language that the embedder covers."""
         if self.dense is None or question.vector is None:
+            return []
+        found = self.dense.by_language(question.vector, limit, among=question.among)
+        return [near for near in found if self._covered is None or near.language in self._covered]
+
+    def has_vector(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of those of some passages whose vectors count."""
+        if self.dense is None:
             return {}
-        return dict(self.dense.search(question.vector, limit, among=question.among))
+        found = self.dense.languages(keys)
+        if self._covered is None:
+            return found
+        return {key: language for key, language in found.items() if language in self._covered}
 
-    def without_vector(self, question: Question, keys: Collection[int]) -> set[int]:
-        """Those of some passages that have no vector yet."""
-        if self.dense is None or question.vector is None:
-            return set()
-        return set(keys) - self.dense.scores(question.vector, keys).keys()
+    def coverage(self, question: Question, keys: Collection[int]) -> float:
+        """The largest share of the question's words that one of some passages holds, 0 to 1."""
+        tokens = dict.fromkeys(question.tokens)
+        if self.words is None or not tokens or not keys:
+            return 0.0
+        held = dict.fromkeys(keys, 0)
+        for token in tokens:
+            for key, _ in self.words.search([token], len(held), among=keys):
+                held[key] += 1
+        return max(held.values()) / len(tokens)
 
 
-def convex(
-    lexical: dict[int, float],
-    semantic: dict[int, float],
+@dataclass(frozen=True, slots=True)
+class FirstStage:
+    """What words and vectors found.
+
+    Attributes:
+        scores: both in one, 0 to 1, by passage.
+        lexical: BM25 by passage.
+        semantic: cosine by passage.
+    """
+
+    scores: dict[int, float]
+    lexical: dict[int, float]
+    semantic: dict[int, float]
+
+
+def first_stage(
+    question: Question,
+    channels: Channels,
     *,
     lexical_weight: float,
     vector_weight: float,
-    words_only: Collection[int] = (),
-) -> dict[int, float]:
-    """Convex combination of min-max scores, 0 to 1 (Bruch et al., "An Analysis of Fusion Functions").
+    by_words: bool = True,
+    settings: FirstStageSettings | None = None,
+) -> FirstStage:
+    """Ask words and vectors, and make their scores one.
 
-    BM25 has a natural zero; a cosine's is that of the worst passage of the pool. A passage that a
-    channel did not bring has 0 there, and a channel that brought nothing gives its weight away.
+    The combination is convex (Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", 2023).
+    Both scores are brought to 0 to 1. BM25 has a natural zero; a cosine's is that of the average passage of
+    the same language, so that neither the size of the corpus nor a language that the model puts nearer to
+    the question matters. A passage that a channel did not bring has 0 there; one that has no vector yet, or
+    is in a language that the embedder does not cover, is judged by its words alone.
+
+    Where there are passages in several languages, those in the question's own count in full as far as
+    the question is answered there, and the others as far as it is not; see `_language_weights`.
 
     Args:
-        lexical: BM25 by passage.
-        semantic: cosine by passage.
+        question: what is asked.
+        channels: words and vectors.
         lexical_weight: weight of BM25.
         vector_weight: weight of the cosine.
-        words_only: passages that have no vector yet, and are judged by their words alone.
+        by_words: whether words are asked at all.
+        settings: the numbers.
     """
-    words, meaning = _min_max(lexical, low=0.0), _min_max(semantic, low=min(semantic.values(), default=0.0))
-    total = (lexical_weight if lexical else 0.0) + (vector_weight if semantic else 0.0) or 1.0
-    fused = {key: lexical_weight / total * part for key, part in words.items()}
-    for key, part in meaning.items():
-        fused[key] = fused.get(key, 0.0) + vector_weight / total * part
-    fused |= {key: words[key] for key in words_only if key in words}
-    return fused
+    settings = settings or FirstStageSettings()
+    lexical = channels.lexical(question, limit=settings.lexical_pool) if by_words else {}
+    near = channels.semantic(question, limit=settings.semantic_pool)
+    semantic = {key: cosine for group in near for key, cosine in group.hits}
+    high = max(lexical.values(), default=0.0)
+    words = {key: score / high if high else 0.0 for key, score in lexical.items()}
+    if not near:
+        return FirstStage(words, lexical, semantic)
+    typical = _typical(near, settings)
+    rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
+    most = max(rise.values())
+    meaning: dict[int, float] = {}
+    language: dict[int, str] = {}
+    for group in near:
+        zero = typical[group.language]
+        for key, cosine in group.hits:
+            meaning[key] = max(0.0, (cosine - zero) / most) if most > 0 else float(cosine > 0)
+            language[key] = group.language
+    language |= channels.has_vector(words.keys() - language.keys())
+    weights = _language_weights(question, channels, lexical, rise, language, settings)
+    total = lexical_weight * bool(words) + vector_weight or 1.0
+    scores = {key: words[key] for key in words.keys() - language.keys()}
+    for key, group in language.items():
+        fused = (lexical_weight * words.get(key, 0.0) + vector_weight * meaning.get(key, 0.0)) / total
+        scores[key] = weights.get(group, 1.0) * fused
+    return FirstStage(scores, lexical, semantic)
 
 
-def _min_max(scores: dict[int, float], *, low: float) -> dict[int, float]:
-    high = max(scores.values(), default=0.0)
-    if high <= low:
-        return {key: float(score > 0) for key, score in scores.items()}
-    return {key: (score - low) / (high - low) for key, score in scores.items()}
+def _typical(near: Sequence[Neighbours], settings: FirstStageSettings) -> dict[str, float]:
+    """What similarity begins at, by language: the average, and where that is of few, rather that of all."""
+    if not settings.centred:
+        return dict.fromkeys((group.language for group in near), min(group.hits[-1][1] for group in near))
+    total = sum(group.size for group in near) or 1
+    overall = sum(group.mean * group.size for group in near) / total
+    return {
+        group.language: (group.mean * group.size + overall * settings.few) / (group.size + settings.few)
+        for group in near
+    }
+
+
+def _language_weights(
+    question: Question,
+    channels: Channels,
+    lexical: dict[int, float],
+    rise: dict[str, float],
+    language: dict[int, str],
+    settings: FirstStageSettings,
+) -> dict[str, float]:
+    """How much passages of each language count, `floor` to 1.
+
+    Two things tell that a question is answered in its own language: a passage there holds many of its
+    words, and the best one there rises as high above the average as the best one elsewhere. Where neither
+    is so, the answer is more likely in another language, and those passages count in full instead.
+    """
+    others = {name: height for name, height in rise.items() if name != question.language}
+    own = rise.get(question.language)
+    if own is None or not others:
+        return {}
+    best = [key for key in lexical if language.get(key) == question.language][: settings.looked_at]
+    # Both ramps lie between what questions answered in another language and in their own have, as measured.
+    answered = max(
+        _ramp(channels.coverage(question, best), 0.25, 0.5),
+        _ramp(own / max(*others.values(), 1e-6), 0.55, 0.8),
+    )
+    gap = 1 - settings.floor
+    weights = dict.fromkeys(others, 1 - gap * answered)
+    return weights | {question.language: settings.floor + gap * answered}
+
+
+def _ramp(value: float, start: float, end: float) -> float:
+    return min(1.0, max(0.0, (value - start) / (end - start)))

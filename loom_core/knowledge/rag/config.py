@@ -7,6 +7,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.rag.channels import FirstStageSettings
+from loom_core.knowledge.rag.links import LinkSettings
+from loom_core.knowledge.rag.options import ExpandTo, NearDuplicates
+from loom_core.knowledge.rag.walk import WalkSettings
 
 __all__ = ["RAGConfig", "Strategy"]
 
@@ -35,8 +39,26 @@ class RAGConfig(BaseModel):
     vector_weight: float = Field(default=0.6, ge=0, description="Weight of vectors in the first stage.")
     expansion_weight: float = Field(default=2.0, ge=0, description="Weight of passages found by links.")
     graph_weight: float = Field(default=0.3, ge=0, description="Weight of the walk over the graph.")
+    first_stage: FirstStageSettings = Field(
+        default=FirstStageSettings(), description="Numbers of the fusion of words and vectors."
+    )
+    links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
+    walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
     exact_vectors_up_to: int = Field(
         default=100_000,
         ge=0,
         description="Up to so many chunks vectors are compared one by one in memory; above, Chroma searches.",
+    )
+    near_duplicates: NearDuplicates = Field(
+        default="drop", description="Whether passages that say the same almost word for word are dropped."
+    )
+    diversity: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="How much variety counts against relevance (MMR); 0 for none.",
+    )
+    expand_to: ExpandTo = Field(
+        default="passage",
+        description="What is shown: the passage found, or as much of its section as fits (parent document).",
     )

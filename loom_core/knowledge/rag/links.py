@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING, Literal
 
 from loom_core.knowledge.rag.channels import Question
@@ -32,9 +33,9 @@ class Link:
         seed: chunk it starts at.
         chunk: chunk it leads to.
         entity: what connects them.
-        name: the entity as the seed, or for a back link the other passage, writes it.
-        kind: `forward`, from a mention to the passage about it; `back`, from a passage to one that
-            mentions what it is about.
+        name: the entity as the seed, or for a `back` link the other passage, writes it.
+        kind: `forward`, from a mention to a passage about what it mentions; `back`, from a passage to one
+            that mentions what it is about; `shared`, to one that mentions the same.
         weight: how sure the link is, 0 to 1.
     """
 
@@ -42,7 +43,7 @@ class Link:
     chunk: int
     entity: int
     name: str
-    kind: Literal["forward", "back"]
+    kind: Literal["forward", "back", "shared"]
     weight: float
 
 
@@ -50,17 +51,18 @@ class Link:
 class LinkSettings:
     """The numbers of the expansion, as measured (`benchmarks/RESULTS.md`)."""
 
-    seeds: int = 8
+    named: float = 0.3  # what a passage gains that is about what the question names
+    seeds: int = 6
     hops: int = 2
     base: float = 0.3  # what a link is worth whatever its target says
-    back: float = 0.2  # a back link, next to a forward one
     certainty: float = 3.0  # power of the confidence: what is only perhaps the subject hardly links
-    cap: float = 0.98  # a child never ranks above its parent
-    first_stage_part: float = 0.34  # parts of the similarity: first-stage score,
-    lexical_part: float = 0.33  # BM25 of the residual question,
-    semantic_part: float = 0.33  # cosine of the residual vector
+    cap: float = 0.9  # a child never ranks above its parent
+    shared: float = 0.5  # a link to a passage that only mentions what connects them, next to a forward one
+    shared_cap: float = 0.75  # the cap of such a link
+    found: float = 0.34  # what the target's own first-stage score is worth
+    residual: float = 0.9  # what BM25 of the residual question is worth
     targets_each: int = 12  # passages about one entity that are followed
-    mentions_each: int = 24  # passages mentioning one entity that are followed back
+    rare: int = 8  # an entity that more passages mention connects none of them
 
 
 @dataclass(slots=True)
@@ -78,14 +80,11 @@ def links_from(
     """All links that start at some chunks, and the names of what each of those is about."""
     mentions = graph.mentions_in(seeds)
     own: defaultdict[int, dict[int, AboutRow]] = defaultdict(dict)
-    document: dict[int, int] = {}
     for about in graph.abouts_in(seeds):
-        document[about.chunk] = about.document
         best = own[about.chunk].get(about.entity)
         if best is None or about.confidence > best.confidence:
             own[about.chunk][about.entity] = about
-    links = _forward(graph, mentions, own, document, settings)
-    links += _back(graph, own, settings)
+    links = _forward(graph, mentions, own, settings) + _sideways(graph, mentions, own, settings)
     subjects = {
         seed: {about.name for about in abouts.values() if about.source == "title"}
         for seed, abouts in own.items()
@@ -97,40 +96,61 @@ def _forward(
     graph: GraphTable,
     mentions: Iterable[MentionRow],
     own: dict[int, dict[int, AboutRow]],
-    document: dict[int, int],
     settings: LinkSettings,
 ) -> list[Link]:
+    """From what seeds mention to the passages about it."""
+    document = {about.chunk: about.document for abouts in own.values() for about in abouts.values()}
     targets: defaultdict[int, list[AboutRow]] = defaultdict(list)
     entities = sorted({mention.entity for mention in mentions})
     for about in graph.abouts_of(entities, limit=settings.targets_each):
         targets[about.entity].append(about)
-    named: dict[tuple[int, int], str] = {}
+    named: dict[tuple[int, int], MentionRow] = {}
     for mention in _uncovered([mention for mention in mentions if mention.entity in targets]):
-        named.setdefault((mention.chunk, mention.entity), mention.name)
+        named.setdefault((mention.chunk, mention.entity), mention)
     links: list[Link] = []
-    for (seed, entity), name in named.items():
+    for (seed, entity), mention in named.items():
         if entity in own[seed]:  # a passage does not lead to its own subject
             continue
         documents = {about.document for about in targets[entity]}
         for about in targets[entity]:
             if about.chunk != seed and about.document != document.get(seed):
                 weight = about.confidence**settings.certainty / len(documents) ** 0.5
-                links.append(Link(seed, about.chunk, entity, name, "forward", weight))
+                links.append(Link(seed, about.chunk, entity, mention.name, "forward", weight))
     return links
 
 
-def _back(graph: GraphTable, own: dict[int, dict[int, AboutRow]], settings: LinkSettings) -> list[Link]:
-    entities = sorted({entity for abouts in own.values() for entity in abouts})
-    mentioned: defaultdict[int, list[MentionRow]] = defaultdict(list)
-    for mention in graph.mentions_of(entities, limit=settings.mentions_each):
-        mentioned[mention.entity].append(mention)
+def _sideways(
+    graph: GraphTable,
+    mentions: Iterable[MentionRow],
+    own: dict[int, dict[int, AboutRow]],
+    settings: LinkSettings,
+) -> list[Link]:
+    """From what seeds mention or are about to the few other passages that mention it, too."""
+    held: dict[tuple[int, int], tuple[str, float]] = {}  # name and certainty, by seed and entity
+    for mention in mentions:
+        held.setdefault((mention.chunk, mention.entity), (mention.name, mention.confidence))
+    entities = {entity for _, entity in held}.union(*own.values())
+    mentioning: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    for chunk, entity, confidence in graph.mention_edges_of(sorted(entities), limit=settings.rare + 1):
+        mentioning[entity].setdefault(chunk, confidence)
     links: list[Link] = []
+    for (seed, entity), (name, confidence) in held.items():
+        others = mentioning[entity]
+        if len(others) > settings.rare or entity in own[seed]:
+            continue
+        for chunk, certainty in others.items():
+            if chunk != seed:
+                weight = settings.shared * confidence * certainty / len(others) ** 0.5
+                links.append(Link(seed, chunk, entity, name, "shared", weight))
     for seed, abouts in own.items():
         for entity, about in abouts.items():
-            chunks = {mention.chunk: mention.name for mention in mentioned[entity] if mention.chunk != seed}
-            for chunk, name in chunks.items():
-                weight = settings.back * about.confidence**settings.certainty / len(chunks) ** 0.5
-                links.append(Link(seed, chunk, entity, name, "back", weight))
+            others = mentioning[entity]
+            if len(others) > settings.rare:
+                continue
+            for chunk, certainty in others.items():
+                if chunk != seed:
+                    weight = settings.shared * about.confidence * certainty / len(others) ** 0.5
+                    links.append(Link(seed, chunk, entity, about.name, "back", weight))
     return links
 
 
@@ -172,8 +192,8 @@ def expand(
     result = Expansion(dict(first_stage), {}, {})
     done: set[int] = set()
     for _ in range(settings.hops):
-        ranked = sorted(result.scores, key=lambda key: -result.scores[key])
-        seeds = [key for key in dict.fromkeys([*ranked[: settings.seeds], *named]) if key not in done]
+        best = nlargest(settings.seeds, result.scores, key=result.scores.__getitem__)
+        seeds = [key for key in dict.fromkeys([*best, *named]) if key not in done]
         done.update(seeds)
         if not seeds:
             break
@@ -200,7 +220,8 @@ def _follow(
     for link in sorted(links, key=lambda link: -before.get(link.seed, 0.0)):
         parent = before.get(link.seed, 0.0)
         value = (parent / top) ** 2 * link.weight * (settings.base + similarity[link.seed, link.chunk])
-        score = min(first_stage.get(link.chunk, 0.0) + weight * value, settings.cap * parent)
+        cap = settings.cap if link.kind == "forward" else settings.shared_cap
+        score = min(first_stage.get(link.chunk, 0.0) + weight * value, cap * parent)
         if score > result.scores.get(link.chunk, 0.0):
             result.gained[link.chunk] = score - first_stage.get(link.chunk, 0.0)
             result.scores[link.chunk] = score
@@ -219,42 +240,33 @@ def _residual(
     targets = defaultdict[int, set[int]](set)
     for link in links:
         targets[link.seed].add(link.chunk)
-    values: dict[tuple[int, int], float] = {}
-    for seed, chunks in targets.items():
-        answered = {token for name in subjects.get(seed, ()) for token in analyse(name)}
-        lexical = _residual_words(question, answered, chunks, channels)
-        semantic = _residual_vectors(question, seed, chunks, channels)
-        for chunk in chunks:
-            values[seed, chunk] = (
-                settings.first_stage_part * first_stage.get(chunk, 0.0)
-                + settings.lexical_part * lexical.get(chunk, 0.0)
-                + settings.semantic_part * semantic.get(chunk, 0.0)
-            )
-    return values
+    words = _residual_words(question, targets, subjects, channels)
+    return {
+        (seed, chunk): settings.found * first_stage.get(chunk, 0.0)
+        + settings.residual * words[seed].get(chunk, 0.0)
+        for seed, chunks in targets.items()
+        for chunk in chunks
+    }
 
 
 def _residual_words(
-    question: Question, answered: set[str], chunks: set[int], channels: Channels
-) -> dict[int, float]:
-    tokens = [token for token in question.tokens if token not in answered]
-    if channels.words is None or not tokens:
-        return {}
-    found = dict(channels.words.search(tokens, len(chunks), among=chunks))
-    best = channels.words.search(tokens, 1)
-    high = best[0][1] if best else 0.0
-    return {key: score / high for key, score in found.items()} if high else {}
+    question: Question, targets: dict[int, set[int]], subjects: dict[int, set[str]], channels: Channels
+) -> dict[int, dict[int, float]]:
+    """BM25 of each seed's targets for the words that the seed leaves open, by seed; the corpus's best is 1.
 
-
-def _residual_vectors(
-    question: Question, seed: int, chunks: set[int], channels: Channels
-) -> dict[int, float]:
-    if channels.dense is None or question.vector is None:
-        return {}
-    import numpy as np
-
-    along = channels.dense.vectors([seed])[0]
-    rest = question.vector - float(question.vector @ along) * along
-    length = float(np.linalg.norm(rest))
-    if length < 1e-6:
-        return {}
-    return channels.dense.scores((rest / length).astype(np.float32), chunks)
+    Seeds whose subjects the question does not name leave the same words open: they are asked for once.
+    """
+    alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for seed in targets:
+        answered = {token for name in subjects.get(seed, ()) for token in analyse(name)}
+        alike[tuple(token for token in question.tokens if token not in answered)].append(seed)
+    values: dict[int, dict[int, float]] = {}
+    for tokens, seeds in alike.items():
+        found: dict[int, float] = {}
+        best = channels.words.search(tokens, 1) if channels.words is not None and tokens else []
+        if channels.words is not None and best and best[0][1]:
+            chunks = {chunk for seed in seeds for chunk in targets[seed]}
+            hits = channels.words.search(tokens, len(chunks), among=chunks)
+            found = {key: score / best[0][1] for key, score in hits}
+        values |= dict.fromkeys(seeds, found)
+    return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.record import Record
 
-__all__ = ["make_folder", "remember"]
+__all__ = ["make_folder", "remember", "remembered_config", "stored_embedder"]
 
 
 def make_folder(path: Path) -> None:
@@ -51,6 +52,26 @@ def remember(
             f"The vectors of this knowledge base were made by {known!r}, not by {embedder.id!r}.",
             advice="Use the same embedder, or put the documents into a new knowledge base.",
         )
+    config = json.dumps(embedder.config, ensure_ascii=False, sort_keys=True)
+    if record.get("embedding_config") != config:  # the same vectors may come from another place now
+        record.set("embedding_config", config)
+
+
+def remembered_config(record: Record) -> dict[str, str]:
+    """The configuration of the embedder that makes a knowledge base's vectors; empty before there is one."""
+    return json.loads(record.get("embedding_config") or "{}")
+
+
+def stored_embedder(record: Record) -> EmbeddingProvider | None:
+    """The embedder that makes a knowledge base's vectors, made again; None before there is one.
+
+    Raises:
+        ConfigError: it cannot be made from its configuration.
+    """
+    from loom_core.embedding.registry import create_embedder
+
+    config = remembered_config(record)
+    return create_embedder(config) if config else None
 
 
 def _remember_embedder(record: Record, embedder: EmbeddingProvider) -> str:

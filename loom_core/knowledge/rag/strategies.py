@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.rag.channels import Channels, Question, convex
+from loom_core.knowledge.rag.channels import FirstStage, first_stage
+from loom_core.knowledge.rag.graph_channel import graph_channel
 from loom_core.knowledge.rag.links import Expansion, Link, expand
+from loom_core.knowledge.rag.naming import named_entities
 from loom_core.knowledge.rag.walk import walk
-from loom_core.knowledge.text import name_key, surface_tokens
 
 if TYPE_CHECKING:
+    from loom_core.knowledge.rag.channels import Channels, Question
     from loom_core.knowledge.rag.config import RAGConfig, Strategy
     from loom_core.knowledge.record.graph import GraphTable
 
-__all__ = ["Found", "retrieve"]
+__all__ = ["Found", "Retrieval", "retrieve"]
 
-_MAX_NAME = 8  # words of a name that is looked for in a question
+_NAMED_EACH = 4  # passages about one entity that the question names
+_SURE = 0.8  # certainty from which on a passage is about an entity for that
+_GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,23 @@ class Found:
     named: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What was found for a question, and how.
+
+    Attributes:
+        found: the best passages, best first.
+        counts: how many passages each step brought: `lexical`, `vector`, `graph`, `expansion`.
+        ms: milliseconds of `first_stage`, `expansion`, `walk` and `total`.
+        fallback_to_vector: whether `graph_first` found nothing in the graph and went by vectors.
+    """
+
+    found: list[Found]
+    counts: dict[str, int]
+    ms: dict[str, float]
+    fallback_to_vector: bool = False
+
+
 def retrieve(
     question: Question,
     limit: int,
@@ -46,94 +70,154 @@ def retrieve(
     channels: Channels,
     graph: GraphTable,
     config: RAGConfig,
-) -> list[Found]:
+) -> Retrieval:
     """The best passages for a question, best first."""
-    lexical = {} if strategy == "vector_first" else channels.lexical(question)
-    semantic = channels.semantic(question) if strategy in {"hybrid", "vector_first"} else {}
-    first = convex(
-        lexical,
-        semantic,
-        lexical_weight=config.lexical_weight,
-        vector_weight=config.vector_weight,
-        words_only=channels.without_vector(question, lexical.keys() - semantic.keys()) if semantic else (),
-    )
-    if strategy in {"bm25", "vector_first"}:
-        return _ranked(first, limit, lexical, semantic)
-    named = _named(question, graph)
-    expansion = expand(
-        question,
-        first,
-        channels=channels,
-        graph=graph,
-        named=list(named),
-        weight=config.expansion_weight,
-    )
-    steps = walk(graph, expansion.scores, entities=sorted(set(named.values())))
-    if question.among is not None:
-        steps = {key: value for key, value in steps.items() if key in question.among}
-    scores = dict(expansion.scores)
-    for key, value in steps.items():
-        scores[key] = scores.get(key, 0.0) + config.graph_weight * value**0.5
-    if strategy == "graph_first" and channels.dense is not None and question.vector is not None:
-        near = channels.dense.scores(question.vector, sorted(scores, key=lambda k: -scores[k])[: 4 * limit])
-        scores = near or scores
-    return _ranked(scores, limit, lexical, semantic, expansion, steps, named)
+    draft = _Draft(question, channels, graph, config)
+    if strategy == "graph_first":
+        fallback = not draft.from_graph()
+        if fallback:
+            draft.from_channels(by_words=channels.dense is None or question.vector is None)
+    else:
+        fallback = False
+        draft.from_channels(by_words=strategy != "vector_first")
+    if strategy in {"hybrid", "graph_only"}:
+        draft.expand()
+        draft.walk()
+    return draft.finished(limit, fallback=fallback)
 
 
-def _ranked(
-    scores: dict[int, float],
-    limit: int,
-    lexical: dict[int, float],
-    semantic: dict[int, float],
-    expansion: Expansion | None = None,
-    steps: dict[int, float] | None = None,
-    named: dict[int, int] | None = None,
-) -> list[Found]:
-    best = sorted(scores, key=lambda key: (-scores[key], key))[:limit]
-    top = scores[best[0]] if best else 1.0
-    found: list[Found] = []
-    for key in best:
-        parts = {
-            "bm25": lexical.get(key),
-            "vector": semantic.get(key),
-            "links": expansion.gained.get(key) if expansion else None,
-            "graph": steps.get(key) if steps else None,
-        }
-        found.append(
-            Found(
-                key=key,
-                score=max(0.0, scores[key] / top) if top > 0 else 0.0,  # a cosine may be negative
-                scores={name: value for name, value in parts.items() if value is not None},
-                links=_way(key, expansion) if expansion else (),
-                named=named.get(key, 0) if named else 0,
-            )
+class _Draft:
+    """The passages of one question, step by step."""
+
+    def __init__(self, question: Question, channels: Channels, graph: GraphTable, config: RAGConfig) -> None:
+        self._question = question
+        self._channels = channels
+        self._graph = graph
+        self._config = config
+        self._started = self._step_started = time.perf_counter()
+        self._ms: dict[str, float] = {}
+        self._scores: dict[int, float] = {}
+        self._first = FirstStage({}, {}, {})
+        self._expansion = Expansion({}, {}, {})
+        self._near: dict[int, float] = {}
+        self._entities: list[int] = []
+        self._named: dict[int, int] = {}
+
+    def from_channels(self, *, by_words: bool) -> None:
+        """Words and vectors."""
+        config = self._config
+        self._first = first_stage(
+            self._question,
+            self._channels,
+            lexical_weight=config.lexical_weight,
+            vector_weight=config.vector_weight,
+            by_words=by_words,
+            settings=config.first_stage,
         )
-    return found
+        self._scores = dict(self._first.scores)
+        self._timed("first_stage")
 
+    def from_graph(self) -> bool:
+        """What the graph finds, ranked by vectors where there are any; tells whether it is anything."""
+        question, dense = self._question, self._channels.dense
+        self._near = graph_channel(question, self._graph, settings=self._config.walk)
+        self._scores = dict(self._near)
+        if dense is not None and question.vector is not None:
+            best = nsmallest(_GRAPH_FIRST_POOL, self._near, key=lambda key: (-self._near[key], key))
+            semantic = dense.scores(question.vector, self._channels.has_vector(best))
+            # What cannot be ranked by vectors comes after what can.
+            self._scores = {key: semantic.get(key, 0.0) for key in best}
+            self._first = FirstStage(semantic, {}, semantic)
+        self._timed("walk")
+        return bool(self._scores)
 
-def _way(key: int, expansion: Expansion) -> tuple[Link, ...]:
-    """The links that led to a chunk, from the first seed on."""
-    way: list[Link] = []
-    seen = {key}
-    while (link := expansion.links.get(key)) is not None and link.seed not in seen:
-        way.insert(0, link)
-        key = link.seed
-        seen.add(key)
-    return tuple(way)
+    def _name(self) -> None:
+        """What the question names: passages about it are seeds, and gain where they are surely meant."""
+        among, named = self._question.among, named_entities(self._question.text, self._graph)
+        self._entities = [entity.key for entity in named]
+        abouts: defaultdict[int, dict[int, float]] = defaultdict(dict)
+        for about in self._graph.abouts_of(self._entities, limit=_NAMED_EACH + 1):
+            if about.confidence >= _SURE:
+                abouts[about.entity].setdefault(about.chunk, about.confidence)
+        for entity in named:
+            chunks = abouts[entity.key]
+            for chunk, confidence in list(chunks.items())[:_NAMED_EACH]:
+                if among is not None and chunk not in among:
+                    continue
+                self._named.setdefault(chunk, entity.key)
+                if entity.sure:
+                    gain = self._config.links.named * confidence / len(chunks) ** 0.5
+                    self._scores[chunk] = self._scores.get(chunk, 0.0) + gain
 
+    def expand(self) -> None:
+        """Along the links of the best passages, and of those about what the question names."""
+        question, config = self._question, self._config
+        self._name()
+        self._expansion = expand(
+            question,
+            self._scores,
+            channels=self._channels,
+            graph=self._graph,
+            named=list(self._named),
+            weight=config.expansion_weight,
+            settings=config.links,
+        )
+        self._scores = self._expansion.scores
+        self._timed("expansion")
 
-def _named(question: Question, graph: GraphTable) -> dict[int, int]:
-    """Chunks about something that the question names: chunk and entity."""
-    tokens = [token.key for token in surface_tokens(question.text)][:64]
-    names = {
-        name_key(" ".join(tokens[i : i + n])) for i in range(len(tokens)) for n in range(1, _MAX_NAME + 1)
-    }
-    entities = graph.find(sorted(names - {""}))
-    # Longer names first, and the passages of one name only as far as they are few.
-    found: dict[int, int] = {}
-    for id_ in sorted(entities, key=len, reverse=True):
-        abouts = graph.abouts_of([entities[id_]], limit=4)
-        for about in abouts:
-            if about.confidence >= 0.8 and (question.among is None or about.chunk in question.among):
-                found.setdefault(about.chunk, about.entity)
-    return found
+    def walk(self) -> None:
+        """What is connected with several of the best passages gains."""
+        among, config = self._question.among, self._config
+        near = walk(self._graph, self._scores, entities=self._entities, settings=config.walk)
+        self._near = {key: weight for key, weight in near.items() if among is None or key in among}
+        self._scores = dict(self._scores)
+        for key, weight in self._near.items():
+            self._scores[key] = self._scores.get(key, 0.0) + config.graph_weight * weight**0.5
+        self._timed("walk")
+
+    def finished(self, limit: int, *, fallback: bool) -> Retrieval:
+        """The best of them."""
+        best = nsmallest(limit, self._scores, key=lambda key: (-self._scores[key], key))
+        top = self._scores[best[0]] if best else 0.0
+        self._ms["total"] = 1000 * (time.perf_counter() - self._started)
+        return Retrieval(
+            found=[self._found(key, top) for key in best],
+            counts={
+                "lexical": len(self._first.lexical),
+                "vector": len(self._first.semantic),
+                "graph": len(self._near),
+                "expansion": len(self._expansion.gained),
+            },
+            ms=self._ms,
+            fallback_to_vector=fallback,
+        )
+
+    def _found(self, key: int, top: float) -> Found:
+        parts = {
+            "bm25": self._first.lexical.get(key),
+            "vector": self._first.semantic.get(key),
+            "links": self._expansion.gained.get(key),
+            "graph": self._near.get(key),
+        }
+        return Found(
+            key=key,
+            score=max(0.0, self._scores[key] / top) if top > 0 else 0.0,  # a cosine may be negative
+            scores={name: value for name, value in parts.items() if value is not None},
+            links=self._way(key),
+            named=self._named.get(key, 0),
+        )
+
+    def _way(self, key: int) -> tuple[Link, ...]:
+        """The links that led to a chunk, from the first seed on."""
+        way: list[Link] = []
+        seen = {key}
+        while (link := self._expansion.links.get(key)) is not None and link.seed not in seen:
+            way.insert(0, link)
+            key = link.seed
+            seen.add(key)
+        return tuple(way)
+
+    def _timed(self, step: str) -> None:
+        now = time.perf_counter()
+        self._ms[step] = 1000 * (now - self._step_started)
+        self._step_started = now

@@ -9,6 +9,7 @@ not grow with the corpus.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class WalkSettings:
     seeds: int = 20
     damping: float = 0.5  # share of the walk that goes on rather than returns
     rounds: int = 12  # 0.5 ** 12: what is left is below anything that is ranked
-    mentions_each: int = 24
+    mentions_each: int = 8
     targets_each: int = 12
     about: float = 2.0  # an edge to what a passage is about, next to one to what it mentions
 
@@ -43,13 +44,11 @@ def walk(
     Args:
         graph: where the edges are.
         scores: passages and how good they are; the best are where the walk starts and returns to.
-        entities: entities the question names: the walk starts there, too.
+        entities: entities the question names: the walk starts there, too, or there alone.
         settings: the numbers.
     """
     settings = settings or WalkSettings()
-    seeds = sorted(scores, key=lambda key: -scores[key])[: settings.seeds]
-    if not seeds:
-        return {}
+    seeds = nlargest(settings.seeds, scores, key=scores.__getitem__)
     edges = _edges(graph, seeds, entities, settings)
     if not edges:
         return {}
@@ -87,12 +86,18 @@ _Node = tuple[int, str]
 def _edges(
     graph: GraphTable, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
 ) -> dict[tuple[_Node, _Node], float]:
-    near = {m.entity for m in graph.mentions_in(seeds)} | {a.entity for a in graph.abouts_in(seeds)}
-    near.update(entities)
-    around = sorted(near)
+    """Passages and entities around the seeds, by the certainty of what connects them."""
+    around = set(entities)
+    if seeds:
+        around |= graph.entities_in(seeds)
+    else:  # nothing was found: a step further from what the question names
+        near = [about.chunk for about in graph.abouts_of(entities, limit=settings.targets_each)]
+        near += [chunk for chunk, _, _ in graph.mention_edges_of(entities, limit=settings.mentions_each)]
+        around |= graph.entities_in(sorted(set(near)))
+    wanted = sorted(around)
     edges: dict[tuple[_Node, _Node], float] = {}
-    for mention in graph.mentions_of(around, limit=settings.mentions_each):
-        edges[(mention.chunk, "chunk"), (mention.entity, "entity")] = mention.confidence
-    for about in graph.abouts_of(around, limit=settings.targets_each):
+    for chunk, entity, confidence in graph.mention_edges_of(wanted, limit=settings.mentions_each):
+        edges[(chunk, "chunk"), (entity, "entity")] = confidence
+    for about in graph.abouts_of(wanted, limit=settings.targets_each):
         edges[(about.chunk, "chunk"), (about.entity, "entity")] = settings.about * about.confidence
     return edges

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "Pending"]
 
-ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity"]
-"""A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed."""
+ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
+"""A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
+was there already may have other fields."""
 
 IndexName = Literal["words", "vectors", "graph"]
 
@@ -73,7 +74,7 @@ class ChangeLog:
         )
         if not rows:
             return None
-        keys: dict[ChangeKind, list[int]] = {"chunk+": [], "chunk-": [], "vector+": [], "entity": []}
+        keys: dict[ChangeKind, list[int]] = {kind: [] for kind in get_args(ChangeKind)}
         for row in rows:
             keys[row["kind"]].append(row["key"])
         return Pending(keys=keys, watermark=rows[-1]["seq"])

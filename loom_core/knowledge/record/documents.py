@@ -9,10 +9,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from loom_core.knowledge.record.fields import FIELD_NAMES, chunks_where, field_rows
+
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from loom_core.knowledge.filters import Filters
     from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
     from loom_core.knowledge.record.changes import ChangeLog
     from loom_core.knowledge.record.graph import GraphTable
@@ -140,9 +143,8 @@ class DocumentTable:
 
     def get(self, id_or_uri: str) -> DocumentRow | None:
         """A document by its id or its URI."""
-        row = self._database.row(
-            f"SELECT {_DOCUMENT} FROM documents WHERE id = ? OR uri = ?", (id_or_uri, id_or_uri)
-        )
+        given = _encodable(id_or_uri)
+        row = self._database.row(f"SELECT {_DOCUMENT} FROM documents WHERE id = ? OR uri = ?", (given, given))
         return None if row is None else _document(row)
 
     def by_key(self, keys: Sequence[int]) -> dict[int, DocumentRow]:
@@ -170,7 +172,7 @@ class DocumentTable:
 
     def chunk(self, id_: str) -> ChunkRow | None:
         """A chunk by its public id."""
-        row = self._database.row(_CHUNK + "WHERE c.id = ?", (id_,))
+        row = self._database.row(_CHUNK + "WHERE c.id = ?", (_encodable(id_),))
         return None if row is None else _chunk(row)
 
     def chunks_of(self, document: int) -> list[ChunkRow]:
@@ -192,34 +194,17 @@ class DocumentTable:
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")
         return 0 if row is None else int(row["seq"])
 
-    def chunk_keys_where(self, filters: Mapping[str, Sequence[str]]) -> set[int]:
-        """Chunks of the documents that have, for every field, one of its allowed values.
-
-        The field `path` is matched as a prefix of the URI, or of any part of it after a slash.
-        """
-        clauses, parameters = ["1"], list[str]()
-        for name, values in filters.items():
-            if name == "path":
-                tests = ["substr(d.uri, 1, length(?)) = ? OR instr(d.uri, ?) > 0"] * len(values)
-                clauses.append(f"({' OR '.join(tests) or '0'})")
-                for value in values:
-                    parameters += [value, value, "/" + value.lstrip("/")]
-            else:
-                marks = ",".join("?" * len(values))
-                clauses.append(
-                    f"d.key IN (SELECT document FROM fields WHERE name = ? AND value IN ({marks}))"
-                )
-                parameters += [name, *values]
-        rows = self._database.rows(
-            "SELECT c.key FROM chunks AS c JOIN documents AS d ON d.key = c.document WHERE "
-            + " AND ".join(clauses),
-            parameters,
-        )
-        return {row["key"] for row in rows}
+    def chunk_keys_where(self, filters: Filters) -> frozenset[int]:
+        """Chunks of the documents that fulfil filters; all chunks where there are none."""
+        sql, parameters = chunks_where(filters)
+        with self._database.read() as db:
+            cursor = db.cursor()
+            cursor.row_factory = None  # plain tuples: there may be very many
+            return frozenset(key for (key,) in cursor.execute(sql, parameters))
 
     def field_names(self) -> list[str]:
-        """Names that filters may use in this knowledge base."""
-        rows = self._database.rows("SELECT DISTINCT name FROM fields ORDER BY name")
+        """Names that the documents' fields have, sorted."""
+        rows = self._database.rows(FIELD_NAMES)
         return [row["name"] for row in rows]
 
     def counts(self) -> tuple[int, int, int]:
@@ -236,6 +221,11 @@ class DocumentTable:
             "SELECT language, COUNT(*) AS n FROM chunks GROUP BY language ORDER BY n DESC, language"
         )
         return {row["language"]: row["n"] for row in rows}
+
+    def languages_of(self, keys: Sequence[int]) -> dict[int, str]:
+        """Language of chunks by key; those that are gone are left out."""
+        rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
+        return {row["key"]: row["language"] for row in rows}
 
     def _put_row(self, db: sqlite3.Connection, document: PreparedDocument, key: int | None) -> int:
         draft, now = document.draft, time.time()
@@ -264,9 +254,11 @@ class DocumentTable:
                 (*values, key),
             )
             db.execute("DELETE FROM fields WHERE document = ?", (key,))
+            self._changes.note("document", [key])
         db.executemany(
-            "INSERT OR IGNORE INTO fields VALUES (?, ?, ?)",
-            [(key, name, value) for name, value in _fields(document)],
+            "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [(key, *row) for row in field_rows(draft, language=document.language)],
         )
         return key
 
@@ -343,15 +335,9 @@ class DocumentTable:
         self._changes.note("entity", sorted(touched))
 
 
-def _fields(document: PreparedDocument) -> list[tuple[str, str]]:
-    draft = document.draft
-    fields = [("language", document.language), ("type", draft.mime)]
-    if draft.title:
-        fields.append(("title", draft.title))
-    for name, value in draft.metadata.items():
-        values: list[object] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType]
-        fields += [(name, str(v)) for v in values if isinstance(v, str | int | float | bool) and str(v)]
-    return fields
+def _encodable(id_: str) -> str:
+    """An id without halves of surrogate pairs, which SQLite cannot take and no id holds."""
+    return id_.encode("utf-8", "replace").decode()
 
 
 def _document(row: sqlite3.Row) -> DocumentRow:

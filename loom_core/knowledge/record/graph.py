@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from loom_core.knowledge.interface import EntityEdge, EntityNode
+from loom_core.knowledge.record.incidence import AboutRow, Incidence, MentionRow
 from loom_core.knowledge.text import name_key
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Sequence
 
-    from loom_core.knowledge.model import AboutSource, Extraction
-    from loom_core.storage import Database
+    from loom_core.knowledge.model import Extraction
 
 __all__ = ["AboutRow", "GraphTable", "MentionRow"]
 
@@ -21,34 +21,8 @@ __all__ = ["AboutRow", "GraphTable", "MentionRow"]
 _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
-class MentionRow(NamedTuple):
-    """A mention as retrieval reads it."""
-
-    chunk: int
-    entity: int
-    start: int
-    end: int
-    name: str
-    method: str
-    confidence: float
-
-
-class AboutRow(NamedTuple):
-    """A chunk and an entity it is about."""
-
-    chunk: int
-    document: int
-    entity: int
-    source: AboutSource
-    name: str
-    confidence: float
-
-
-class GraphTable:
+class GraphTable(Incidence):
     """The graph of the record. An entity lives while a mention, a subject or a relation needs it."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
         """Write what was found in chunks; part of the transaction that writes the chunks.
@@ -110,51 +84,6 @@ class GraphTable:
             touched |= {entity for entity, _, _ in uses}
             self._bury(db, touched)
             return touched
-
-    def mentions_in(self, chunks: Sequence[int]) -> list[MentionRow]:
-        """Mentions in chunks."""
-        rows = self._database.rows_in(
-            "SELECT chunk, entity, start, end, name, method, confidence FROM mentions WHERE chunk IN ({})",
-            chunks,
-        )
-        return [MentionRow(*row) for row in rows]
-
-    def mentions_of(self, entities: Sequence[int], *, limit: int) -> list[MentionRow]:
-        """Mentions of entities in chunks that are not about them anyway, at most `limit` of each."""
-        found: list[MentionRow] = []
-        with self._database.read() as db:
-            for entity in entities:
-                rows = db.execute(
-                    "SELECT chunk, entity, start, end, name, method, confidence FROM mentions AS m "
-                    "WHERE entity = ? AND NOT EXISTS "
-                    "(SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = m.entity) LIMIT ?",
-                    (entity, limit),
-                )
-                found += [MentionRow(*row) for row in rows]
-        return found
-
-    def abouts_of(self, entities: Sequence[int], *, limit: int) -> list[AboutRow]:
-        """Chunks that are about entities, at most `limit` for each, surest first."""
-        found: list[AboutRow] = []
-        with self._database.read() as db:
-            for entity in entities:
-                rows = db.execute(
-                    "SELECT a.chunk, c.document, a.entity, a.source, a.name, a.confidence "
-                    "FROM abouts AS a JOIN chunks AS c ON c.key = a.chunk "
-                    "WHERE a.entity = ? ORDER BY a.confidence DESC, a.chunk LIMIT ?",
-                    (entity, limit),
-                )
-                found += [AboutRow(*row) for row in rows]
-        return found
-
-    def abouts_in(self, chunks: Sequence[int]) -> list[AboutRow]:
-        """What chunks are about."""
-        rows = self._database.rows_in(
-            "SELECT a.chunk, c.document, a.entity, a.source, a.name, a.confidence "
-            "FROM abouts AS a JOIN chunks AS c ON c.key = a.chunk WHERE a.chunk IN ({})",
-            chunks,
-        )
-        return [AboutRow(*row) for row in rows]
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Entities by id (`name_key` of a name): those that exist, with their keys."""
@@ -241,6 +170,11 @@ class GraphTable:
         rows = self._database.rows("SELECT key, id FROM entities JOIN new_names ON entity = key ORDER BY key")
         return [(row["key"], row["id"]) for row in rows]
 
+    def texts(self, chunks: Sequence[int]) -> dict[int, str]:
+        """Texts of chunks, for names to be looked for in; those that are gone are left out."""
+        rows = self._database.rows_in("SELECT key, text FROM chunks WHERE key IN ({})", chunks)
+        return {row["key"]: row["text"] for row in rows}
+
     def forget_new_names(self, entities: Iterable[int]) -> None:
         """Note that the names have been looked for."""
         with self._database.write() as db:
@@ -305,9 +239,10 @@ class GraphTable:
     def _entity_keys(self, db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
         ids = {name: name_key(name) for name in names}
         wanted = sorted(set(ids.values()) - {""})
-        db.executemany("INSERT OR IGNORE INTO entities (id) VALUES (?)", [(key,) for key in wanted])
-        rows = self._database.rows_in("SELECT key, id FROM entities WHERE id IN ({})", wanted)
-        known = {row["id"]: row["key"] for row in rows}
+        known = self.find(wanted)
+        new = [key for key in wanted if key not in known]
+        db.executemany("INSERT INTO entities (id) VALUES (?)", [(key,) for key in new])
+        known |= self.find(new)
         return {name: known[key] for name, key in ids.items() if key}
 
     def _add_one(

@@ -131,14 +131,29 @@ class JobTable:
         )
         return None if row is None else self._job(row)
 
-    def pending(self, job: Job, limit: int) -> list[JobItem]:
-        """The next documents of a job."""
-        rows = self._database.rows(
-            "SELECT ordinal, uri, size, state, reason, payload FROM items "
-            "WHERE job = ? AND state = 'pending' ORDER BY ordinal LIMIT ?",
-            (job.key, limit),
-        )
-        return [JobItem(**dict(row)) for row in rows]
+    def pending(self, job: Job, limit: int, *, size: int | None = None) -> list[JobItem]:
+        """The next documents of a job, at least one where there are any.
+
+        Args:
+            job: the job.
+            limit: how many at the most.
+            size: bytes that they may have together.
+        """
+        items: list[JobItem] = []
+        total = 0
+        with self._database.read() as db:
+            # By itself SQLite takes the primary key, and reads past all that are settled every time.
+            rows = db.execute(
+                "SELECT ordinal, uri, size, state, reason, payload FROM items INDEXED BY items_state "
+                "WHERE job = ? AND state = 'pending' ORDER BY ordinal LIMIT ?",
+                (job.key, limit),
+            )
+            for row in rows:
+                total += row["size"]
+                if items and size is not None and total > size:
+                    break
+                items.append(JobItem(**dict(row)))
+        return items
 
     def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
         """Note what became of a document; part of the transaction that writes it."""

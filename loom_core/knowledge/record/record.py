@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetaName", "Record"]
 
-MetaName = Literal["name", "description", "search_hints", "embedder", "dimension"]
+MetaName = Literal["name", "description", "search_hints", "embedder", "embedding_config", "dimension"]
 """What the record remembers of its knowledge base."""
 
 

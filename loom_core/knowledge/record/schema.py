@@ -31,7 +31,10 @@ CREATE TABLE documents (
 CREATE TABLE fields (            -- what filters look at
     document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
     name TEXT NOT NULL,
-    value TEXT NOT NULL,
+    value TEXT NOT NULL,         -- what is compared as text
+    number REAL,                 -- the same as a number, where it is one
+    local REAL,                  -- as a date, in seconds since 1970 by the clock of its writer
+    instant REAL,                -- as a date, in seconds since 1970
     PRIMARY KEY (name, value, document)
 ) WITHOUT ROWID;
 CREATE INDEX fields_document ON fields (document);
@@ -85,7 +88,7 @@ CREATE TABLE mentions (
     confidence REAL NOT NULL,
     PRIMARY KEY (chunk, entity, start)
 ) WITHOUT ROWID;
-CREATE INDEX mentions_entity ON mentions (entity, chunk);
+CREATE INDEX mentions_entity ON mentions (entity, chunk, start, confidence);
 
 CREATE TABLE abouts (
     chunk INTEGER NOT NULL REFERENCES chunks (key),
@@ -95,7 +98,7 @@ CREATE TABLE abouts (
     confidence REAL NOT NULL,
     PRIMARY KEY (chunk, entity, source)
 ) WITHOUT ROWID;
-CREATE INDEX abouts_entity ON abouts (entity, chunk);
+CREATE INDEX abouts_entity ON abouts (entity, confidence DESC, chunk);
 
 CREATE TABLE new_names (         -- subjects whose names have yet to be looked for in earlier chunks
     entity INTEGER PRIMARY KEY REFERENCES entities (key) ON DELETE CASCADE
@@ -117,7 +120,7 @@ CREATE INDEX relations_object ON relations (object, subject);
 
 CREATE TABLE changes (           -- what the derived indexes have to catch up with, in order
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    kind TEXT NOT NULL,          -- chunk+, chunk-, vector+, entity
+    kind TEXT NOT NULL,          -- chunk+, chunk-, vector+, entity, document
     key INTEGER NOT NULL
 );
 
@@ -149,7 +152,7 @@ CREATE TABLE items (             -- the documents of a job
     payload BLOB,                -- the text itself where it was given, until it is in the record
     PRIMARY KEY (job, ordinal)
 ) WITHOUT ROWID;
-CREATE INDEX items_state ON items (job, state)
+CREATE INDEX items_state ON items (job, state, ordinal, chunks)
 """
 
 SCHEMA: tuple[str, ...] = (_VERSION_1,)

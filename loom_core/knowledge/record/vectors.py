@@ -67,6 +67,11 @@ class VectorTable:
         )
         return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
 
+    def sample(self, count: int) -> list[int]:
+        """Keys of some chunks: the first by the hash of their text, which is as good as at random."""
+        rows = self._database.rows("SELECT key FROM chunks ORDER BY vector_hash LIMIT ?", (count,))
+        return [row["key"] for row in rows]
+
     def coverage(self) -> tuple[int, int]:
         """How many chunks have a vector, and how many there are."""
         row = self._database.row(

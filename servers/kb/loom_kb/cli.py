@@ -86,6 +86,16 @@ def parser() -> argparse.ArgumentParser:
         choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
         help="another than the knowledge base's own",
     )
+    query.add_argument("--rerank", choices=["features"], help="order the best passages anew, by this")
+    query.add_argument(
+        "--diversity",
+        type=float,
+        metavar="0..1",
+        help="how much variety counts (default 0)",
+    )
+    query.add_argument(
+        "--expand", choices=["passage", "section"], help="`section`: each passage with the text around it"
+    )
     query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
 
     listing = _command(commands, "list", "list knowledge bases, or the documents of one")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import argparse
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.options import SearchOptions
     from loom_kb.settings import Settings
 
 __all__ = ["add_with_progress", "print_answer", "run_command"]
@@ -123,13 +124,29 @@ async def _query(service: Service, args: argparse.Namespace) -> int:
             raise InvalidInputError(f"--filter {given} has no value.", advice="Write it as NAME=VALUE.")
         filters.setdefault(name, []).append(value)
     result = await service.query(
-        " ".join(args.question), source=args.kb, filters=filters, limit=args.limit, strategy=args.strategy
+        " ".join(args.question),
+        source=args.kb,
+        filters=filters,
+        limit=args.limit,
+        strategy=args.strategy,
+        options=_search_options(args),
     )
     if args.json:
         out_json(result)
     else:
         print_answer(result, detailed=args.detailed)
     return 0
+
+
+def _search_options(args: argparse.Namespace) -> SearchOptions:
+    from loom_core import plugins
+    from loom_core.knowledge.rag.options import SearchOptions
+
+    return SearchOptions(
+        diversity=args.diversity,
+        expand_to=args.expand,
+        reranker=plugins.create("reranker", args.rerank) if args.rerank else None,
+    )
 
 
 def print_answer(result: QueryResult, *, detailed: bool) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.answer import Answer
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.options import SearchOptions
     from loom_core.knowledge.record import DocumentRow, Job, JobItem
     from loom_kb.settings import Settings
 
@@ -48,6 +49,7 @@ class Service:
         filters: dict[str, Any] | None = None,
         limit: int = 5,
         strategy: Strategy | None = None,
+        options: SearchOptions | None = None,
     ) -> QueryResult:
         """Ask one knowledge base, or all of them."""
         names = [source] if source else await self._names()
@@ -58,7 +60,7 @@ class Service:
             try:
                 knowledge_base = await self.library.get(name)
                 answers[name] = await knowledge_base.search(
-                    question, limit=limit, filters=filters, strategy=strategy
+                    question, limit=limit, filters=filters, strategy=strategy, options=options
                 )
             except LoomError as error:
                 if len(names) == 1:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 from anyio import to_thread
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.unified import UnifiedSearchToolBuilder
+from loom_core.knowledge.unified import FILTERS_DESCRIPTION, UnifiedSearchToolBuilder
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
 from loom_core.server.progress import progress
@@ -54,6 +54,25 @@ _QUERY_TAIL = (
     'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
 )
 
+# What is wrong in them, the knowledge base can say better than a schema with a union: this is for models.
+_FILTER_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
+        {
+            "type": "object",
+            "properties": {name: {} for name in ("gte", "gt", "lte", "lt", "ne", "contains")},
+            "additionalProperties": False,
+        },
+    ]
+}
+_Filters = Annotated[
+    dict[str, Any] | None,
+    WithJsonSchema({"anyOf": [{"type": "object", "additionalProperties": _FILTER_SCHEMA}, {"type": "null"}]}),
+    Field(description=FILTERS_DESCRIPTION),
+]
 _Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
 
 
@@ -86,10 +105,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     async def query(
         query: Annotated[str, Field(description="The question, or keywords.", min_length=1)],
         source: _Source = None,
-        filters: Annotated[
-            dict[str, str | int | float | bool | list[str]] | None,
-            Field(description="Fields of documents to values or lists of allowed values; see `sources`."),
-        ] = None,
+        filters: _Filters = None,
         limit: Annotated[int, Field(description="How many passages.", ge=1, le=50)] = 5,
         response_format: Annotated[
             Literal["concise", "detailed"],

@@ -104,7 +104,7 @@ async def test_no_texts_give_an_empty_array(e5: E5SmallEmbedder):
 
 async def test_the_id_names_the_form_of_the_weights(e5: E5SmallEmbedder):
     assert e5.id == "multilingual-e5-small/int8-1"
-    assert e5.languages is None
+    assert (e5.languages, e5.cross_lingual) == (None, True)
 
 
 @pytest.mark.usefixtures("e5_weights")

@@ -47,6 +47,7 @@ def test_vectors_are_the_same_in_another_process():
 def test_the_id_says_what_it_is():
     model = HashingEmbedder()
     assert (model.id, model.dimension, model.languages) == ("hashing/512-1", 512, None)
+    assert model.cross_lingual is False  # words of different languages have nothing in common
 
 
 @settings(max_examples=40)

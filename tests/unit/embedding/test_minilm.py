@@ -44,7 +44,7 @@ async def test_a_row_is_the_same_alone_and_among_others(model: MiniLmEmbedder):
 
 def test_it_says_that_it_covers_english_only(model: MiniLmEmbedder):
     assert (model.id, model.dimension) == ("all-minilm-l6-v2/int8-1", 384)
-    assert model.languages == {"en"}
+    assert (model.languages, model.cross_lingual) == ({"en"}, False)
 
 
 async def test_without_the_wheel_the_error_names_it(monkeypatch: pytest.MonkeyPatch):

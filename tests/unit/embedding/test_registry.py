@@ -24,6 +24,30 @@ def test_a_choice_gives_its_model(choice: str, id_: str):
     assert create_embedder(choice, threads=1).id == id_
 
 
+@pytest.mark.parametrize("choice", ["e5-small", "minilm", "static", "hashing"])
+def test_a_model_is_made_again_from_its_configuration_or_its_id(choice: str):
+    embedder = create_embedder(choice)
+    assert embedder.config == {"provider": "local", "model": embedder.id}
+    assert create_embedder(embedder.config, threads=1).id == embedder.id
+    assert type(create_embedder(embedder.id)) is type(embedder)
+    assert create_embedder({"model": choice}).id == embedder.id
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"provider": "ollama", "model": "bge-m3"}, "provider 'ollama'.*Use the provider 'local'"),
+        ({"provider": "local"}, "names no model"),
+        ({}, "names no model"),
+        ({"model": "e5-small", "base_url": "http://x"}, "takes no 'base_url'"),
+        ({"model": "bert"}, "no embedder 'bert'"),
+    ],
+)
+def test_a_configuration_that_makes_nothing_is_refused(config: dict[str, str], reason: str):
+    with pytest.raises(ConfigError, match=reason):
+        create_embedder(config)
+
+
 def test_an_unknown_choice_is_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"'bert'.*auto, e5-small, minilm, static, hashing"):
         create_embedder("bert")

@@ -85,7 +85,8 @@ FAILURES = {
     "a blank question": (["query", " "], "Ask in a few words"),
     "limit 0": (["query", "x", "--limit", "0"], "Use 1 to 100."),
     "a filter without a value": (["query", "x", "--filter", "tags"], "Write it as NAME=VALUE."),
-    "an unknown filter": (["query", "x", "--filter", "colour=red"], "Use: path, "),
+    "an unknown filter": (["query", "x", "--filter", "colour=red"], "Use: source, path, "),
+    "a diversity out of bounds": (["query", "x", "--diversity", "2"], "Use 0 (relevance alone)"),
     "an unknown knowledge base": (["query", "x", "--kb", "none"], "There are: default."),
     "statistics of an unknown one": (["stats", "--kb", "none"], "There are: default."),
     "documents of an unknown one": (["list", "--kb", "none"], "There are: default."),
@@ -134,9 +135,24 @@ def test_answers_for_people_name_place_scores_and_reasons(command, folder):
     assert line.endswith(f"  港口手册  ({folder / '手册.md'}, 13 characters)")
     statistics = dict(line.split(maxsplit=1) for line in command("stats")[1].splitlines())
     assert statistics["languages"] == "zh 1"
-    assert statistics["filters"].startswith("path, ")
+    assert statistics["filters"].startswith("source, path, ")
     assert command("remove", folder / "手册.md")[1].startswith("removed ")
     assert command("remove", "--all")[1] == "Removed the knowledge base 'default'.\n"
+
+
+def test_what_is_found_can_be_reranked_varied_and_shown_with_its_section(command, folder):
+    filler = "The ferry leaves from the northern quay at nine in the morning. " * 40
+    text = f"# Manual\n\n## Mooring\n\n{filler}\n\nDouble the rope in a storm. {filler}"
+    (folder / "manual.md").write_text(text, encoding="utf-8")
+    assert command("add", folder)[0] == 0
+    plain = command("query", "storm rope", "--limit", "1")[1]
+    section = command("query", "storm rope", "--limit", "1", "--expand", "section")[1]
+    assert len(section) > len(plain)
+    code, shown, said = command(
+        "query", "storm rope", "--rerank", "features", "--diversity", "0.4", "--detailed"
+    )
+    assert (code, said) == (0, "")
+    assert "rerank " in shown.splitlines()[1]
 
 
 def test_an_error_can_be_seen_whole(command):

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import date
+from itertools import permutations
 from pathlib import Path
 
 import anyio
@@ -161,7 +162,10 @@ async def test_a_text_without_any_words_fails_alone(knowledge_base):
     assert "is empty" in problems(knowledge_base, job)["text:a"]
 
 
-async def test_a_job_that_is_cancelled_leaves_what_was_not_begun(knowledge_base):
+async def test_a_job_that_is_cancelled_leaves_what_was_not_begun(
+    knowledge_base, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_ITEMS", 64)
     job = knowledge_base.submit_documents(
         [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(70)]
     )
@@ -184,6 +188,41 @@ async def test_large_texts_go_in_smaller_batches(knowledge_base, monkeypatch: py
     processed: list[int] = []
     await knowledge_base.worker.drain(progress=lambda: processed.append(knowledge_base.job(job).processed))
     assert list(dict.fromkeys(processed)) == [2, 3, 4]
+
+
+async def test_a_batch_whose_documents_take_long_to_load_is_cut_short(
+    knowledge_base, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_SECONDS", 0.0)
+    monkeypatch.setattr("loom_core.knowledge.ingest._LOAD_SECONDS", 0.0)
+    job = knowledge_base.submit_documents(
+        [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(3)]
+    )
+    processed: list[int] = []
+    await knowledge_base.worker.drain(progress=lambda: processed.append(knowledge_base.job(job).processed))
+    assert list(dict.fromkeys(processed)) == [1, 2, 3]
+
+
+async def test_links_are_the_same_whatever_the_batches_are(monkeypatch: pytest.MonkeyPatch):
+    documents = [
+        DocumentDraft(
+            uri=f"text:{n}", title=f"Cape {name}", text=f"It is near Cape {other}, 在{name}灯塔旁。"
+        )
+        for n, (name, other) in enumerate(permutations(["Alder", "Birch", "Cedar", "水星"], 2))
+    ]
+    found: list[list[tuple[object, ...]]] = []
+    for items in (1, 5, 64):
+        monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_ITEMS", items)
+        knowledge_base = GraphRAGKnowledgeBase.from_config()
+        await knowledge_base.add_documents(documents)
+        rows = knowledge_base.record.database.rows(
+            "SELECT c.id, e.id, m.start, m.end, m.method FROM mentions AS m "
+            "JOIN chunks AS c ON c.key = m.chunk JOIN entities AS e ON e.key = m.entity ORDER BY 1, 2, 3"
+        )
+        found.append([tuple(row) for row in rows])
+        knowledge_base.close()
+    assert any(row[4] == "title" for row in found[0])
+    assert found[0] == found[1] == found[2]
 
 
 async def test_an_unknown_job_and_lists_of_different_lengths_are_told(knowledge_base):

@@ -47,7 +47,7 @@ async def test_a_new_knowledge_base_is_listed_with_what_it_holds(library):
     assert (entry.documents, entry.chunks, entry.embedder) == (1, 1, "hashing/512-1")
     assert entry.source.description == "产品文档"
     assert entry.source.search_hints == ("价格",)
-    assert entry.source.supported_filters == ("path", "language", "tags", "title", "type")
+    assert entry.source.supported_filters == ("source", "path", "language", "type", "title", "tags")
 
 
 async def test_a_knowledge_base_is_opened_once(library):

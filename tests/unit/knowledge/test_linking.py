@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_core.knowledge.linking import NameIndex
@@ -75,6 +75,7 @@ def test_a_name_that_comes_again_belongs_to_the_newer_entity():
     assert found(index, "York") == [(2, "York")]
 
 
+@settings(deadline=None)  # the Chinese dictionary is loaded at the first
 @given(texts, texts, texts)
 @example("", "½ Life", "")
 @example("", "U.S.", " Navy")

@@ -14,9 +14,12 @@ from loom_core.knowledge.text import (
     estimate_tokens,
     is_cjk,
     is_stop_word,
+    language_group,
     lookup_tokens,
     name_key,
     normalise,
+    surface_keys,
+    surface_spans,
     surface_tokens,
     words,
 )
@@ -78,6 +81,13 @@ def test_tokens_of_any_text_hold_no_white_space_and_are_not_empty(text: str):
 
 def test_words_are_given_as_they_are_written():
     assert words("Le Café, don’t 北京大学!") == ["Le", "Café", "don’t", "北京大学"]
+
+
+@given(texts)
+def test_keys_and_spans_are_those_of_the_surface_tokens(text: str):
+    tokens = list(surface_tokens(text))
+    assert surface_keys(text) == [token.key for token in tokens]
+    assert surface_spans(text) == [(token.start, token.end) for token in tokens]
 
 
 @given(texts)
@@ -164,6 +174,21 @@ def test_what_a_name_is_looked_up_by_is_always_among_what_its_passage_is_looked_
 )
 def test_the_prevailing_language_is_told_by_script(text: str, language: str):
     assert detect_language(text) == language
+
+
+@pytest.mark.parametrize(
+    ("language", "group"),
+    [
+        ("zh", "zh"),
+        ("ja", "ja"),
+        ("ko", "ko"),
+        ("en", "alphabetic"),
+        ("de", "alphabetic"),
+        ("und", "alphabetic"),
+    ],
+)
+def test_chinese_japanese_and_korean_are_told_apart_from_every_alphabet(language: str, group: str):
+    assert language_group(language) == group
 
 
 def test_sizes_are_estimated_in_tokens():

@@ -66,5 +66,10 @@ async def test_a_provider_describes_itself():
     )
     await knowledge_base.add_texts(["Some text."], metadatas=[{"tags": ["a"]}])
     info = SourceInfo.of(knowledge_base)
-    assert info == SourceInfo("notes", "Notes", ("plans", "decisions"), ("path", "language", "tags", "type"))
+    assert info == SourceInfo(
+        "notes",
+        "Notes",
+        ("plans", "decisions"),
+        ("source", "path", "language", "type", "title", "tags"),
+    )
     knowledge_base.close()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pytest
 
 from loom_core.embedding.registry import create_embedder
+from loom_core.knowledge.chunking import create_chunker
+from loom_core.knowledge.model import About, DocumentDraft, Extraction, Mention
+from loom_core.knowledge.pipeline import Pipeline
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.record import Record
+
+Web = Callable[[Mapping[str, Sequence[str]]], tuple[Record, dict[str, int]]]
 
 CORPUS = {
     "The Silent Harbour": "The Silent Harbour is a 1974 drama film. Its director was Mara Lindqvist; the "
@@ -36,9 +43,22 @@ CORPUS = {
 
 @pytest.fixture(scope="session")
 def films() -> Iterator[GraphRAGKnowledgeBase]:
-    """The corpus in memory, with vectors. Nobody changes it."""
+    """The corpus in memory, with vectors that need no model. Nobody changes it."""
+    with _films("hashing") as knowledge_base:
+        yield knowledge_base
+
+
+@pytest.fixture(scope="session")
+def understood_films() -> Iterator[GraphRAGKnowledgeBase]:
+    """The same with the vectors of a real model."""
+    with _films("e5-small") as knowledge_base:
+        yield knowledge_base
+
+
+@contextmanager
+def _films(embedder: str) -> Generator[GraphRAGKnowledgeBase]:
     knowledge_base = GraphRAGKnowledgeBase.from_config(
-        embedding_provider=create_embedder("hashing"), name="films"
+        embedding_provider=create_embedder(embedder), name="films"
     )
     asyncio.run(
         knowledge_base.add_texts(
@@ -50,3 +70,38 @@ def films() -> Iterator[GraphRAGKnowledgeBase]:
     )
     yield knowledge_base
     knowledge_base.close()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """Makes a record of passages, each about its own name and mentioning the names that are listed.
+
+    Gives the record, and the key of each passage by its name.
+    """
+    made: list[Record] = []
+    pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=None)
+
+    def make(passages: Mapping[str, Sequence[str]]) -> tuple[Record, dict[str, int]]:
+        record = Record(None)
+        made.append(record)
+        drafts = [DocumentDraft(uri=f"text:{name}", text=f"On {name}.") for name in passages]
+        for document in asyncio.run(pipeline.prepare(drafts)):
+            record.documents.put(document)
+        keys = dict(zip(passages, record.documents.chunk_keys(), strict=True))
+        record.graph.add(
+            [
+                (
+                    keys[name],
+                    Extraction(
+                        mentions=tuple(Mention(each, 10 * n, 10 * n + 9) for n, each in enumerate(mentioned)),
+                        abouts=(About(name, "title", 1.0),),
+                    ),
+                )
+                for name, mentioned in passages.items()
+            ]
+        )
+        return record, keys
+
+    yield make
+    for record in made:
+        record.close()

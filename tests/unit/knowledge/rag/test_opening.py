@@ -169,8 +169,8 @@ async def test_many_vectors_are_searched_on_disk_with_the_same_result(tmp_path: 
     before = await answers(few)
     assert many.worker.acquire()
     assert await answers(many) == before
-    assert many._on_disk is not None
-    index = many._on_disk.searcher()
+    assert many._vectors.on_disk is not None
+    index = many._vectors.on_disk.searcher()
     assert index is not None
     index._client.delete_collection(index._collection.name)
     # Words and graph answer the one question that finds the damage.

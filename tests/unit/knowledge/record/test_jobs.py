@@ -34,6 +34,15 @@ def test_jobs_are_done_in_their_order_and_listed_newest_first(record: Record):
     assert [job.id for job in record.jobs.list(limit=1)] == [second]
 
 
+def test_pending_documents_are_as_many_as_fit_and_at_least_one(record: Record):
+    record.jobs.submit({"texts": 3}, [(f"text:{n}", b"x" * 10) for n in range(3)], listed=True)
+    job = record.jobs.next()
+    assert job is not None
+    fitting = [len(record.jobs.pending(job, 10, size=size)) for size in (1, 10, 19, 20, 30)]
+    assert fitting == [1, 1, 1, 2, 3]
+    assert len(record.jobs.pending(job, 2, size=30)) == 2
+
+
 def test_a_job_tells_how_far_it_is(record: Record):
     id_ = record.jobs.submit({"paths": ["/a"]})
     job = record.jobs.next()

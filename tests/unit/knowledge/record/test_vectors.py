@@ -71,3 +71,19 @@ def test_all_vectors_can_be_forgotten(record: Record, prepare):
     store_all(record)
     record.vectors.clear()
     assert record.vectors.coverage() == (0, 1)
+
+
+def test_a_sample_is_the_same_every_time_and_in_no_order_of_the_documents(record: Record, prepare):
+    for n in range(30):
+        record.documents.put(prepare(f"Text number {n}.", uri=f"text:{n}"))
+    keys = record.documents.chunk_keys()
+    some = record.vectors.sample(10)
+    assert len(set(some)) == 10
+    assert set(some) < set(keys)
+    assert some == record.vectors.sample(20)[:10]
+    assert some != sorted(some)
+    assert sorted(record.vectors.sample(1000)) == keys
+
+
+def test_there_is_no_sample_of_nothing(record: Record):
+    assert record.vectors.sample(10) == []

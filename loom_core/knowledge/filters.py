@@ -1,0 +1,236 @@
+"""Filters: which documents a question is narrowed to, checked and ready for the record."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import date
+from difflib import get_close_matches
+from typing import Literal, TypeAlias, cast, get_args
+from urllib.parse import quote
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.field_value import FOLDED_FIELDS, FieldValue
+
+__all__ = ["ADDRESS_FIELDS", "Condition", "FieldFilter", "Filters", "Operator", "parse_filters", "supported"]
+
+Operator: TypeAlias = Literal["eq", "ne", "gte", "gt", "lte", "lt", "contains"]
+"""How a field is compared; `eq` is what a plain value or a list means, and is not written."""
+
+ADDRESS_FIELDS = frozenset({"source", "document", "path"})
+"""Filters that every knowledge base has, whatever its documents say: where a document is from."""
+
+_BUILT_IN = ("source", "path", "language", "type", "title")
+_WRITTEN = [name for name in get_args(Operator) if name != "eq"]
+_RANGES = frozenset({"gte", "gt", "lte", "lt"})
+_PERIOD_FIELD = "date"
+_MAX_FIELDS = 20
+_MAX_VALUES = 100
+_MAX_TEXT = 2_000  # characters of one value
+_MAX_WHOLE = 2**63
+_SHOWN = 60  # characters of a wrong name or value that are repeated
+_LISTED = 30  # names in a message
+_PLACE = re.compile(r"#\d+-\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison.
+
+    Attributes:
+        operator: how to compare.
+        values: what to compare with: one for a range; for `eq` and `contains` any of them will do, for
+            `ne` none of them may be there. A number or a date that is not to be compared as such is None.
+    """
+
+    operator: Operator
+    values: tuple[FieldValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFilter:
+    """What one field has to fulfil: one value of it all conditions but `ne`, and no value a `ne`."""
+
+    name: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Fields of which a document must fulfil every one. Hashable; false where there are none."""
+
+    fields: tuple[FieldFilter, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.fields)
+
+
+def supported(field_names: Iterable[str]) -> list[str]:
+    """Names of filters for documents with these fields: those that every one has first."""
+    return list(dict.fromkeys([*_BUILT_IN, *sorted(field_names)]))
+
+
+def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) -> Filters:
+    """Check filters as a caller gives them, and make them ready for the record.
+
+    A field's filter is a value, a list of values (any of them), or an object with one or more of the
+    operators `gte`, `gt`, `lte`, `lt` (one value each), `ne` and `contains` (one, or a list). Documents
+    that lack the field fulfil `ne` and nothing else. The rules of comparison are in docs/knowledge.md.
+
+    Args:
+        filters: name to filter; None and an empty mapping are no filters.
+        known: names that may be used, as from `supported`; `document` may always be.
+
+    Raises:
+        InvalidInputError: an unknown field or operator, a value that is none, an empty list, too many.
+    """
+    if not filters:
+        return Filters()
+    if not isinstance(cast("object", filters), Mapping):
+        raise InvalidInputError(
+            f"The filters are {_shown(filters)}.",
+            advice="Give an object of fields, such as {'tags': 'plan'}.",
+        )
+    if len(filters) > _MAX_FIELDS:
+        raise InvalidInputError(
+            f"There are filters for {len(filters)} fields.", advice=f"Use {_MAX_FIELDS} at the most."
+        )
+    for name in filters:
+        if name not in known and name not in ADDRESS_FIELDS:
+            raise _unknown(name, known)
+    return Filters(tuple(FieldFilter(name, _conditions(name, filters[name])) for name in sorted(filters)))
+
+
+def _unknown(name: object, known: Sequence[str]) -> InvalidInputError:
+    near = get_close_matches(str(name)[:_SHOWN].casefold(), known, n=1)
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    listed = ", ".join(item[:_SHOWN] for item in known[:_LISTED])
+    return InvalidInputError(
+        f"There is no filter {_shown(name)}.",
+        advice=(f"Did you mean {near[0]!r}? " if near else "") + f"Use: {listed}{more}.",
+    )
+
+
+def _conditions(name: str, given: object) -> tuple[Condition, ...]:
+    if not isinstance(given, Mapping):
+        return (Condition("eq", _values(name, "eq", given)),)
+    operators = cast("Mapping[object, object]", given)
+    if not operators:
+        raise InvalidInputError(f"The filter {name!r} is an empty object.", advice=_advice(name))
+    for operator in operators:
+        if operator not in _WRITTEN:
+            raise InvalidInputError(
+                f"The filter {name!r} has no operator {_shown(operator)}.", advice=_advice(name)
+            )
+        if name in ADDRESS_FIELDS and operator in _RANGES:
+            raise InvalidInputError(
+                f"The filter {name!r} is an address and has no order.",
+                advice="Give an address, a list of addresses, or an object with `ne` or `contains`.",
+            )
+    return tuple(
+        Condition(operator, _values(name, operator, operators[operator]))
+        for operator in cast("Iterable[Operator]", _WRITTEN)
+        if operator in operators
+    )
+
+
+def _values(name: str, operator: Operator, given: object) -> tuple[FieldValue, ...]:
+    if isinstance(given, Sequence | Set) and not isinstance(given, str | bytes):
+        listed = list(cast("Iterable[object]", given))
+        if operator in _RANGES:
+            raise InvalidInputError(
+                f"The filter {name!r} compares with a list.", advice=f"Give {operator!r} a single value."
+            )
+        if not listed:
+            raise InvalidInputError(
+                f"The filter {name!r} allows no value.", advice="Give at least one, or leave the filter out."
+            )
+        if len(listed) > _MAX_VALUES:
+            raise InvalidInputError(
+                f"The filter {name!r} has {len(listed)} values.", advice=f"Use {_MAX_VALUES} at the most."
+            )
+    else:
+        listed = [given]
+    values = (value for item in listed for value in _forms(name, operator, item))
+    return tuple(dict.fromkeys(values))
+
+
+def _forms(name: str, operator: Operator, given: object) -> Iterable[FieldValue]:
+    """What a field is compared with for one value that the caller gave."""
+    if given is None:
+        raise InvalidInputError(f"The filter {name!r} has no value.", advice=_advice(name))
+    if isinstance(given, float) and not math.isfinite(given):
+        raise InvalidInputError(
+            f"The filter {name!r} has {given} as a value.", advice="Give a finite number."
+        )
+    if isinstance(given, int) and abs(given) >= _MAX_WHOLE:
+        raise InvalidInputError(
+            f"The filter {name!r} has a whole number of over 18 digits.", advice="Give long numbers as text."
+        )
+    if not isinstance(given, str | int | float | date):  # bool is an int, datetime a date
+        raise InvalidInputError(
+            f"The filter {name!r} cannot compare with {_shown(given)}.", advice=_advice(name)
+        )
+    if isinstance(given, str) and not 0 < len(given.strip()) <= _MAX_TEXT:
+        raise InvalidInputError(
+            f"The filter {name!r} has a value of {len(given):,} characters."
+            if given.strip()
+            else f"The filter {name!r} has an empty value.",
+            advice=f"Give 1 to {_MAX_TEXT:,} characters, or leave the filter out.",
+        )
+    if operator in _RANGES and isinstance(given, bool):
+        raise InvalidInputError(
+            f"The filter {name!r} compares with {str(given).lower()}, which has no order.",
+            advice=f"Give {operator!r} a number, a date or text.",
+        )
+    if name in ADDRESS_FIELDS:
+        return [FieldValue(form) for form in _addresses(FieldValue.of(given).text, whole=name != "path")]
+    value = FieldValue.of(given, fold=name in FOLDED_FIELDS)
+    if operator in _RANGES:
+        return [value]
+    # Text is equal to the same text only: version 1.10 is not 1.1, nor is the title 2024 a day of that year.
+    by_number = operator != "contains" and not isinstance(given, str) and value.is_exact
+    by_period = operator != "contains" and name == _PERIOD_FIELD
+    return [
+        replace(
+            value,
+            number=value.number if by_number else None,
+            period=value.period if by_period else None,
+        )
+    ]
+
+
+def _addresses(given: str, *, whole: bool) -> list[str]:
+    """An address in the ways in which URIs may write it: as it is, and with its letters in percents.
+
+    Args:
+        given: a URI, a path, an id, or a part of one; a citation's `#10-90` at its end is left out.
+        whole: it has to be a whole URI, so that a path becomes one.
+    """
+    given = _PLACE.sub("", given)
+    scheme = "file://" if given.startswith("file://") else ""
+    path = given.removeprefix(scheme)
+    if re.match(r"[A-Za-z]:\\|\\\\", path) or (not whole and "\\" in path):
+        path = path.replace("\\", "/")
+    if whole and not scheme and re.match(r"/|[A-Za-z]:/", path):
+        scheme = "file://" if path.startswith("/") else "file:///"
+    # Names come composed or decomposed, as a file system has them, and a colon may be that of a drive.
+    forms = (unicodedata.normalize(form, path) for form in ("NFC", "NFD"))
+    encoded = [scheme + quote(form, safe=safe) for form in forms for safe in ("/", "/:")]
+    return list(dict.fromkeys([given, *encoded]))
+
+
+def _advice(name: str) -> str:
+    operators = ", ".join(f"`{operator}`" for operator in _WRITTEN)
+    return (
+        f"Give {name!r} text, a number, true or false, a list of these, or an object with "
+        f'{operators}, such as {{"gte": "2024-05"}}.'
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, Mapping | list) else type(cast("object", value)).__name__
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,0 +1,107 @@
+"""From what somebody asks to what retrieval works with: the text checked, embedded, narrowed by filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import EmbeddingError, InvalidInputError
+from loom_core.knowledge.rag.filtering import ChunkFilter
+from loom_core.knowledge.text import detect_language, language_group
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.record import Record
+
+__all__ = ["QuestionReader"]
+
+_MAX_CHARACTERS = 8000  # that are read of a question; more is somebody's document
+_EMBED_SECONDS = 20.0
+
+
+class QuestionReader:
+    """Reads questions for one knowledge base.
+
+    Args:
+        record: what is asked.
+        embedder: embeds questions; None where there are no vectors.
+    """
+
+    def __init__(self, record: Record, embedder: EmbeddingProvider | None) -> None:
+        self.filter = ChunkFilter(record)
+        self._embedder = embedder
+
+    def text(self, query: str, *, limit: int, most: int) -> str:
+        """The question without white space around it, and not too long.
+
+        Args:
+            query: as it was given.
+            limit: how many passages are asked for.
+            most: how many may be asked for.
+
+        Raises:
+            InvalidInputError: it is empty, or the limit is no whole number from 1 to the most.
+        """
+        text = query.strip()[:_MAX_CHARACTERS]
+        if not text:
+            raise InvalidInputError("The question is empty.", advice="Ask in a few words or a sentence.")
+        self.check_limit(limit, most=most)
+        return text
+
+    def check_limit(self, limit: int, *, most: int) -> None:
+        """Refuse a number of passages that is no whole number from 1 to the most.
+
+        Raises:
+            InvalidInputError: it is not.
+        """
+        # A bool is an int to `isinstance`, and `limit=True` is a mistake.
+        if type(limit) is not int or not 1 <= limit <= most:
+            raise InvalidInputError(f"limit is {limit!r}.", advice=f"Use 1 to {most}.")
+
+    async def allowed(self, filters: dict[str, Any] | None) -> frozenset[int] | None:
+        """The chunks that filters allow, see `ChunkFilter.allowed`."""
+        return await to_thread.run_sync(self.filter.allowed, filters) if filters else None
+
+    def uncovered(self, text: str) -> str:
+        """Why a question is not embedded although there is an embedder: its language; or empty."""
+        embedder, language = self._embedder, detect_language(text)
+        if embedder is None or embedder.languages is None or language in {*embedder.languages, "und"}:
+            return ""
+        return f"the embedder {embedder.id} does not cover {language!r}"
+
+    def covered(self, language: str) -> frozenset[str] | None:
+        """Language groups of the passages that a question's vector may be compared with; None for all.
+
+        Args:
+            language: the question's own group, see `language_group`.
+        """
+        embedder = self._embedder
+        if embedder is None:
+            return None
+        groups = None if embedder.languages is None else frozenset(map(language_group, embedder.languages))
+        if embedder.cross_lingual:
+            return groups
+        own = frozenset({language})
+        return own if groups is None else own & groups
+
+    async def embed(self, text: str) -> NDArray[np.float32] | None:
+        """The vector of a question; None without an embedder, or without one that covers its language.
+
+        Raises:
+            EmbeddingError: it fails, or takes over 20 seconds.
+        """
+        if self._embedder is None or self.uncovered(text):
+            return None
+        try:
+            with anyio.fail_after(_EMBED_SECONDS):
+                return (await self._embedder.embed([text], kind="query"))[0]
+        except TimeoutError:
+            raise EmbeddingError(
+                f"Embedding the question took over {_EMBED_SECONDS:.0f} s.",
+                advice="Ask again when the machine has less to do, or use the strategy graph_only.",
+            ) from None

@@ -1,0 +1,196 @@
+"""Searching a knowledge base by a strategy: a question in, an answer that says how it was found out."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+from anyio import to_thread
+
+from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
+from loom_core.knowledge.rag.answer import Answer, items
+from loom_core.knowledge.rag.channels import Channels, Question
+from loom_core.knowledge.rag.config import Strategy
+from loom_core.knowledge.rag.refining import Refinement, Refiner
+from loom_core.knowledge.rag.strategies import retrieve
+from loom_core.observability import AttributeValue, span
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from opentelemetry.trace import Tracer
+
+    from loom_core.knowledge.indexing import WordIndex
+    from loom_core.knowledge.interface import Reranker
+    from loom_core.knowledge.rag.config import RAGConfig
+    from loom_core.knowledge.rag.options import SearchOptions
+    from loom_core.knowledge.rag.question import QuestionReader
+    from loom_core.knowledge.rag.strategies import Retrieval
+    from loom_core.knowledge.rag.vectors import Vectors
+    from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.record import Record
+
+__all__ = ["Searcher"]
+
+_MAX_LIMIT = 100
+_SPAN = "KNOWLEDGE_SEARCH"
+_SCOPE = "loom_core.knowledge"
+
+
+class Searcher:
+    """Answers questions by a strategy, from what the record and its indexes hold at that moment.
+
+    Args:
+        name: the knowledge base's name, for traces.
+        record: what is searched.
+        words: index of words.
+        vectors: its vectors.
+        reader: reads the questions.
+        worker: builds the indexes anew where they are missing.
+        config: weights, and the settings that a question may override.
+        reranker: orders the best passages anew, or None.
+        tracer: where spans go; None for the program's own provider.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        record: Record,
+        words: WordIndex,
+        vectors: Vectors,
+        reader: QuestionReader,
+        worker: Worker,
+        config: RAGConfig,
+        reranker: Reranker | None,
+        tracer: Tracer | None,
+    ) -> None:
+        self._name = name
+        self._record = record
+        self._words = words
+        self._vectors = vectors
+        self._reader = reader
+        self._worker = worker
+        self._config = config
+        self._reranker = reranker
+        self._tracer = tracer
+        self._refiner = Refiner(record, vectors)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None,
+        strategy: Strategy,
+        options: SearchOptions | None,
+    ) -> Answer:
+        """See `GraphRAGKnowledgeBase.search`.
+
+        Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
+        never what was asked.
+        """
+        if strategy not in (known := get_args(Strategy)):
+            raise InvalidInputError(
+                f"There is no strategy {strategy!r}.", advice=f"Use one of: {', '.join(known)}."
+            )
+        started = time.perf_counter()
+        attributes: dict[str, AttributeValue] = {
+            "loom.knowledge_base": self._name,
+            "retrieval.strategy": strategy,
+        }
+        with span(_SPAN, scope=_SCOPE, tracer=self._tracer, attributes=attributes) as current:
+            text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
+            wanted = Refinement.of(options, config=self._config, reranker=self._reranker)
+            among = await self._reader.allowed(filters)
+            embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
+            embedding = time.perf_counter()
+            vector, notes = None, list[str]()
+            if embedded and strategy not in {"bm25", "graph_only"}:
+                vector, notes = await self._embedded(text)
+            embed_ms = 1000 * (time.perf_counter() - embedding)
+            question = Question.of(text, vector=vector, among=among)
+            retrieval, found_notes = await self._retrieved(
+                question, wanted.candidates(limit), strategy=strategy, chunks=chunks
+            )
+            found = await to_thread.run_sync(items, self._record, retrieval.found if retrieval else ())
+            passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
+            notes += [*found_notes, *refining_notes]
+            if self._worker.problem:
+                notes.append(self._worker.problem)
+            total_ms = 1000 * (time.perf_counter() - started)
+            if current.is_recording():
+                told = _told(retrieval, strategy) if retrieval else {}
+                told |= {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)}
+                current.set_attributes({f"retrieval.{name}": value for name, value in told.items()})
+            return Answer(
+                items=passages,
+                strategy=strategy,
+                embedded=embedded,
+                chunks=chunks,
+                notes=tuple(notes),
+                embed_ms=embed_ms,
+                retrieve_ms=total_ms - embed_ms,
+            )
+
+    async def _embedded(self, text: str) -> tuple[NDArray[np.float32] | None, list[str]]:
+        """The question's vector; or none, and why."""
+        if reason := self._reader.uncovered(text):
+            return None, [f"{reason}: words and graph only"]
+        try:
+            return await self._reader.embed(text), []
+        except EmbeddingError as error:
+            return None, [f"the question could not be embedded, words and graph only: {error}"]
+
+    async def _retrieved(
+        self, question: Question, limit: int, *, strategy: Strategy, chunks: int
+    ) -> tuple[Retrieval | None, list[str]]:
+        """What is found, and what to know about it; where the index of words has gone, once it is back."""
+        attempt = partial(self._retrieve, question, limit, strategy)
+        retrieval, whole = await to_thread.run_sync(attempt)
+        if whole or not chunks:
+            return retrieval, []
+        if self._worker.runs:
+            return retrieval, ["the index of words is being rebuilt: ask again in a moment"]
+        await self._worker.drain()
+        retrieval, _ = await to_thread.run_sync(attempt)
+        return retrieval, []
+
+    def _retrieve(self, question: Question, limit: int, strategy: Strategy) -> tuple[Retrieval | None, bool]:
+        """What is found, and whether there was an index of words to find it with."""
+        dense = self._vectors.current() if question.vector is not None else None
+        words = self._words.searcher()
+        try:
+            retrieval = retrieve(
+                question,
+                limit,
+                strategy=strategy,
+                channels=Channels(words, dense, covered=self._reader.covered(question.language)),
+                graph=self._record.graph,
+                config=self._config,
+            )
+        except IndexDamagedError as error:
+            self._words.report_damage(error)
+            return None, False
+        return retrieval, words is not None
+
+
+def _told(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
+    """What the span says of a retrieval: the attributes that were agreed on, and how long the walk took."""
+    counts, ms = retrieval.counts, retrieval.ms
+    told: dict[str, AttributeValue] = {
+        "lexical_count": counts.get("lexical", 0),
+        "vector_count": counts.get("vector", 0),
+        "graph_count": counts.get("graph", 0),
+    }
+    if strategy == "hybrid":
+        told |= {
+            "expansion_count": counts.get("expansion", 0),
+            "parallel_ms": ms.get("first_stage", 0.0),
+            "expansion_ms": ms.get("expansion", 0.0),
+            "walk_ms": ms.get("walk", 0.0),
+        }
+    if strategy == "graph_first":
+        told["fallback_to_vector"] = retrieval.fallback_to_vector
+    return told

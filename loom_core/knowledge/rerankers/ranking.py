@@ -1,0 +1,64 @@
+"""What all rerankers share: how a passage is shown to a model, and how scores become an order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from loom_core.knowledge.model import KnowledgeItem
+
+__all__ = ["heading", "logistic", "ranked", "reading"]
+
+
+def ranked(
+    items: Sequence[KnowledgeItem],
+    relevance: Mapping[int, float],
+    *,
+    limit: int,
+    own: Mapping[int, float] | None = None,
+) -> list[KnowledgeItem]:
+    """The best passages by a reranker's judgement, best first.
+
+    Equals keep their order. Passages that were not judged come after all others, in their order, with 0.
+
+    Args:
+        items: passages in the order they had.
+        relevance: 0 to 1, by place in `items`.
+        limit: how many at the most.
+        own: the reranker's own scores, by place, where they differ from `relevance`.
+    """
+    own = relevance if own is None else own
+    order = sorted(range(len(items)), key=lambda place: (place not in relevance, -relevance.get(place, 0.0)))
+    return [
+        _judged(items[place], relevance.get(place, 0.0), own.get(place, 0.0))
+        for place in order[: max(limit, 0)]
+    ]
+
+
+def logistic(logit: float) -> float:
+    """A score on an open scale as one from 0 to 1."""
+    return 0.5 * (1.0 + math.tanh(0.5 * logit))
+
+
+def heading(item: KnowledgeItem) -> str:
+    """What stands above a passage: its document's title and the headings, outermost first; may be empty."""
+    title, path = item.metadata.get("title"), item.metadata.get("heading_path")
+    parts: list[object] = [title, *(cast("list[object]", path) if isinstance(path, list | tuple) else [])]
+    return " › ".join(part for part in parts if isinstance(part, str) and part)
+
+
+def reading(item: KnowledgeItem) -> str:
+    """A passage as a model reads it: what stands above it, which its own text may not say, and its text."""
+    above = heading(item)
+    return f"{above}\n{item.content}" if above else item.content
+
+
+def _judged(item: KnowledgeItem, relevance: float, own: float) -> KnowledgeItem:
+    known = item.metadata.get("scores")
+    others = cast("dict[str, float]", known) if isinstance(known, dict) else {}
+    scores = {**others, "rerank": own}
+    return replace(item, relevance=relevance, metadata={**item.metadata, "scores": scores})

@@ -1,0 +1,97 @@
+"""Passages as retrievers return them, and as the rest of Loom knows them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import LoomError
+from loom_core.knowledge.model import KnowledgeItem, RetrievedPassage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from loom_core.knowledge.interface import Reranker
+
+__all__ = ["PassageKey", "passage_key", "ranked", "reranked", "scored", "to_item", "to_passage"]
+
+_log = logging.getLogger(__name__)
+
+PassageKey = tuple[str, str]
+"""What tells passages apart: knowledge base and chunk id. A document has the same ids in each of them."""
+
+_HOME = "knowledge_base_id"
+
+
+def passage_key(passage: RetrievedPassage) -> PassageKey:
+    """The key of a passage."""
+    return passage["knowledge_base_id"], passage["chunk_id"]
+
+
+def to_passage(item: KnowledgeItem, *, knowledge_base: str, retriever: str) -> RetrievedPassage:
+    """An item of a knowledge base as the passage that a retriever found; its relevance is the score."""
+    document = item.metadata.get("document_id")
+    return RetrievedPassage(
+        chunk_id=item.id,
+        text=item.content,
+        score=item.relevance,
+        metadata={**item.metadata, "uri": item.source},
+        knowledge_base_id=knowledge_base,
+        document_id=None if document is None else str(document),
+        source=retriever,
+    )
+
+
+def to_item(passage: RetrievedPassage) -> KnowledgeItem:
+    """A passage as an item, for a reranker or an answer; `metadata` keeps its `knowledge_base_id`."""
+    return KnowledgeItem(
+        id=passage["chunk_id"],
+        content=passage["text"],
+        source=str(passage["metadata"].get("uri", "")),
+        relevance=passage["score"],
+        metadata={**passage["metadata"], _HOME: passage["knowledge_base_id"]},
+    )
+
+
+def scored(item: KnowledgeItem, relevance: float, scores: Mapping[str, float]) -> KnowledgeItem:
+    """An item with another relevance, and with some channels' scores added to `metadata["scores"]`."""
+    metadata = {**item.metadata, "scores": {**item.metadata.get("scores", {}), **scores}}
+    return replace(item, relevance=relevance, metadata=metadata)
+
+
+def ranked(passages: Iterable[RetrievedPassage]) -> list[RetrievedPassage]:
+    """Passages by score, best first, each once; equal ones by knowledge base and chunk id."""
+    best: dict[PassageKey, RetrievedPassage] = {}
+    for passage in passages:
+        key = passage_key(passage)
+        if key not in best or passage["score"] > best[key]["score"]:
+            best[key] = passage
+    return [best[key] for key in sorted(best, key=lambda key: (-best[key]["score"], key))]
+
+
+async def reranked(
+    query: str, passages: Sequence[RetrievedPassage], reranker: Reranker, *, limit: int
+) -> list[RetrievedPassage]:
+    """The best of some passages in the order of a reranker.
+
+    A reranker that fails leaves the order as it was, and a warning in the log.
+
+    Args:
+        query: the question.
+        passages: the candidates, best first.
+        reranker: puts them in order.
+        limit: how many at the most.
+    """
+    try:
+        items = await reranker.rerank(query, [to_item(passage) for passage in passages], limit=limit)
+    except LoomError as error:
+        _log.warning("The passages keep their order, because the reranker failed: %s", error)
+        return list(passages[:limit])
+    known = {passage_key(passage): passage for passage in passages}
+    return [_moved(known[item.metadata[_HOME], item.id], item) for item in items]
+
+
+def _moved(passage: RetrievedPassage, item: KnowledgeItem) -> RetrievedPassage:
+    metadata: dict[str, Any] = {**passage["metadata"], "scores": item.metadata.get("scores", {})}
+    return {**passage, "score": item.relevance, "metadata": metadata}

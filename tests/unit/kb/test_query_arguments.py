@@ -1,0 +1,98 @@
+"""The `query` tool called with arguments that nobody should send, over the protocol in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from loom_kb.app import build
+from loom_kb.settings import Settings
+from mcp import Client
+
+OPERATORS = {"gte", "gt", "lte", "lt", "ne", "contains"}
+
+UNDERSTOOD: list[tuple[Any, str]] = [
+    ({"tags": "plan"}, "Mooring"),
+    ({"tags": ["计划"]}, "停泊"),
+    ({"tags": {"ne": "plan"}}, "停泊"),
+    ({"title": {"contains": "moor"}}, "Mooring"),
+    ({"source": "note:停泊"}, "停泊"),
+    ('{"language": "zh"}', "停泊"),
+]
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"query": ""}, "at least 1 character"),
+    ({"query": " \n"}, "The question is empty."),
+    ({"query": "mooring \ud83d"}, "a valid string"),
+    ({"query": "x", "limit": 0}, "greater than or equal to 1"),
+    ({"query": "x", "limit": -1}, "greater than or equal to 1"),
+    ({"query": "x", "limit": 10**6}, "less than or equal to 50"),
+    ({"query": "x", "filters": {"colour": "red"}}, "Use: source, path,"),
+    ({"query": "x", "filters": {"tag": "red"}}, "Did you mean 'tags'?"),
+    ({"query": "x", "filters": {"tags": []}}, "allows no value"),
+    ({"query": "x", "filters": {"tags": None}}, "has no value"),
+    ({"query": "x", "filters": {"tags": {"$in": ["a"]}}}, "no operator '$in'"),
+    ({"query": "x", "filters": {"tags": [["a"]]}}, "cannot compare with list"),
+    ({"query": "x", "filters": "tags=a"}, "valid dictionary"),
+]
+
+ANSWERED = ["?!…", "🎉👩‍👩‍👧‍👦", "moor\0ing \x07", "\u202eالميناء", "mooring " * 12_500, "停泊" * 17_000]
+
+
+@asynccontextmanager
+async def connected(home: Path) -> AsyncGenerator[Client]:
+    """A client of a server with two tagged documents, in English and Chinese."""
+    server = build(Settings(home=home, roots=(), embedder="hashing", version="1"))
+    async with Client(server.protocol) as client:
+        for title, text, tag in (
+            ("Mooring", "Ships moor at the quay.", "Plan"),
+            ("停泊", "船停在码头。", "计划"),
+        ):
+            arguments = {"text": text, "title": title, "uri": f"note:{title}", "tags": [tag]}
+            await client.call_tool("add", {**arguments, "source": "notes"})
+        yield client
+
+
+async def ask(client: Client, **arguments: Any) -> tuple[bool, str]:
+    result = await client.call_tool("query", arguments)
+    (content,) = result.content
+    return bool(result.is_error), content.text
+
+
+async def test_the_schema_of_filters_is_small_and_names_the_operators(tmp_path: Path):
+    async with connected(tmp_path) as client:
+        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "query"]
+    filters = tool.input_schema["properties"]["filters"]
+    (given,) = [form for form in filters["anyOf"] if form["type"] == "object"]
+    (comparison,) = [form for form in given["additionalProperties"]["anyOf"] if form["type"] == "object"]
+    assert set(comparison["properties"]) == OPERATORS
+    assert comparison["additionalProperties"] is False
+    assert len(str(given)) < 400
+    assert filters["description"].endswith("by source: notes: source, path, language, type, title, tags.")
+
+
+async def test_filters_of_every_form_are_understood(tmp_path: Path):
+    async with connected(tmp_path) as client:
+        for filters, title in UNDERSTOOD:
+            failed, text = await ask(client, query="mooring 停泊", filters=filters)
+            assert not failed, text
+            assert text.startswith(f"[1] {title}"), filters
+            assert "[2]" not in text
+
+
+async def test_what_cannot_be_used_is_refused_in_words(tmp_path: Path):
+    async with connected(tmp_path) as client:
+        for arguments, said in REFUSED:
+            failed, text = await ask(client, **arguments)
+            assert failed, arguments
+            assert said in text
+            assert "Internal error" not in text
+
+
+async def test_an_odd_question_is_answered(tmp_path: Path):
+    async with connected(tmp_path) as client:
+        for question in ANSWERED:
+            failed, text = await ask(client, query=question)
+            assert not failed, text

@@ -1,0 +1,76 @@
+"""The embedder's configuration goes with the data, and makes the embedder again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.embedding.registry import create_embedder
+from loom_core.errors import ConfigError
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+
+CONFIG = {"provider": "local", "model": "hashing/512-1"}
+
+
+class ElsewhereEmbedder(EmbeddingProvider):
+    """Makes vectors somewhere else."""
+
+    id = "elsewhere"
+    dimension = 4
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @property
+    def config(self) -> dict[str, str]:
+        return {
+            "provider": "elsewhere",
+            "model": "m",
+            "base_url": self._url,
+            "api_key_env": "ELSEWHERE_KEY",
+        }
+
+    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> np.ndarray:
+        return np.tile(np.float32([1, 0, 0, 0]), (len(texts), 1))
+
+
+def test_a_knowledge_base_without_an_embedder_has_no_configuration():
+    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider="stored")
+    assert (knowledge_base.embedding_config, knowledge_base.strategy) == ({}, "graph_only")
+    knowledge_base.close()
+
+
+async def test_the_stored_embedder_answers_as_the_one_before(tmp_path: Path):
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        path=tmp_path, embedding_provider=create_embedder("hashing")
+    )
+    await knowledge_base.add_texts(["Zell is a town in Austria.", "厦门是城市。"])
+    assert knowledge_base.embedding_config == CONFIG
+    assert create_embedder(knowledge_base.embedding_config).id == knowledge_base.embedder_id
+    before = await knowledge_base.ask("dense", "a town", limit=2)
+    knowledge_base.close()
+    knowledge_base = GraphRAGKnowledgeBase.from_config(path=tmp_path, embedding_provider="stored")
+    assert await knowledge_base.ask("dense", "a town", limit=2) == before
+    assert knowledge_base.strategy == "hybrid"
+    knowledge_base.close()
+    without = GraphRAGKnowledgeBase.from_config(path=tmp_path)
+    assert (without.embedding_config, without.embedder_id) == (CONFIG, "hashing/512-1")
+    without.close()
+
+
+def test_the_same_vectors_may_come_from_another_place(tmp_path: Path):
+    for url in ("http://one", "http://two"):
+        knowledge_base = GraphRAGKnowledgeBase.from_config(
+            path=tmp_path, embedding_provider=ElsewhereEmbedder(url)
+        )
+        assert knowledge_base.embedding_config["base_url"] == url
+        knowledge_base.close()
+    with pytest.raises(ConfigError, match="provider 'elsewhere'"):
+        GraphRAGKnowledgeBase.from_config(path=tmp_path, embedding_provider="stored")
+    knowledge_base = GraphRAGKnowledgeBase.from_config(path=tmp_path)  # the failure left nothing open
+    assert knowledge_base.embedding_config["api_key_env"] == "ELSEWHERE_KEY"
+    knowledge_base.close()

@@ -1,0 +1,72 @@
+"""The chunks that filters allow, remembered as long as they are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.filtering import ChunkFilter
+
+
+@pytest.fixture
+async def boats():
+    knowledge_base = GraphRAGKnowledgeBase.from_config()
+    await knowledge_base.add_texts(
+        [f"Boat number {n}." for n in range(20)],
+        uris=[f"test:{n}" for n in range(20)],
+        metadatas=[{"number": n, "港口": "厦门" if n % 2 else "上海"} for n in range(20)],
+    )
+    yield knowledge_base
+    knowledge_base.close()
+
+
+async def test_the_same_filters_are_resolved_once(boats):
+    chunks = ChunkFilter(boats.record)
+    first = chunks.allowed({"港口": "厦门", "number": [1, 3]})
+    assert first is not None
+    assert len(first) == 2
+    assert chunks.allowed({"number": (1, 3), "港口": ["厦门"]}) is first
+    assert chunks.allowed({"number": [1, 2]}) is not first
+
+
+async def test_no_filters_allow_everything(boats):
+    assert ChunkFilter(boats.record).allowed({}) is None
+    assert len(await boats.query("boat", 20, {})) == 20
+
+
+async def test_what_is_remembered_is_forgotten_when_documents_come_and_go(boats):
+    wanted = {"港口": "厦门"}
+    assert len(await boats.query("boat", 50, wanted)) == 10
+    await boats.add_texts(["Boat number 99."], uris=["test:99"], metadatas=[{"港口": "厦门"}])
+    assert len(await boats.query("boat", 50, wanted)) == 11
+    await boats.remove(["test:99", "test:1"])
+    assert len(await boats.query("boat", 50, wanted)) == 9
+
+
+async def test_what_is_remembered_is_forgotten_when_only_a_field_changes(boats):
+    wanted = {"港口": "厦门"}
+    assert len(await boats.query("boat", 50, wanted)) == 10
+    await boats.add_texts(["Boat number 1."], uris=["test:1"], metadatas=[{"港口": "宁波", "新": 1}])
+    assert len(await boats.query("boat", 50, wanted)) == 9
+    assert len(await boats.query("boat", 50, {"新": 1})) == 1
+    assert "新" in boats.supported_filters
+    assert boats.index_lag() == {"words": 0, "graph": 0}
+
+
+async def test_only_the_last_filters_are_remembered(boats):
+    chunks = ChunkFilter(boats.record)
+    first = chunks.allowed({"number": 0})
+    second = chunks.allowed({"number": 1})
+    for n in range(2, 9):
+        assert chunks.allowed({"number": 0}) is first
+        chunks.allowed({"number": n})
+    assert chunks.allowed({"number": 0}) is first
+    assert chunks.allowed({"number": 1}) is not second
+
+
+async def test_what_is_no_filter_is_refused_each_time(boats):
+    chunks = ChunkFilter(boats.record)
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="'colour'"):
+            chunks.allowed({"colour": "red"})

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from loom_core.errors import ConfigError
+from loom_core.plugins import create, register, registered
+
+_OWN_RETRIEVERS = {
+    "bm25", "dense", "fusion", "graph", "hybrid", "hyde", "keyword", "knowledge_base", "multi_query",
+}  # fmt: skip
+_OWN_RERANKERS = {"api", "cross_encoder", "features", "llm"}
+
+
+def _run(program: str, *folders: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a fresh interpreter that has some more folders to import from."""
+    path = json.dumps([str(folder) for folder in folders])
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys\nsys.path += {path}\n{textwrap.dedent(program)}"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+
+
+def _install(folder: Path, name: str, *, entry_points: str, modules: dict[str, str]) -> Path:
+    """A distribution as an installer leaves it."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[loom.plugins]\n{entry_points}\n", encoding="utf-8")
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    return folder
+
+
+def test_own_retrievers_and_rerankers_are_listed() -> None:
+    assert set(registered("retriever")) >= _OWN_RETRIEVERS
+    assert set(registered("reranker")) >= _OWN_RERANKERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("retriever", name) for name in sorted(_OWN_RETRIEVERS)]
+    + [("reranker", name) for name in sorted(_OWN_RERANKERS)],
+)
+def test_every_own_name_leads_to_what_registers_it(kind: Literal["retriever", "reranker"], name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name!r} cannot be made"):
+        create(kind, name, no_such=1)
+
+
+def test_retriever_is_created_by_name_without_an_import_by_the_caller() -> None:
+    done = _run(
+        """
+        from loom_core.plugins import create
+        from loom_core.errors import ConfigError
+        try:
+            create("retriever", "dense", [])
+        except ConfigError as error:
+            print(error.message)
+        """
+    )
+    assert done.stdout == "The retriever 'dense' has nothing to search.\n"
+
+
+def test_importing_the_registry_imports_nothing_it_creates() -> None:
+    done = _run(
+        """
+        import sys
+        import loom_core.plugins
+        print(sorted(name for name in sys.modules if name.startswith("loom_core.")))
+        """
+    )
+    assert done.stdout == "['loom_core.errors', 'loom_core.plugins']\n"
+
+
+def test_registered_function_and_class_are_called_with_the_arguments() -> None:
+    @register("reranker", "test-function")
+    def make(first: str, *, second: int = 2) -> tuple[str, int]:
+        return first, second
+
+    @register("reranker", "test-class")
+    class Made:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+    assert create("reranker", "test-function", "a", second=3) == ("a", 3)
+    made = create("reranker", "test-class", size=5)
+    assert isinstance(made, Made)
+    assert made.size == 5
+    assert {"test-function", "test-class"} <= set(registered("reranker"))
+
+
+def test_taken_name_is_refused_unless_it_is_the_same_object() -> None:
+    def one() -> None: ...
+    def other() -> None: ...
+
+    register("retriever", "test-taken")(one)
+    assert register("retriever", "test-taken")(one) is one
+    with pytest.raises(ConfigError, match=r"test-taken.*taken"):
+        register("retriever", "test-taken")(other)
+    register("reranker", "test-taken")(other)  # another kind is another name
+
+
+@pytest.mark.parametrize(("kind", "name"), [("retriever", "keyword"), ("reranker", "features")])
+def test_name_of_an_own_implementation_is_taken_before_it_is_loaded(kind: str, name: str) -> None:
+    done = _run(
+        f"""
+        from loom_core.errors import ConfigError
+        from loom_core.plugins import register
+        try:
+            register("{kind}", "{name}")(lambda: None)
+        except ConfigError as error:
+            print(error.advice)
+        """
+    )
+    assert done.stdout == "Register it under another name.\n"
+
+
+def test_unknown_name_is_told_with_those_that_exist() -> None:
+    with pytest.raises(ConfigError, match="no retriever 'bm52'") as error:
+        create("retriever", "bm52")
+    assert "bm25, dense, fusion" in error.value.advice
+
+
+def test_unknown_kind_is_told_with_those_that_exist() -> None:
+    with pytest.raises(ConfigError, match=r"no kind of plugin 'chunker'.*retriever, reranker"):
+        registered("chunker")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("args", "params", "named"),
+    [
+        (([],), {"topk": 3}, "'topk'"),
+        ((), {"top_k": 3}, "'sources'"),
+        (([], 3), {}, "too many positional arguments"),
+        (([],), {"sources": []}, "'sources'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_with_those_that_would(
+    args: tuple[object, ...], params: dict[str, object], named: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        create("retriever", "dense", *args, **params)
+    assert named in error.value.message
+    assert error.value.advice == "It takes: sources, top_k=5, embedding_config=None."
+
+
+def test_type_error_inside_a_constructor_is_not_disguised() -> None:
+    @register("reranker", "test-broken")
+    def make() -> int:
+        return len(5)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="has no len"):
+        create("reranker", "test-broken")
+
+
+def test_installed_distributions_are_found_by_module_and_by_function(tmp_path: Path) -> None:
+    folder = _install(
+        tmp_path,
+        "loom_extra",
+        entry_points="by-module = extra_module\nby-function = extra_function:add",
+        modules={
+            "extra_module": """
+                from loom_core.plugins import register, registered
+                print("imported once")
+                registered("retriever")  # asking while it is loaded is no endless loop
+
+                @register("retriever", "倒排")
+                def make(sources, *, top_k=5):
+                    return ("倒排", sources, top_k)
+            """,
+            "extra_function": """
+                from loom_core.plugins import register
+
+                def add():
+                    register("reranker", "extra")(lambda: "reranker")
+            """,
+        },
+    )
+    done = _run(
+        """
+        from loom_core.plugins import create, registered
+        sys.stdout.reconfigure(encoding="utf-8")
+        print(create("retriever", "倒排", ["a"], top_k=7))
+        print("倒排" in registered("retriever"), "extra" in registered("reranker"))
+        print(create("reranker", "extra"))
+        """,
+        folder,
+    )
+    assert done.stdout.splitlines() == ["imported once", "('倒排', ['a'], 7)", "True True", "reranker"]
+
+
+def test_own_retriever_is_created_without_loading_other_distributions(tmp_path: Path) -> None:
+    folder = _install(
+        tmp_path, "loom_extra", entry_points="x = extra_module", modules={"extra_module": "print('imported')"}
+    )
+    done = _run(
+        """
+        from loom_core.errors import ConfigError
+        from loom_core.plugins import create
+        try:
+            create("retriever", "bm25", [])
+        except ConfigError:
+            print("no sources")
+        """,
+        folder,
+    )
+    assert done.stdout == "no sources\n"
+
+
+def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: Path) -> None:
+    folder = _install(
+        tmp_path,
+        "loom_broken",
+        entry_points="gone = no_such\nfaulty = faulty_module\nthief = thief_module\ngood = good_module",
+        modules={
+            "faulty_module": "raise OSError('no licence')",
+            "thief_module": """
+                from loom_core.plugins import register
+                register("retriever", "dense")(print)
+            """,
+            "good_module": """
+                from loom_core.plugins import register
+                register("retriever", "good")(lambda: "good")
+            """,
+        },
+    )
+    done = _run(
+        """
+        import logging
+        logging.basicConfig(level="WARNING")
+        from loom_core.plugins import create
+        print(create("retriever", "good"))
+        """,
+        folder,
+    )
+    assert done.stdout == "good\n"
+    for name in ("gone", "faulty", "thief"):
+        assert f"The plugin '{name}' ({name if name != 'gone' else 'no_such'}" in done.stderr
+    assert "no licence" in done.stderr
+    assert "'dense' is taken" in done.stderr
