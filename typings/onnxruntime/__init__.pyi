@@ -24,6 +24,10 @@ class SessionOptions:
     def add_session_config_entry(self, key: str, value: str) -> None: ...
     def add_external_initializers(self, names: list[str], values: list[OrtValue]) -> None: ...
 
+class NodeArg:
+    name: str
+    type: str
+
 class InferenceSession:
     def __init__(
         self, path_or_bytes: str | bytes, sess_options: SessionOptions, *, providers: Sequence[str]
@@ -31,3 +35,5 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str], input_feed: Mapping[str, NDArray[Any]]
     ) -> list[NDArray[np.float32]]: ...
+    def get_inputs(self) -> list[NodeArg]: ...
+    def get_outputs(self) -> list[NodeArg]: ...
