@@ -124,6 +124,10 @@ class LanguageVectors:
         """Language group of chunks; those without a vector are left out."""
         return {key: self._language[key] for key in keys if key in self._language}
 
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of."""
+        return frozenset(language for language, index in self._indexes.items() if index.count())
+
     def count(self) -> int:
         """How many vectors there are."""
         return len(self._language)

@@ -177,6 +177,10 @@ class VectorsSearched:
         """Language group of chunks; those that are gone are left out."""
         return _groups(self._record, list(keys))
 
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of, except for any that are not among the sample."""
+        return frozenset(self._index.means())
+
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
         """Cosine of given chunks; those without a vector are left out."""
         found, matrix = self._record.vectors.of(list(keys))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from loom_core.knowledge.text import analyse, detect_language, language_group
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -26,7 +26,8 @@ class FirstStageSettings:
     lexical_pool: int = 400  # passages that words bring at the most
     semantic_pool: int = 600  # passages of each language that vectors bring
     centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
-    few: int = 10  # below about so many passages the average of a language is drawn to that of all
+    few: int = 20  # below about so many passages their average is drawn to what is usual in the language
+    lean: float = 0.1  # of the model's preference for the question's language, what stays where they are few
     floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
 
@@ -48,6 +49,10 @@ class DenseSearch(Protocol):
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
         """Language group of chunks; those without a vector may be left out."""
+        ...
+
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of; very rare ones may be left out."""
         ...
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
@@ -94,6 +99,7 @@ class Channels:
         dense: the vectors, or None where they are not asked.
         covered: language groups that the embedder covers; None for all. Vectors of passages in another
             one are left out, as they say nothing.
+        centroids: what is usual in each language, see `LanguageCentroids`; empty where that is not known.
     """
 
     def __init__(
@@ -102,10 +108,12 @@ class Channels:
         dense: DenseSearch | None,
         *,
         covered: frozenset[str] | None = None,
+        centroids: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> None:
         self.words = words
         self.dense = dense
         self._covered = covered
+        self._centroids = centroids or {}
 
     def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
         """BM25 of the best passages."""
@@ -119,6 +127,11 @@ class Channels:
             return []
         found = self.dense.by_language(question.vector, limit, among=question.among)
         return [near for near in found if self._covered is None or near.language in self._covered]
+
+    def usual(self, question: Question, language: str) -> float | None:
+        """Cosine of the question with a text about anything in a language; None if that is not known."""
+        centroid = self._centroids.get(language)
+        return None if centroid is None or question.vector is None else float(question.vector @ centroid)
 
     def has_vector(self, keys: Collection[int]) -> dict[int, str]:
         """Language group of those of some passages whose vectors count."""
@@ -192,7 +205,7 @@ def first_stage(
     words = {key: score / high if high else 0.0 for key, score in lexical.items()}
     if not near:
         return FirstStage(words, lexical, semantic)
-    typical = _typical(near, settings)
+    typical = _typical(question, channels, near, settings)
     rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
     most = max(rise.values())
     meaning: dict[int, float] = {}
@@ -212,14 +225,33 @@ def first_stage(
     return FirstStage(scores, lexical, semantic)
 
 
-def _typical(near: Sequence[Neighbours], settings: FirstStageSettings) -> dict[str, float]:
-    """What similarity begins at, by language: the average, and where that is of few, rather that of all."""
+def _typical(
+    question: Question, channels: Channels, near: Sequence[Neighbours], settings: FirstStageSettings
+) -> dict[str, float]:
+    """What similarity begins at, by language: the average of its passages, or where they are few, the usual.
+
+    The average of a few passages is chance, and that of one is the passage itself. What is usual in their
+    language takes its place the more, the fewer they are: as a prior that weighs as much as `few` passages.
+    Unless that is known of every language, the average of all passages does: it favours the question's own
+    as much as the model does. A little of that (`lean`) is wanted, as a question is likelier answered there.
+    """
     if not settings.centred:
         return dict.fromkeys((group.language for group in near), min(group.hits[-1][1] for group in near))
     total = sum(group.size for group in near) or 1
     overall = sum(group.mean * group.size for group in near) / total
+    usual: dict[str, float] = {}
+    for group in near:
+        cosine = channels.usual(question, group.language) if len(near) > 1 else None
+        if cosine is not None:
+            usual[group.language] = cosine + settings.lean * (overall - cosine)
+    if len(usual) < len(near):
+        usual = {group.language: overall for group in near}
+    # Also where a question is farther from all passages than from the usual, the best of them is above it.
+    expected = sum(usual[group.language] * group.size for group in near) / total
+    shift = min(0.0, overall - expected)
     return {
-        group.language: (group.mean * group.size + overall * settings.few) / (group.size + settings.few)
+        group.language: (group.mean * group.size + (usual[group.language] + shift) * settings.few)
+        / (group.size + settings.few)
         for group in near
     }
 

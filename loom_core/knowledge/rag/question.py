@@ -9,6 +9,7 @@ from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.rag.filtering import ChunkFilter
+from loom_core.knowledge.rag.language_centroids import LanguageCentroids
 from loom_core.knowledge.text import detect_language, language_group
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class QuestionReader:
     def __init__(self, record: Record, embedder: EmbeddingProvider | None) -> None:
         self.filter = ChunkFilter(record)
         self._embedder = embedder
+        self._centroids = LanguageCentroids(embedder) if embedder is not None else None
 
     def text(self, query: str, *, limit: int, most: int) -> str:
         """The question without white space around it, and not too long.
@@ -83,11 +85,27 @@ class QuestionReader:
         embedder = self._embedder
         if embedder is None:
             return None
-        groups = None if embedder.languages is None else frozenset(map(language_group, embedder.languages))
+        groups = _groups(embedder)
         if embedder.cross_lingual:
             return groups
         own = frozenset({language})
         return own if groups is None else own & groups
+
+    async def centroids(self, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
+        """What is usual in each language that questions are compared with, see `LanguageCentroids.of`.
+
+        Empty where that makes no difference: with one language only, or without an embedder that compares
+        a question with passages in another one.
+
+        Args:
+            languages: the language groups of the passages.
+        """
+        embedder = self._embedder
+        if embedder is None or self._centroids is None or not embedder.cross_lingual:
+            return {}
+        groups = _groups(embedder)
+        compared = languages if groups is None else languages & groups
+        return await self._centroids.of(compared) if len(compared) > 1 else {}
 
     async def embed(self, text: str) -> NDArray[np.float32] | None:
         """The vector of a question; None without an embedder, or without one that covers its language.
@@ -105,3 +123,8 @@ class QuestionReader:
                 f"Embedding the question took over {_EMBED_SECONDS:.0f} s.",
                 advice="Ask again when the machine has less to do, or use the strategy graph_only.",
             ) from None
+
+
+def _groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
+    """The language groups that an embedder covers; None for all."""
+    return None if embedder.languages is None else frozenset(map(language_group, embedder.languages))

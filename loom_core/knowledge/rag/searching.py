@@ -104,15 +104,17 @@ class Searcher:
             text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
             wanted = Refinement.of(options, config=self._config, reranker=self._reranker)
             among = await self._reader.allowed(filters)
-            embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
+            by_vectors = strategy not in {"bm25", "graph_only"}
+            embedded, chunks, languages = await to_thread.run_sync(self._extent, by_vectors)
             embedding = time.perf_counter()
             vector, notes = None, list[str]()
-            if embedded and strategy not in {"bm25", "graph_only"}:
+            if embedded and by_vectors:
                 vector, notes = await self._embedded(text)
+            centroids = await self._reader.centroids(languages) if vector is not None else {}
             embed_ms = 1000 * (time.perf_counter() - embedding)
             question = Question.of(text, vector=vector, among=among)
             retrieval, found_notes = await self._retrieved(
-                question, wanted.candidates(limit), strategy=strategy, chunks=chunks
+                question, wanted.candidates(limit), strategy=strategy, centroids=centroids, chunks=chunks
             )
             found = await to_thread.run_sync(items, self._record, retrieval.found if retrieval else ())
             passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
@@ -134,6 +136,12 @@ class Searcher:
                 retrieve_ms=total_ms - embed_ms,
             )
 
+    def _extent(self, by_vectors: bool) -> tuple[int, int, frozenset[str]]:
+        """Chunks that have a vector, all chunks, and the languages of the vectors if they are asked."""
+        embedded, chunks = self._vectors.coverage()
+        asked = embedded and by_vectors
+        return embedded, chunks, self._vectors.current().language_groups() if asked else frozenset()
+
     async def _embedded(self, text: str) -> tuple[NDArray[np.float32] | None, list[str]]:
         """The question's vector; or none, and why."""
         if reason := self._reader.uncovered(text):
@@ -144,10 +152,16 @@ class Searcher:
             return None, [f"the question could not be embedded, words and graph only: {error}"]
 
     async def _retrieved(
-        self, question: Question, limit: int, *, strategy: Strategy, chunks: int
+        self,
+        question: Question,
+        limit: int,
+        *,
+        strategy: Strategy,
+        centroids: dict[str, NDArray[np.float32]],
+        chunks: int,
     ) -> tuple[Retrieval | None, list[str]]:
         """What is found, and what to know about it; where the index of words has gone, once it is back."""
-        attempt = partial(self._retrieve, question, limit, strategy)
+        attempt = partial(self._retrieve, question, limit, strategy, centroids)
         retrieval, whole = await to_thread.run_sync(attempt)
         if whole or not chunks:
             return retrieval, []
@@ -157,16 +171,19 @@ class Searcher:
         retrieval, _ = await to_thread.run_sync(attempt)
         return retrieval, []
 
-    def _retrieve(self, question: Question, limit: int, strategy: Strategy) -> tuple[Retrieval | None, bool]:
+    def _retrieve(
+        self, question: Question, limit: int, strategy: Strategy, centroids: dict[str, NDArray[np.float32]]
+    ) -> tuple[Retrieval | None, bool]:
         """What is found, and whether there was an index of words to find it with."""
         dense = self._vectors.current() if question.vector is not None else None
         words = self._words.searcher()
+        covered = self._reader.covered(question.language)
         try:
             retrieval = retrieve(
                 question,
                 limit,
                 strategy=strategy,
-                channels=Channels(words, dense, covered=self._reader.covered(question.language)),
+                channels=Channels(words, dense, covered=covered, centroids=centroids),
                 graph=self._record.graph,
                 config=self._config,
             )

@@ -107,6 +107,7 @@ def test_a_chunk_may_change_its_language():
     index = filled((1, unit(1, 0, 0), "zh"), (2, unit(0, 1, 0), "alphabetic"))
     store(index, [(1, unit(1, 0, 0), "alphabetic")])
     assert [(g.language, g.size) for g in index.by_language(QUESTION, 5)] == [("alphabetic", 2)]
+    assert index.language_groups() == {"alphabetic"}
 
 
 def test_one_far_passage_of_a_language_is_among_its_neighbours():
@@ -122,6 +123,7 @@ def test_without_vectors_there_is_nothing():
     index = LanguageVectors(DIMENSION)
     index.delete([1])
     assert (index.count(), index.search(QUESTION, 5), index.by_language(QUESTION, 5)) == (0, [], [])
+    assert index.language_groups() == frozenset()
     assert index.scores(QUESTION, [1]) == {}
     assert index.vectors([]).shape == (0, DIMENSION)
 

@@ -87,6 +87,7 @@ def test_on_disk_neighbours_are_told_by_language_with_their_average(record, put,
     keys = record.documents.chunk_keys()
     assert searched.languages([*keys, 99]) == VectorsInMemory(record).current().languages(keys)
     chinese = frozenset(key for key, group in searched.languages(keys).items() if group == "zh")
+    assert searched.language_groups() == {"alphabetic", "zh"}
     (group,) = searched.by_language(question, 10, among=chinese)
     assert (group.language, {key for key, _ in group.hits}) == ("zh", chinese)
 
