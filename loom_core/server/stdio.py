@@ -139,9 +139,8 @@ async def _read_messages(
 
     lines_send, lines = anyio.create_memory_object_stream[bytes]()
     # A daemon thread, for it cannot be interrupted and must not keep the process alive.
-    threading.Thread(
-        target=_read_lines, args=(descriptor, lines_send, current_token()), name="stdin", daemon=True
-    ).start()
+    read = _line_reader(descriptor, lines_send, current_token())
+    threading.Thread(target=read, name="stdin", daemon=True).start()
     ignored = 0
     with lines, lines_send:
         async for line in lines:
@@ -160,19 +159,25 @@ async def _read_messages(
     _log.info("end of input; %d lines of it were ignored", ignored)
 
 
-def _read_lines(descriptor: int, lines: ObjectSendStream[bytes], token: EventLoopToken) -> None:
+def _line_reader(
+    descriptor: int, lines: ObjectSendStream[bytes], token: EventLoopToken
+) -> Callable[[], None]:
+    # Imported before the thread begins: CPython 3.11 may fail where two threads compile modules at once.
     from anyio import ClosedResourceError, RunFinishedError, from_thread
 
-    try:
-        with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            for line in stream:
-                from_thread.run(lines.send, line, token=token)
-    except OSError as error:
-        _log.warning("cannot read any more: %s", error.strerror)
-    except (ClosedResourceError, RunFinishedError):
-        return  # the server has ended before its input
-    with suppress(RunFinishedError):
-        from_thread.run(lines.aclose, token=token)
+    def read() -> None:
+        try:
+            with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                for line in stream:
+                    from_thread.run(lines.send, line, token=token)
+        except OSError as error:
+            _log.warning("cannot read any more: %s", error.strerror)
+        except (ClosedResourceError, RunFinishedError):
+            return  # the server has ended before its input
+        with suppress(RunFinishedError):
+            from_thread.run(lines.aclose, token=token)
+
+    return read
 
 
 def _refusal(text: str) -> JSONRPCError | None:

@@ -90,7 +90,8 @@ def test_two_servers_on_one_home_both_answer_and_both_add(start_kb):
         assert "山东省" in {entity["name"] for entity in around["entities"]}
     second.call("remove", ids=["note:pier"])
     gone = first.call("query", query="What is the pier made of?")["structuredContent"]
-    assert {passage["uri"] for passage in gone["passages"]} == {"note:青岛港"}
+    assert not gone["passages"]  # the hashing embedder compares nothing across languages
+    assert first.call("query", query="青岛港位于哪里？")["structuredContent"]["passages"]
     assert first.close_input() == 0
     after = second.call("add", text="# Quay\n\nThe quay is of oak.")
     assert after["structuredContent"]["job"]["state"] == "done"

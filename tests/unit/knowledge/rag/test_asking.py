@@ -30,7 +30,7 @@ def titles(answer: Answer) -> list[str]:
 async def test_a_question_over_two_documents_needs_the_links_between_them(understood_films, question, answer):
     assert answer in titles(await understood_films.search(question, limit=3, strategy="hybrid"))
     for strategy in ("bm25", "vector_first"):
-        found = await understood_films.search(question, limit=3, strategy=strategy)
+        found = await understood_films.search(question, limit=2, strategy=strategy)
         assert answer not in titles(found)
 
 
