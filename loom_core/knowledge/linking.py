@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.text import is_cjk, is_stop_word, surface_keys, surface_spans
+from loom_core.knowledge.text import is_cjk, is_stop_word, lookup_tokens, surface_keys, surface_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,8 @@ class NameIndex:
             Whether it is a name that can be looked for.
         """
         tokens = surface_keys(id_)
-        if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens):
-            return False
+        if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens) or not lookup_tokens(id_):
+            return False  # without tokens to look it up by it would be found in later passages only
         self._names[" ".join(tokens)] = entity
         longest = self._begin.setdefault(tokens[0], {})
         if len(tokens) > 1:

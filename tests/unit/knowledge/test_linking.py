@@ -80,6 +80,7 @@ def test_a_name_that_comes_again_belongs_to_the_newer_entity():
 @example("", "½ Life", "")
 @example("", "U.S.", " Navy")
 @example("北", "李·白诗", "集")
+@example("0", "港A", ":")
 def test_a_passage_in_which_a_name_is_found_is_also_found_by_looking_the_name_up(
     before: str, name: str, after: str
 ):
