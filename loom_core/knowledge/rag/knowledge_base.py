@@ -66,6 +66,12 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
         reranker: Reranker | None = None,
         tracer: Tracer | None = None,
     ) -> None:
+        if embedder is not None:
+            # Whole, before worker and questions begin: Chroma and NumPy imported by two threads at once
+            # may find each other half made.
+            import numpy as np
+
+            np.float32(0)
         self._name = name
         self._config = config
         self._embedder = embedder
