@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 __all__ = [
     "ConfigError",
     "DocumentError",
@@ -10,9 +12,12 @@ __all__ = [
     "InvalidInputError",
     "LLMError",
     "LoomError",
+    "NetError",
     "NotFoundError",
+    "PeerError",
     "RecordError",
     "StoreBusyError",
+    "unwrapped",
 ]
 
 
@@ -60,8 +65,19 @@ class LLMError(LoomError):
     """A language model cannot be reached, refuses, or answers with nothing that can be read."""
 
 
+class NetError(LoomError):
+    """A web address may not be asked, does not answer, or answers with what cannot be used."""
+
+
 class RecordError(LoomError):
     """The record (`record.db`) cannot be opened or written: disk full, read-only, newer version."""
+
+
+class PeerError(LoomError):
+    """Another process of Loom cannot be spoken with: it has gone, hangs, or is not who it should be.
+
+    Questions are answered without it.
+    """
 
 
 class StoreBusyError(LoomError):
@@ -70,3 +86,11 @@ class StoreBusyError(LoomError):
 
 class IndexDamagedError(LoomError):
     """A derived index does not open or does not agree with itself; it is rebuilt from the record."""
+
+
+def unwrapped(error: Exception) -> Exception:
+    """The error itself where task groups have wrapped it, as they do with a single one, too."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    group = cast("ExceptionGroup[Exception]", error)
+    return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import cast
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError, unwrapped
 from loom_core.server.wellformed import well_formed
 
-__all__ = ["protocol_error", "told", "unwrapped"]
+__all__ = ["protocol_error", "told"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +40,3 @@ def protocol_error(error: Exception, where: str, *, uri: str = "") -> MCPError:
         message=told(error, where),
         data={"uri": uri} if uri else None,
     )
-
-
-def unwrapped(error: Exception) -> Exception:
-    """The error itself where task groups have wrapped it, as they do with a single one, too."""
-    if not isinstance(error, ExceptionGroup):
-        return error
-    group = cast("ExceptionGroup[Exception]", error)
-    return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group

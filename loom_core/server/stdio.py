@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, unwrapped
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -97,8 +97,6 @@ async def serve_stdio(
     """
     import anyio
     from mcp.shared.message import SessionMessage
-
-    from loom_core.server.failure import unwrapped
 
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
     outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage]()

@@ -1,0 +1,19 @@
+"""The one way from Loom to the web: an HTTP client that asks only addresses it may ask."""
+
+from __future__ import annotations
+
+from loom_core.net.address import refusal_of
+from loom_core.net.client import HttpClient, HttpResponse
+from loom_core.net.gate import Resolver
+from loom_core.net.policy import NetPolicy
+from loom_core.net.url import canonical_url, redacted
+
+__all__ = [
+    "HttpClient",
+    "HttpResponse",
+    "NetPolicy",
+    "Resolver",
+    "canonical_url",
+    "redacted",
+    "refusal_of",
+]

@@ -1,0 +1,106 @@
+"""Deciding which hosts may be asked: by name, by port, and by every address that the name has."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.errors import NetError
+from loom_core.net.address import address_of, refusal_of
+from loom_core.net.url import origin_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from loom_core.net.address import Address
+    from loom_core.net.policy import NetPolicy
+
+__all__ = ["Gate", "Resolver", "resolve"]
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Gives the addresses of a host for a port; raises `OSError` if there are none."""
+
+_PRIVATE_SUFFIXES = (
+    ".local", ".localhost", ".localdomain", ".internal", ".intranet", ".private", ".corp", ".home", ".lan",
+    ".home.arpa",
+)  # fmt: skip
+_PRIVATE_NAMES = frozenset(
+    {"localhost", "localdomain", "broadcasthost", "metadata", "instance-data", "kubernetes"}
+)
+_WEB_PORTS = frozenset({80, 443})
+_PRIVILEGED = 1024
+_MAX_ADDRESSES = 8
+_ADVICE = "If it is meant to be read, allow it with --allow-net HOST or --allow-net NETWORK (allowed_hosts)."
+
+
+class Gate:
+    """Holds hosts against a policy.
+
+    Args:
+        policy: what is allowed.
+        resolve: finds the addresses of names; the system's own way by default.
+    """
+
+    def __init__(self, policy: NetPolicy, resolve: Resolver) -> None:
+        self._policy = policy
+        self._resolve = resolve
+
+    def check(self, url: httpx2.URL) -> None:
+        """Refuse what the address itself shows to be no place on the open internet.
+
+        Raises:
+            NetError: a private name, an address that may not be asked, or a port of another service.
+        """
+        _, host, port = origin_of(url)
+        address = address_of(host)
+        if self._policy.allows_host(host) or (address is not None and self._policy.allows_address(address)):
+            return
+        if address is not None:
+            self._check_address(host, address)
+        elif host in _PRIVATE_NAMES or f".{host}".endswith(_PRIVATE_SUFFIXES):
+            raise NetError(f"{host} may not be asked: it is a name inside a private network.", advice=_ADVICE)
+        if port < _PRIVILEGED and port not in _WEB_PORTS:
+            raise NetError(
+                f"Port {port} of {host} may not be asked: web pages are not there.",
+                advice="Use port 80, 443 or one from 1024, or allow the host with --allow-net.",
+            )
+
+    async def addresses(self, host: str, port: int) -> list[Address]:
+        """The addresses of a host, all of which may be asked.
+
+        Raises:
+            NetError: the name is unknown, or one of its addresses may not be asked.
+        """
+        literal = address_of(host)
+        found = [literal] if literal is not None else await self._look_up(host, port)
+        if not self._policy.allows_host(host):
+            for address in found:
+                if not self._policy.allows_address(address):
+                    self._check_address(host, address)
+        return found
+
+    async def _look_up(self, host: str, port: int) -> list[Address]:
+        try:
+            texts = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise NetError(
+                f"There is no address for {host}.", advice="Check the name and the connection."
+            ) from error
+        found = [address for text in dict.fromkeys(texts) if (address := address_of(text)) is not None]
+        if not found:
+            raise NetError(f"There is no address for {host}.", advice="Check the name.")
+        return found[:_MAX_ADDRESSES] if self._policy.allows_host(host) else found
+
+    def _check_address(self, host: str, address: Address) -> None:
+        if what := refusal_of(address):
+            which = host if str(address) == host else f"{host} ({address})"
+            raise NetError(f"{which} may not be asked: it is {what}.", advice=_ADVICE)
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host as the system knows them."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]

@@ -1,0 +1,79 @@
+"""What may be asked of the network, and how much of an answer is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+from loom_core.net.address import forms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loom_core.net.address import Address, Network
+
+__all__ = ["NetPolicy"]
+
+
+@dataclass(frozen=True, slots=True)
+class NetPolicy:
+    """Settings of the HTTP client. By default the open internet may be asked, and nothing else.
+
+    Attributes:
+        allowed_hosts: names that may be asked whatever addresses they have, in canonical form.
+        allowed_networks: networks that may be asked although they are not on the open internet.
+        proxy: URL of a proxy through which everything goes, or empty. The proxy resolves names, so that
+            the addresses of a name cannot be checked here; proxies of the environment are never used.
+        max_redirects: how many redirects are followed.
+        max_bytes: size of an answer, as it is sent and unpacked.
+        max_header_bytes: size of its header.
+        connect_seconds: time for a connection, with the look-up of the name.
+        total_seconds: time for everything together, redirects included.
+    """
+
+    allowed_hosts: frozenset[str] = frozenset()
+    allowed_networks: tuple[Network, ...] = ()
+    proxy: str = ""
+    max_redirects: int = 5
+    max_bytes: int = 64 << 20
+    max_header_bytes: int = 64 << 10
+    connect_seconds: float = 10.0
+    total_seconds: float = 120.0
+
+    @classmethod
+    def allowing(cls, rules: Iterable[str], *, proxy: str = "") -> NetPolicy:
+        """The policy that also allows some hosts and networks.
+
+        Args:
+            rules: host names (`wiki.example`), addresses, and networks as CIDR (`10.1.0.0/16`).
+            proxy: as the attribute.
+
+        Raises:
+            ConfigError: a rule is none of these.
+        """
+        from loom_core.net.url import host_of
+
+        hosts: set[str] = set()
+        networks: list[Network] = []
+        for rule in rules:
+            try:
+                networks.append(ip_network(rule.strip().removeprefix("[").removesuffix("]"), strict=False))
+            except ValueError:
+                host = host_of(rule.strip())
+                if host is None:
+                    raise ConfigError(
+                        f"{rule!r} is neither a host nor a network.",
+                        advice="Write a name (wiki.example), an address, or a network (10.1.0.0/16).",
+                    ) from None
+                hosts.add(host)
+        return cls(frozenset(hosts), tuple(networks), proxy)
+
+    def allows_host(self, host: str) -> bool:
+        """Whether a host is named by a rule."""
+        return host in self.allowed_hosts
+
+    def allows_address(self, address: Address) -> bool:
+        """Whether an address, or an IPv4 address inside it, is in a network that is allowed by a rule."""
+        return any(form in network for form in forms_of(address) for network in self.allowed_networks)

@@ -1,0 +1,113 @@
+"""Web addresses: one form for each, which ones can be asked at all, and how they are shown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from loom_core.errors import NetError
+from loom_core.net.address import address_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["canonical_url", "host_of", "origin_of", "parse_url", "redacted"]
+
+_MAX_URL = 4096
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")  # as the C library reads one: 127.1, 0x7f000001
+_PORT = re.compile(r"[0-9]{1,5}")
+_AUTHORITY = re.compile(r"[^/]*//([^/?#]*)")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def canonical_url(url: str) -> str:
+    """A web address in the one form that is stored: host in lower case and ASCII, no fragment.
+
+    Raises:
+        NetError: as for `parse_url`.
+    """
+    return str(parse_url(url))
+
+
+def parse_url(url: str) -> httpx2.URL:
+    """Read a web address strictly; what different programs would read differently is refused.
+
+    The answer has a canonical host (lower case, punycode, no final dot), no default port and no fragment.
+
+    Raises:
+        NetError: it is no http or https address, has a user name in it, or a host or port that is none.
+    """
+    import httpx2
+
+    if len(url) > _MAX_URL:
+        raise NetError(f"The web address has more than {_MAX_URL:,} characters.", advice="Shorten it.")
+    url = url.strip()
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise _malformed(url, str(error).rstrip(".")) from error
+    if parsed.scheme not in _DEFAULT_PORTS:
+        raise NetError(
+            f"{_shown(url)} is no http or https address.", advice="Give one that begins with https://."
+        )
+    if parsed.userinfo:
+        raise NetError(
+            "The web address has a user name or password in it, which would be stored with the document.",
+            advice="Leave out everything before the @.",
+        )
+    host = host_of(parsed.raw_host.decode("ascii"))
+    if host is None:
+        raise _malformed(url, "the host is none")
+    _check_port(url, parsed)
+    return parsed.copy_with(host=host, fragment=None)
+
+
+def host_of(text: str) -> str | None:
+    """The canonical form of a host name or address, or None if it is none."""
+    import httpx2
+
+    try:
+        host = httpx2.URL(scheme="http", host=text.removesuffix(".")).raw_host.decode("ascii").lower()
+    except httpx2.InvalidURL:
+        return None
+    address = address_of(host)
+    if address is not None and "%" not in host:  # an interface of this machine
+        return str(address)
+    # `0177.0.0.1` is 127.0.0.1 to one program and 177.0.0.1 to the next.
+    if len(host) > 253 or not _NAME.fullmatch(host) or _NUMBER.fullmatch(host):
+        return None
+    return host
+
+
+def origin_of(url: httpx2.URL) -> tuple[str, str, int]:
+    """Scheme, host and port: what credentials belong to."""
+    port = _DEFAULT_PORTS[url.scheme] if url.port is None else url.port
+    return url.scheme, url.raw_host.decode("ascii"), port
+
+
+def redacted(url: httpx2.URL | str) -> str:
+    """An address for messages and logs: without query and fragment, which may hold secrets."""
+    address, query, _ = str(url).partition("?")
+    address = address.partition("#")[0]
+    head, at, tail = address.rpartition("@")
+    if at and "/" not in head.partition("://")[2]:
+        address = f"{head.partition('://')[0]}://…@{tail}"
+    return f"{address}?…" if query else address
+
+
+def _check_port(url: str, parsed: httpx2.URL) -> None:
+    """The port must be written in plain digits: `int` takes `８０` and `8_0` too."""
+    authority = _AUTHORITY.match(url)
+    written = authority[1].rpartition("]")[2].partition(":")[2] if authority else ""
+    if (written and not _PORT.fullmatch(written)) or not 0 < origin_of(parsed)[2] < 65536:
+        raise _malformed(url, "the port is none")
+
+
+def _malformed(url: str, reason: str) -> NetError:
+    return NetError(f"{_shown(url)} is no web address: {reason}.", advice="Check how it is written.")
+
+
+def _shown(url: str) -> str:
+    return repr(redacted(url)[:200])
