@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
+    from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
 
@@ -53,3 +54,11 @@ def stdio_server(jsonrpc: ModuleType) -> Iterator[Callable[..., StdioServer]]:
             return servers.enter_context(closing(jsonrpc.StdioServer(*args, **kwargs)))
 
         yield start
+
+
+@pytest.fixture
+def local_servers() -> Iterator[Callable[..., LocalServer]]:
+    """Starts web servers of this machine, see tests/fixtures/local_server.py, and ends them with the test."""
+    module = _load(_HERE / "fixtures" / "local_server.py")
+    with ExitStack() as servers:
+        yield lambda *args: servers.enter_context(closing(module.LocalServer(*args)))

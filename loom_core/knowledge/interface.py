@@ -276,6 +276,10 @@ class LexicalIndex(Protocol):
         """Every key whose token list holds all of these tokens, in any order; none for no tokens."""
         ...
 
+    def keys(self) -> list[int]:
+        """Every key that is indexed, as of the last commit, as often as it is there; in any order."""
+        ...
+
     def count(self) -> int:
         """How many keys are indexed, as of the last commit."""
         ...
@@ -349,6 +353,10 @@ class GraphStore(Protocol):
 
     def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
         """A shortest path in either direction of the relations, or None within `max_hops`."""
+        ...
+
+    def relations(self, first: int, last: int) -> list[EntityEdge]:
+        """Every relation whose subject's key is from `first` to `last`, in any order."""
         ...
 
     def counts(self) -> tuple[int, int]:

@@ -17,7 +17,8 @@ __all__ = ["extract_chunk_keywords"]
 # Letters include accented Latin ones, so that `ÉcoleNormale` is not read as `coleNormale`.
 _LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
 _PART = f"[{_LETTER}0-9_]++"
-_CANDIDATE = re.compile(f"{_PART}(?:[.-]{_PART})*+")
+# A plain word is no candidate; it is matched by itself, outside the group.
+_CANDIDATE = re.compile(f"[{_LETTER}][a-zß-öø-ÿ]*+(?![.-]?[{_LETTER}0-9_])|({_PART}(?:[.-]{_PART})*+)")
 _OPTION = re.compile(f"(?<![{_LETTER}0-9_-])--[A-Za-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+")
 _HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]{2,}")
 
@@ -91,8 +92,8 @@ def _ranked(text: str) -> tuple[str, ...]:
 
 
 def _scored(text: str) -> Iterator[tuple[str, float]]:
-    for candidate, count in Counter(_CANDIDATE.findall(text)).items():
-        # Most words are plain; they are passed over before any pattern is tried.
+    candidates: list[str] = _CANDIDATE.findall(text)
+    for candidate, count in Counter(filter(None, candidates)).items():
         if not (candidate[1:].islower() and candidate.isalpha()) and 1 < len(candidate) <= _LONGEST:
             for form, weight in _identifiers(candidate):
                 yield form, weight * count

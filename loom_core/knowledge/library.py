@@ -34,20 +34,29 @@ class Library:
         home: Loom's home.
         embedder: which embedder new knowledge bases use; see `create_embedder`.
         only: names that may be opened; empty for all.
+        program: what this process is called among those that share the home.
     """
 
-    def __init__(self, home: Path, *, embedder: str = "auto", only: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home: Path, *, embedder: str = "auto", only: Sequence[str] = (), program: str = "python"
+    ) -> None:
         self.catalogue = Catalogue(home)
         self._choice = embedder
         self._embedders: dict[str, EmbeddingProvider] = {}
         self._only = frozenset(only)
+        self._program = program
         self._open: dict[str, GraphRAGKnowledgeBase] = {}
         self._tasks: TaskGroup | None = None
+        self._work: dict[str, _Work] = {}
         self._turn = anyio.Lock()
 
     def list(self) -> list[CatalogueEntry]:
-        """The knowledge bases that exist, as far as they may be opened. Blocks for milliseconds."""
-        return [entry for entry in self.catalogue.list() if not self._only or entry.name in self._only]
+        """The knowledge bases that can be used, as far as they may be opened. Blocks for milliseconds."""
+        return [entry for entry in self._allowed() if not entry.problem]
+
+    def unusable(self) -> list[CatalogueEntry]:
+        """Those that may be opened and cannot be used, each with its `problem`. Blocks for milliseconds."""
+        return [entry for entry in self._allowed() if entry.problem]
 
     async def get(
         self,
@@ -56,6 +65,7 @@ class Library:
         create: bool = False,
         description: str = "",
         search_hints: Sequence[str] = (),
+        embedder: str = "",
     ) -> GraphRAGKnowledgeBase:
         """Open a knowledge base, or give the one that is open.
 
@@ -64,6 +74,7 @@ class Library:
             create: whether to make it if there is none.
             description: remembered, if given.
             search_hints: remembered, if given.
+            embedder: id of the embedder that a new one is to have unless one was chosen for all.
 
         Raises:
             NotFoundError: there is none, or it may not be opened.
@@ -76,10 +87,11 @@ class Library:
                 exists = (folder / "record.db").exists()
                 if (self._only and name not in self._only) or not (exists or create):
                     raise await to_thread.run_sync(self._unknown, name)
-                knowledge_base = await to_thread.run_sync(self._opened, name, folder)
+                knowledge_base = await to_thread.run_sync(self._opened, name, folder, embedder)
                 self._open[name] = knowledge_base
                 if self._tasks is not None:
-                    self._tasks.start_soon(self._work, knowledge_base)
+                    self._work[name] = work = _Work(knowledge_base)
+                    self._tasks.start_soon(work.run)
         if description:
             knowledge_base.record.set("description", description)
         if search_hints:
@@ -95,11 +107,14 @@ class Library:
         """
         knowledge_base = await self.get(name)
         if not knowledge_base.worker.acquire():
+            holder = knowledge_base.holder() or "another process"
             raise StoreBusyError(
-                f"Another process works on the knowledge base {name!r}.",
+                f"The knowledge base {name!r} is in use: {holder} works for it.",
                 advice="Close the programs that use it and try again.",
             )
         del self._open[name]
+        if (work := self._work.pop(name, None)) is not None:
+            await work.end()
         await to_thread.run_sync(knowledge_base.close)
         await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
 
@@ -109,15 +124,24 @@ class Library:
 
     def close(self) -> None:
         """Close every knowledge base."""
+        self._work.clear()
         while self._open:
             self._open.popitem()[1].close()
 
-    def _opened(self, name: str, folder: Path) -> GraphRAGKnowledgeBase:
+    def _allowed(self) -> list[CatalogueEntry]:
+        return [entry for entry in self.catalogue.list() if not self._only or entry.name in self._only]
+
+    def _opened(self, name: str, folder: Path, wanted: str) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+        from loom_core.knowledge.rag.peer_settings import PeerSettings
 
         known = next((entry.embedder for entry in self.catalogue.list() if entry.folder == folder), "")
+        known = known or wanted
         knowledge_base = GraphRAGKnowledgeBase.from_config(
-            embedding_provider=self._embedder(known), name=name, path=folder
+            embedding_provider=self._embedder(known),
+            name=name,
+            path=folder,
+            peers=PeerSettings(program=self._program),
         )
         if not knowledge_base.record.get("name"):
             knowledge_base.record.set("name", name)
@@ -141,8 +165,24 @@ class Library:
             advice=f"There are: {', '.join(names)}." if names else "There is none yet: add something first.",
         )
 
-    async def _work(self, knowledge_base: GraphRAGKnowledgeBase) -> None:
+
+class _Work:
+    """The work for one knowledge base in the background, which can be ended before the program."""
+
+    def __init__(self, knowledge_base: GraphRAGKnowledgeBase) -> None:
+        self._knowledge_base = knowledge_base
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
         try:
-            await knowledge_base.work()
+            with self._scope:
+                await self._knowledge_base.work()
         except Exception:  # noqa: BLE001 - the outermost handler of a background task
-            _log.exception("working for the knowledge base %r failed", knowledge_base.name)
+            _log.exception("working for the knowledge base %r failed", self._knowledge_base.name)
+        finally:
+            self._ended.set()
+
+    async def end(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()

@@ -64,10 +64,14 @@ class NameIndex:
 
     def find(self, text: str) -> Iterator[NameMatch]:
         """All names in a text, also those inside longer ones."""
-        found = list(self._matches(surface_keys(text)))
+        yield from self.find_in(surface_keys(text), text)
+
+    def find_in(self, keys: list[str], text: str) -> Iterator[NameMatch]:
+        """The same, where the `surface_keys` of the text are known."""
+        found = list(self._matches(keys))
         if not found:
             return
-        spans = surface_spans(text)
+        spans = surface_spans(text, 1 + max(last for _, _, last in found))
         for entity, first, last in found:
             start, end = spans[first][0], spans[last][1]
             if first != last or is_marked(text[start:end]):

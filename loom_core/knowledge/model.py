@@ -8,6 +8,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 __all__ = [
     "About",
     "AboutSource",
+    "Alias",
+    "AliasKind",
     "Block",
     "BlockKind",
     "Chunk",
@@ -24,6 +26,7 @@ __all__ = [
 BlockKind = Literal["heading", "paragraph", "list", "table", "row", "code", "slide", "page"]
 TitleSource = Literal["given", "metadata", "heading", "filename", "none"]
 AboutSource = Literal["title", "heading", "definition", "first_phrase"]
+AliasKind = Literal["acronym", "also_called", "translation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +168,34 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """A statement that two names are the same.
+
+    Attributes:
+        name: the one, as written; of an acronym, what it stands for.
+        other: the other; the acronym itself.
+        kind: how it is said.
+        start: offset of the statement in the chunk's text.
+        end: offset after it.
+        confidence: 0 to 1.
+    """
+
+    name: str
+    other: str
+    kind: AliasKind
+    start: int
+    end: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Extraction:
     """What an extractor found in one chunk."""
 
     mentions: tuple[Mention, ...] = ()
     abouts: tuple[About, ...] = ()
     relations: tuple[Relation, ...] = ()
+    aliases: tuple[Alias, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+import zlib
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from loom_core.knowledge.chunking import create_chunker
+from loom_core.knowledge.extraction import RuleExtractor
 from loom_core.knowledge.keywords import extract_chunk_keywords
-from loom_core.knowledge.model import Extraction
-from loom_core.knowledge.record import PreparedChunk, PreparedDocument
-from loom_core.knowledge.text import analyse, detect_language, lookup_tokens
+from loom_core.knowledge.record.blocks import encode_blocks
+from loom_core.knowledge.record.fields import field_rows
+from loom_core.knowledge.record.prepared import FoundRows, PreparedChunk, PreparedDocument, found_in
+from loom_core.knowledge.text import analyse_with_keys, detect_language, lookup_tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.knowledge.chunking.registry import ChunkerName
+    from loom_core.knowledge.extraction import ExtractionConfig
     from loom_core.knowledge.interface import Chunker, Extractor
     from loom_core.knowledge.model import Chunk, DocumentDraft
 
-__all__ = ["Pipeline", "document_id", "embedding_text", "index_tokens"]
+__all__ = ["Pipeline", "Recipe", "document_id", "embedding_text", "index_tokens"]
 
-_VERSION = "1"
+_VERSION = "2"
 _HEADINGS_SEEN = 200  # a heading in the first characters of a passage need not be repeated before it
 
 
@@ -44,10 +50,36 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
     Beside the tokens that questions are made of there are those by which names are looked up, as far as
     they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
-    whole = embedding_text(title, heading_path, text)
-    tokens = analyse(whole)
+    return index_words(title, heading_path, text)[0]
+
+
+def index_words(title: str, heading_path: Sequence[str], text: str) -> tuple[list[str], list[str]]:
+    """`index_tokens` of a chunk and the `surface_keys` of its text, read together."""
+    # Above the text is a line of its own each, so that no token spans the two.
+    above = embedding_text(title, heading_path, text)[: -len(text)] if text else ""
+    tokens, keys = analyse_with_keys(text)
+    all_keys = keys
+    if above:
+        tokens_above, keys_above = analyse_with_keys(above)
+        tokens, all_keys = tokens_above + tokens, keys_above + keys
     known = set(tokens)
-    return tokens + [token for token in dict.fromkeys(lookup_tokens(whole)) if token not in known]
+    return tokens + [token for token in dict.fromkeys(lookup_tokens_of(all_keys)) if token not in known], keys
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Of what a pipeline is made, so that another process can make the same.
+
+    Attributes:
+        chunker: name of the chunker.
+        options: its settings.
+        rules: settings of the rules that find entities, or None where there is nothing to find or where
+            an extractor of the program's own does it.
+    """
+
+    chunker: ChunkerName
+    options: dict[str, int]
+    rules: ExtractionConfig | None
 
 
 class Pipeline:
@@ -58,12 +90,42 @@ class Pipeline:
         chunker_id: name and settings of the chunker; with the extractor's it tells documents that were
             prepared in another way.
         extractor: finds entities and relations; None leaves the graph empty.
+        recipe: how another process makes the same; None where it cannot.
+        id_: in another process, the id of the one that it is to be the same as.
     """
 
-    def __init__(self, chunker: Chunker, *, chunker_id: str, extractor: Extractor | None) -> None:
+    def __init__(
+        self,
+        chunker: Chunker,
+        *,
+        chunker_id: str,
+        extractor: Extractor | None,
+        recipe: Recipe | None = None,
+        id_: str = "",
+    ) -> None:
         self._chunker = chunker
-        self._extractor = extractor
-        self.id = f"{_VERSION}/{chunker_id}/{extractor.id if extractor else 'none'}"
+        self._rules = extractor if type(extractor) is RuleExtractor else None
+        self._extractor = None if self._rules else extractor
+        self.recipe = recipe
+        self.id = id_ or f"{_VERSION}/{chunker_id}/{extractor.id if extractor else 'none'}"
+
+    @classmethod
+    def of(cls, recipe: Recipe, *, extractor: Extractor | None = None, id_: str = "") -> Pipeline:
+        """The pipeline of a recipe.
+
+        Args:
+            recipe: of what it is made.
+            extractor: one of the program's own, in place of the recipe's rules.
+            id_: see the class.
+        """
+        rules = RuleExtractor(recipe.rules) if recipe.rules is not None else None
+        return cls(
+            create_chunker(recipe.chunker, **recipe.options),
+            chunker_id=f"{recipe.chunker}{sorted(recipe.options.items())}",
+            extractor=extractor or rules,
+            recipe=recipe,
+            id_=id_,
+        )
 
     def hash(self, draft: DocumentDraft) -> bytes:
         """What a document is to this pipeline: equal hashes, equal results."""
@@ -80,32 +142,43 @@ class Pipeline:
 
         Documents without any text are left out of the result.
         """
-        cut = await to_thread.run_sync(self._cut, drafts)
-        flat = [chunk for _, chunks in cut for chunk in chunks]
-        found = await self._extractor.extract(flat) if self._extractor else [Extraction()] * len(flat)
-        return await to_thread.run_sync(self._assemble, cut, found)
+        prepared = await to_thread.run_sync(lambda: list(map(self.prepare_one, drafts)))
+        return await self.extract([document for document in prepared if document is not None])
 
-    def _cut(self, drafts: Sequence[DocumentDraft]) -> list[tuple[DocumentDraft, list[Chunk]]]:
-        cut = ((draft, self._chunker.chunk(draft)) for draft in drafts)
-        return [(draft, [self._completed(c, draft) for c in chunks]) for draft, chunks in cut if chunks]
+    def prepare_one(self, draft: DocumentDraft) -> PreparedDocument | None:
+        """Chunk a document, with all that the rules find in it; None if there is no text in it. Blocks."""
+        chunks = [self._completed(chunk, draft) for chunk in self._chunker.chunk(draft)]
+        if not chunks:
+            return None
+        id_, language = document_id(draft.uri), _prevailing(chunks)
+        return PreparedDocument(
+            id=id_,
+            uri=draft.uri,
+            title=draft.title,
+            title_source=draft.title_source,
+            mime=draft.mime,
+            language=language,
+            metadata=json.dumps(draft.metadata, ensure_ascii=False, sort_keys=True, default=str),
+            hash=self.hash(draft),
+            length=len(draft.text),
+            text=zlib.compress(draft.text.encode(), 1),
+            blocks=encode_blocks(draft.blocks),
+            fields=tuple(field_rows(draft, language=language)),
+            chunks=tuple(self._prepared(id_, chunks)),
+        )
 
-    def _assemble(
-        self, cut: Sequence[tuple[DocumentDraft, list[Chunk]]], found: Sequence[Extraction]
-    ) -> list[PreparedDocument]:
-        extractions = iter(found)
-        prepared: list[PreparedDocument] = []
-        for draft, chunks in cut:
-            id_ = document_id(draft.uri)
-            prepared.append(
-                PreparedDocument(
-                    id=id_,
-                    draft=draft,
-                    language=_prevailing(chunks),
-                    hash=self.hash(draft),
-                    chunks=tuple(self._prepared(id_, chunks, [next(extractions) for _ in chunks])),
-                )
+    async def extract(self, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
+        """The documents with what an extractor of the program's own finds in them."""
+        if self._extractor is None:
+            return list(documents)
+        extractions = iter(await self._extractor.extract([c.chunk for d in documents for c in d.chunks]))
+        return [
+            replace(
+                document,
+                chunks=tuple(replace(c, found=found_in(next(extractions))) for c in document.chunks),
             )
-        return prepared
+            for document in documents
+        ]
 
     def _completed(self, chunk: Chunk, draft: DocumentDraft) -> Chunk:
         return replace(
@@ -116,12 +189,10 @@ class Pipeline:
             keywords=tuple(extract_chunk_keywords(chunk.text)),
         )
 
-    def _prepared(
-        self, document: str, chunks: Sequence[Chunk], extractions: Sequence[Extraction]
-    ) -> list[PreparedChunk]:
+    def _prepared(self, document: str, chunks: Sequence[Chunk]) -> list[PreparedChunk]:
         seen: dict[bytes, int] = {}
         prepared: list[PreparedChunk] = []
-        for chunk, extraction in zip(chunks, extractions, strict=True):
+        for chunk in chunks:
             described = json.dumps(
                 [self.id, chunk.title, chunk.title_source, chunk.heading_path, chunk.kind, chunk.name],
                 ensure_ascii=False,
@@ -129,14 +200,17 @@ class Pipeline:
             hash_ = hashlib.sha256(f"{described}\0{chunk.text}".encode()).digest()[:16]
             copy = seen[hash_] = seen.get(hash_, 0) + 1
             embedded = embedding_text(chunk.title, chunk.heading_path, chunk.text)
+            tokens, keys = index_words(chunk.title, chunk.heading_path, chunk.text)
             prepared.append(
                 PreparedChunk(
                     # Ids say nothing of the place, so that a passage keeps its id when others move.
                     id=f"{document}.{hash_.hex()[:12]}" + (f".{copy}" if copy > 1 else ""),
                     chunk=chunk,
-                    extraction=extraction,
+                    found=found_in(self._rules.extract_one(chunk)) if self._rules else FoundRows(),
                     hash=hash_,
                     vector_hash=hashlib.sha256(embedded.encode()).digest()[:16],
+                    tokens=" ".join(tokens),
+                    keys=" ".join(keys),
                 )
             )
         return prepared

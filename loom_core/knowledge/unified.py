@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from loom_core.knowledge.visible import ACTING
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,7 @@ FILTERS_DESCRIPTION = (
 )
 """How filters are written, for a model."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_FIELD_NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 _MAX_DESCRIPTION = 200  # characters of one source's description that are passed on
 _MAX_HINTS = 6
 _MAX_FILTERS = 20
@@ -92,16 +94,22 @@ class UnifiedSearchToolBuilder:
         return {"enum": [*names, None]} if names else {}
 
     def filters_schema(self) -> dict[str, Any]:
-        """JSON Schema keywords for the `filters` argument: which names each source supports."""
-        known = [source for source in self._sources if source.supported_filters]
+        """JSON Schema keywords for the `filters` argument: which names each source supports.
+
+        Names may come from documents, so that only those that are one word are told here.
+        """
+        known = [(source.name, names) for source in self._sources if (names := _plain_names(source))]
         if not known:
             return {}
         described = "; ".join(
-            f"{_clean(source.name, 64)}: "
-            + ", ".join(_clean(name, 40) for name in source.supported_filters[:_MAX_FILTERS])
-            for source in known[:_MAX_FILTER_SOURCES]
+            f"{_clean(source, 64)}: {', '.join(names[:_MAX_FILTERS])}"
+            for source, names in known[:_MAX_FILTER_SOURCES]
         )
         return {"description": f"{FILTERS_DESCRIPTION} Fields by source: {described}."}
+
+
+def _plain_names(source: SourceInfo) -> list[str]:
+    return [name for name in source.supported_filters if _FIELD_NAME.fullmatch(name)]
 
 
 def _line(source: SourceInfo) -> str:
@@ -113,5 +121,5 @@ def _line(source: SourceInfo) -> str:
 
 
 def _clean(text: str, limit: int) -> str:
-    text = " ".join(_CONTROL.sub(" ", text).split())
+    text = " ".join(ACTING.sub(" ", text).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
+from loom_core.knowledge.visible import visible
+
 __all__ = ["path_of", "readable", "shown", "uri_of"]
 
 
@@ -25,11 +27,11 @@ def path_of(uri: str) -> Path:
 
 
 def shown(uri: str) -> str:
-    """A URI as a person reads it: a path for a file, itself for all else."""
-    return str(path_of(uri)) if uri.startswith("file://") else uri
+    """A URI as a person reads it: a path for a file, itself for all else; on one line."""
+    return visible(str(path_of(uri)) if uri.startswith("file://") else uri)
 
 
 def readable(uri: str) -> str:
     """A URI with the letters of every script as they are, for showing it; `%E5%A4%A9` reads badly."""
     decoded = unquote(uri) if uri.startswith("file://") else uri
-    return decoded if decoded.isprintable() and "\ufffd" not in decoded else uri
+    return visible(decoded if decoded.isprintable() and "\ufffd" not in decoded else uri)

@@ -75,21 +75,26 @@ class TextBudget:
         self._cut = False
         self.shown = 0
 
-    def add(self, block: str) -> bool:
-        """Append a block; False if the text is full, and from then on."""
+    def add(self, block: str, *, end: str = "") -> bool:
+        """Append a block; False if the text is full, and from then on.
+
+        Args:
+            block: the text.
+            end: what follows it, also where it is cut.
+        """
         self._offered += 1
-        cost = _quarters(block) + _quarters(self._separator)
+        cost = _quarters(block) + _quarters(end) + _quarters(self._separator)
         if self._used + cost > self._limit and not self._full:
             self._full = True
             if not self._blocks:
-                self._blocks.append(_prefix(block, self._limit) + _CUT)
+                self._blocks.append(_prefix(block, self._limit - _quarters(end)) + _CUT + end)
                 self._cut = True
                 self.shown = 1
                 return True
         if self._full:
             return False
         self._used += cost
-        self._blocks.append(block)
+        self._blocks.append(block + end)
         self.shown += 1
         return True
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["ProcessLock"]
+
+_TRIES = 10
+_LOOK_SECONDS = 0.001
 
 
 class ProcessLock:
@@ -29,7 +33,7 @@ class ProcessLock:
         return self._file is not None
 
     def acquire(self) -> bool:
-        """Take the lock if it is free, without waiting.
+        """Take the lock if it is free, without waiting for its holder.
 
         Returns:
             True if this object holds the lock now, also when it did before.
@@ -40,13 +44,31 @@ class ProcessLock:
         if self._file is not None:
             return True
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        if not _try_lock(file):
-            os.close(file)
+        for _ in range(_TRIES):
+            if _try_lock(file):
+                os.ftruncate(file, 0)
+                os.lseek(file, 0, os.SEEK_SET)
+                os.write(file, str(os.getpid()).encode())
+                self._file = file
+                return True
+            if _is_locked(file):
+                break
+            time.sleep(_LOOK_SECONDS)  # somebody only has a look, see `is_held`
+        os.close(file)
+        return False
+
+    def is_held(self) -> bool:
+        """Whether anybody holds the lock, in this process or another; nobody is kept from taking it."""
+        if self._file is not None:
+            return True
+        try:
+            file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except OSError:  # no such file, or no right to lock it
             return False
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0) if hasattr(os, "pwrite") else None
-        self._file = file
-        return True
+        try:
+            return _is_locked(file)
+        finally:
+            os.close(file)
 
     def release(self) -> None:
         """Give the lock back; nothing happens if it is not held."""
@@ -74,6 +96,13 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _is_locked(file: int) -> bool:
+        if not _try_lock(file):
+            return True
+        os.lseek(file, 1 << 30, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
+        return False
+
 else:
     import fcntl
 
@@ -83,3 +112,12 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _is_locked(file: int) -> bool:
+        # Any number may share it, so that those who look do not take each other for the holder.
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(file, fcntl.LOCK_UN)
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections import deque
@@ -9,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import RecordError
+from loom_core.storage.backup import back_up
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Database"]
 
-_BUSY_SECONDS = 30.0
+_log = logging.getLogger(__name__)
+_BUSY_SECONDS = 30
+_MIGRATION_SECONDS = 3600  # others wait so long while one copies and migrates a large file
 _LIST = 900  # below the 999 parameters that every SQLite takes
 
 
@@ -29,11 +33,12 @@ class Database:
 
     Args:
         path: the database file, made if absent; None for a database in memory.
-        schema: one SQL script per version; version n of a file means that the first n scripts ran.
+        schema: one SQL script per version; version n of a file means that the first n scripts ran. Those
+            that are missing run in one transaction, after a copy of the file was put beside it (`back_up`).
 
     Raises:
-        RecordError: the file cannot be opened or written, is not a database, or was written by a
-            newer Loom.
+        RecordError: the file cannot be opened or written, is not a database, was written by a newer Loom,
+            or is older and there is no room for a copy of it.
     """
 
     def __init__(self, path: Path | None, *, schema: Sequence[str]) -> None:
@@ -43,8 +48,10 @@ class Database:
         self._writing = threading.RLock()
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
+        self._migrated = False
         with self._explained():
             self._migrate()
+        self._migrated = True
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
@@ -77,6 +84,7 @@ class Database:
                 return
             connection.execute("BEGIN IMMEDIATE")
             try:
+                self._check_version(connection)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -153,27 +161,62 @@ class Database:
         if self._path is not None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            # In pages: an ingest changes thousands of pages again and again, each to be copied back once.
+            connection.execute("PRAGMA wal_autocheckpoint=8000")
             connection.execute("PRAGMA cache_size=-32768")
             connection.execute("PRAGMA mmap_size=268435456")
         return connection
 
     def _migrate(self) -> None:
-        schema = self._schema
-        with self.read() as connection:
-            if connection.execute("PRAGMA user_version").fetchone()[0] == len(schema):
+        known = len(self._schema)
+        with self._borrowed() as connection:
+            if self._version_of(connection) == known:
                 return
-        with self.write() as connection:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > len(schema):
-                raise RecordError(
-                    f"{self._path} was written by a newer Loom (format {version}, this one knows "
-                    f"{len(schema)}).",
-                    advice="Upgrade this installation; nothing was changed.",
-                )
-            for script in schema[version:]:
-                for statement in filter(str.strip, script.split(";\n")):
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={len(schema)}")
+            # Whoever is first migrates; the others wait for as long as that takes.
+            connection.execute(f"PRAGMA busy_timeout={1000 * _MIGRATION_SECONDS}")
+            try:
+                with self.write() as db:
+                    self._run_missing(db)
+            finally:
+                connection.execute(f"PRAGMA busy_timeout={1000 * _BUSY_SECONDS}")
+
+    def _run_missing(self, db: sqlite3.Connection) -> None:
+        """Bring the file up to date; part of a transaction, so that nobody writes meanwhile."""
+        version, known = self._version_of(db), len(self._schema)
+        if version == known:
+            return
+        if version > known:
+            raise RecordError(
+                f"{self._path} was written by a newer Loom (format {version}, this one knows {known}).",
+                advice="Upgrade this installation; nothing was changed.",
+            )
+        backup = None
+        if self._path is not None and version > 0:
+            backup = back_up(self._path, version=version)
+        for script in self._schema[version:]:
+            for statement in filter(str.strip, script.split(";\n")):
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version={known}")
+        if backup is not None:
+            _log.warning(
+                "%s is brought from format %d to %d. As it was, it is kept as %s, which you may delete.",
+                self._path,
+                version,
+                known,
+                backup,
+            )
+
+    def _check_version(self, db: sqlite3.Connection) -> None:
+        """Refuse to write what a newer Loom brought to its own format while it was open here."""
+        if self._migrated and self._version_of(db) != len(self._schema):
+            raise RecordError(
+                f"{self._path} was brought to the format of a newer Loom while it was open here.",
+                advice="Restart this program with the newer version; nothing was changed.",
+            )
+
+    @staticmethod
+    def _version_of(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
     @contextmanager
     def _explained(self) -> Generator[None]:
@@ -192,5 +235,5 @@ def _advice(error: sqlite3.Error) -> str:
     if "not a database" in text or "malformed" in text:
         return "The file is damaged or not Loom's: restore it from a backup, or move it away to start anew."
     if "locked" in text or "busy" in text:
-        return f"Another process has been writing for over {_BUSY_SECONDS:.0f} s: try again, or stop it."
+        return f"Another process has been writing for over {_BUSY_SECONDS} s: try again, or stop it."
     return "Run the command again with --debug for details."

@@ -71,8 +71,14 @@ BAD_ARGUMENTS = {
     "a cursor that is none": ("sources", {"source": "notes", "cursor": "zz"}, "Use `next_cursor`"),
     "a negative cursor": ("sources", {"source": "notes", "cursor": "-1"}, "Use `next_cursor`"),
     "a cursor past all numbers": ("sources", {"source": "notes", "cursor": "9" * 40}, "Use `next_cursor`"),
-    "neither text nor paths": ("add", {}, "Give either `text` or `paths`."),
-    "text and paths": ("add", {"text": "x", "paths": ["note.md"]}, "Give either `text` or `paths`."),
+    "neither text nor paths": ("add", {}, "Give one of `text`, `paths` and `urls`."),
+    "text and paths": ("add", {"text": "x", "paths": ["note.md"]}, "Give one of `text`, `paths` and `urls`."),
+    "text and urls": ("add", {"text": "x", "urls": ["https://example.com/"]}, "Give one of `text`"),
+    "web pages without leave": (
+        "add",
+        {"urls": ["https://example.com/"]},
+        "start the server with --allow-urls",
+    ),
     "blank text": ("add", {"text": " \n"}, "There is no text to add."),
     "a source with a slash": ("add", {"text": "x", "source": "a/b"}, "without slashes"),
     "a source of control characters": ("add", {"text": "x", "source": "a\nb"}, "without slashes"),
@@ -94,7 +100,11 @@ def test_a_bad_call_is_answered_with_what_to_do_instead(case, server):
     assert advice in refusal(server.call(tool, **arguments))
 
 
-OUTSIDE = ["/etc/passwd", "../secret.txt", "up/secret.txt", "link.txt", "up", "..", "{root}/../secret.txt"]
+OUTSIDE = [
+    "/etc/passwd", "../secret.txt", "up/secret.txt", "link.txt", "up", "..", "{root}/../secret.txt",
+    "./../allowed/../secret.txt", "/proc/self/environ", "/dev/zero", "{root}x", "//etc/passwd",
+    "~root/.profile",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
@@ -104,7 +114,20 @@ def test_a_path_that_leads_out_of_the_roots_is_refused(path, server, root):
     assert str(root) in text
 
 
-@pytest.mark.parametrize("path", ["missing.md", "{root}/missing", "note.md/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "missing.md",
+        "{root}/missing",
+        "note.md/x",
+        "file:///etc/passwd",
+        "file://host/etc/passwd",
+        "%2e%2e/secret.txt",
+        "note.md.",
+        "note.md ",
+        "..\\secret.txt",
+    ],
+)
 def test_a_path_that_does_not_exist_is_refused(path, server, root):
     text = refusal(server.call("add", paths=[path.format(root=root)], source="outside"))
     assert "There is no file or folder" in text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from loom_core.knowledge.extraction.aliases import aliases_in
 from loom_core.knowledge.extraction.chinese import chinese_definition, chinese_mentions, chinese_predicate
 from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RuleExtractor"]
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|\n+")
+# Begins with the mark that ends the sentence, so that the engine leaps from mark to mark.
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[\"“‘(A-Z0-9])|[。！？；]|\n+")
 _CODE_CONFIDENCE = 0.7
 _MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
 
@@ -56,11 +58,16 @@ class RuleExtractor:
         self._config = config or ExtractionConfig()
 
     @property
+    def config(self) -> ExtractionConfig:
+        """Their settings."""
+        return self._config
+
+    @property
     def id(self) -> str:
         """Name and version of the rules and their settings."""
         c = self._config
         chosen = (",".join(sorted(types)) for types in (c.entity_types, c.relation_types))
-        return "/".join(["rules-1", str(c.max_entities_per_chunk), str(c.max_relations_per_chunk), *chosen])
+        return "/".join(["rules-2", str(c.max_entities_per_chunk), str(c.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """One extraction for each chunk, in order."""
@@ -72,8 +79,7 @@ class RuleExtractor:
         subjects, defined = self._abouts(chunk, mentions)
         relations = [*defined, *_heading_relations(chunk)]
         subject = chunk.title if _says_something(chunk.title) else ""
-        for start, end in _sentences(chunk.text):
-            inside = [m for m in mentions if start <= m.start and m.end <= end]
+        for start, end, inside in _by_sentence(chunk.text, mentions):
             relations += _sentence_relations(chunk.text, start, end, inside, subject)
         if self._config.relation_types:
             relations = [r for r in relations if r.predicate in self._config.relation_types]
@@ -83,6 +89,9 @@ class RuleExtractor:
             mentions=tuple(kept),
             abouts=tuple(subjects),
             relations=tuple(_distinct(relations)[: self._config.max_relations_per_chunk]),
+            aliases=()
+            if chunk.language == "code"
+            else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
         )
 
     def _mentions(self, chunk: Chunk) -> list[Mention]:
@@ -140,11 +149,25 @@ def _heading_relations(chunk: Chunk) -> list[Relation]:
 def _sentences(text: str) -> Iterable[tuple[int, int]]:
     start = 0
     for match in _SENTENCE_END.finditer(text):
-        if match.start() > start:
-            yield start, match.start()
+        end = match.start() if text[match.start()] == "\n" else match.start() + 1
+        if end > start:
+            yield start, end
         start = match.end()
     if start < len(text):
         yield start, len(text)
+
+
+def _by_sentence(text: str, mentions: list[Mention]) -> Iterable[tuple[int, int, list[Mention]]]:
+    """The sentences that hold mentions, which come by place and do not overlap, and the mentions."""
+    place = 0
+    for start, end in _sentences(text):
+        while place < len(mentions) and mentions[place].start < start:
+            place += 1  # it begins in a sentence that ends before it does
+        first = place
+        while place < len(mentions) and mentions[place].end <= end:
+            place += 1
+        if place > first:
+            yield start, end, mentions[first:place]
 
 
 def _sentence_relations(
@@ -203,6 +226,8 @@ def _without_overlap(mentions: list[Mention]) -> list[Mention]:
 
 def _surest_mentions(mentions: list[Mention], limit: int) -> list[Mention]:
     """Keep the mentions of the first `limit` entities, surest first and then by position."""
+    if len(mentions) <= limit:
+        return mentions
     keys: dict[str, None] = {}
     for mention in sorted(mentions, key=lambda m: (-m.confidence, m.start)):
         keys.setdefault(name_key(mention.name))

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ChromaVectorIndex", "collection_name", "open_client"]
+__all__ = ["ChromaVectorIndex", "groups_in", "open_client"]
 
 _log = logging.getLogger(__name__)
 
 _BATCH = 1000  # the engine's own limit is 5461
+_PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three characters
 _OVERFETCH = 2  # times the candidates that are needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
 _KEY_COST = 30  # reading one stored vector takes as long as finding so many candidates
@@ -42,17 +43,17 @@ class ChromaVectorIndex:
 
     The directory belongs to one process: Chroma has no lock of its own, and two writers corrupt it
     without any error. A kill at the wrong moment can leave it hanging or crashing at the next open:
-    run `probe_chroma` first. Only keys and vectors are stored. Search is approximate (recall at 10 about
-    0.98 on hard data), and exact where `among` names few keys: those are read and compared here.
+    run `probe_chroma` first. Only keys and vectors are stored. Search is approximate, and exact where `among`
+    names few keys: those are read and compared here.
     """
 
-    def __init__(self, path: Path, *, dimension: int, generation: int = 1) -> None:
+    def __init__(self, path: Path, *, dimension: int, group: str = "all") -> None:
         """Open the directory, or make it.
 
         Args:
             path: a directory of its own.
             dimension: length of the vectors.
-            generation: number of the rebuild, part of the collection's name.
+            group: which of the collections in the directory: letters, digits, and hyphens between them.
 
         Raises:
             IndexDamagedError: it does not open, or holds vectors of another dimension.
@@ -62,7 +63,7 @@ class ChromaVectorIndex:
         with self._boundary():
             path.mkdir(parents=True, exist_ok=True)
             self._client = open_client(path)
-            self._collection = self._open_collection(collection_name(generation))
+            self._collection = self._open_collection(_PREFIX + group)
 
     def upsert(self, keys: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Store unit vectors, one row a key; an existing key is overwritten.
@@ -124,14 +125,7 @@ class ChromaVectorIndex:
             self._client.close()
 
     def _boundary(self) -> AbstractContextManager[None]:
-        from chromadb.errors import ChromaError
-
-        # Every argument is checked before: an error of any of these types is the directory's fault.
-        return damage_boundary(
-            "vector index",
-            self._path,
-            errors=(ChromaError, sqlite3.Error, RuntimeError, ValueError, KeyError, TypeError, OSError),
-        )
+        return _boundary(self._path)
 
     def _open_collection(self, name: str) -> chromadb.Collection:
         from chromadb.errors import NotFoundError
@@ -172,9 +166,17 @@ class ChromaVectorIndex:
         return _best(similarities.items(), limit)
 
 
-def collection_name(generation: int) -> str:
-    """Name of the collection of a generation (ASCII, as Chroma wants it)."""
-    return f"vectors_g{generation}"
+def groups_in(path: Path) -> list[str]:
+    """The groups that have a collection in a directory.
+
+    Raises:
+        IndexDamagedError: it does not open.
+    """
+    with _boundary(path):
+        client = open_client(path)
+        names = [collection.name for collection in client.list_collections()]
+        client.close()
+        return sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
 
 
 def open_client(path: Path) -> chromadb.ClientAPI:
@@ -183,6 +185,17 @@ def open_client(path: Path) -> chromadb.ClientAPI:
     from chromadb.config import Settings
 
     return chromadb.PersistentClient(path=path, settings=Settings(_env_file=None, anonymized_telemetry=False))
+
+
+def _boundary(path: Path) -> AbstractContextManager[None]:
+    from chromadb.errors import ChromaError
+
+    # Every argument is checked before: an error of any of these types is the directory's fault.
+    return damage_boundary(
+        "vector index",
+        path,
+        errors=(ChromaError, sqlite3.Error, RuntimeError, ValueError, KeyError, TypeError, OSError),
+    )
 
 
 def _batches(keys: Collection[int]) -> Iterator[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError
+from loom_core.errors import IndexDamagedError, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -30,10 +30,16 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
 
     Raises:
         IndexDamagedError: in place of any of `errors`, and of a panic.
+        RecordError: the disk is full, which is no damage: building anew would need still more room.
     """
     try:
         yield
     except errors as error:
+        if _is_full(error):
+            raise RecordError(
+                f"The {index} at {path} cannot be written: the disk is full.",
+                advice="Free some space; everything acknowledged so far is safe.",
+            ) from error
         raise IndexDamagedError(
             f"The {index} at {path} failed: {first_line(error)}.", advice=REBUILD_ADVICE
         ) from error
@@ -43,6 +49,12 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
         raise IndexDamagedError(
             f"The {index} at {path} crashed inside its engine: {first_line(error)}.", advice=REBUILD_ADVICE
         ) from error
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether an engine says that there is no room; none has an error of its own for it."""
+    text = str(error).casefold()
+    return any(sign in text for sign in ("no space left", "storagefull", "disk is full", "not enough space"))
 
 
 def first_line(error: BaseException) -> str:

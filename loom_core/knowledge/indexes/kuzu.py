@@ -34,6 +34,7 @@ from loom_core.knowledge.indexes.kuzu_statements import (
     delete_relation,
     read_counts,
     read_edges_among,
+    read_edges_of_range,
     read_entities,
     read_ring_of_many,
     read_ring_of_one,
@@ -260,6 +261,16 @@ class KuzuGraphStore:
                 return None
             edges = read_edges_among(session, keys) if start != end else []
             return GraphPath(tuple(found[key] for key in keys), edges_along(keys, edges))
+
+    def relations(self, first: int, last: int) -> list[EntityEdge]:
+        """Every relation whose subject's key is from `first` to `last`, in no order.
+
+        Raises:
+            InvalidInputError: the engine did not answer in time.
+            IndexDamagedError: the engine failed.
+        """
+        with self._question() as session:
+            return read_edges_of_range(session, first, last)
 
     def counts(self) -> tuple[int, int]:
         """How many entities and how many relations are stored."""

@@ -20,6 +20,7 @@ __all__ = [
     "delete_relation",
     "read_counts",
     "read_edges_among",
+    "read_edges_of_range",
     "read_entities",
     "read_ring_of_many",
     "read_ring_of_one",
@@ -57,6 +58,9 @@ _RING_OF_MANY = """
     RETURN b.id, CAST(sum(r.support) AS INT64) AS total ORDER BY total DESC, b.id LIMIT $limit"""
 _EDGES_AMONG = """
     MATCH (a:Entity)-[r:REL]->(b:Entity) WHERE a.id IN $ids AND b.id IN $ids
+    RETURN a.id, r.predicate, b.id, r.support, r.confidence"""
+_EDGES_OF_RANGE = """
+    MATCH (a:Entity)-[r:REL]->(b:Entity) WHERE a.id >= $first AND a.id <= $last
     RETURN a.id, r.predicate, b.id, r.support, r.confidence"""
 _SHORTEST = """
     MATCH p = (:Entity {{id: $source}})-[:REL* SHORTEST 1..{hops}]-(:Entity {{id: $target}})
@@ -134,6 +138,12 @@ def read_edges_among(session: KuzuSession, keys: Collection[int]) -> list[Entity
     """Every relation with both ends among the keys: 55 ms for 150 of 100,000."""
     rows = cast("list[tuple[int, str, int, int, float]]", session.rows(_EDGES_AMONG, ids=list(keys)))
     return [EntityEdge(*row) for row in rows]
+
+
+def read_edges_of_range(session: KuzuSession, first: int, last: int) -> list[EntityEdge]:
+    """Every relation of the subjects from one key to another."""
+    rows = session.rows(_EDGES_OF_RANGE, first=first, last=last)
+    return [EntityEdge(*row) for row in cast("list[tuple[int, str, int, int, float]]", rows)]
 
 
 def read_shortest_path(session: KuzuSession, start: int, end: int, *, hops: int) -> list[int]:

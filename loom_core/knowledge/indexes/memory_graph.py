@@ -127,6 +127,11 @@ class MemoryGraphStore:
             nodes = tuple(self._entities[key] for key in keys)
             return GraphPath(nodes, edges_along(keys, self._edges_among(keys)))
 
+    def relations(self, first: int, last: int) -> list[EntityEdge]:
+        """Every relation whose subject's key is from `first` to `last`."""
+        with self._lock:
+            return [edge for edge in self._relations.values() if first <= edge.subject <= last]
+
     def counts(self) -> tuple[int, int]:
         """How many entities and how many relations are stored."""
         return len(self._entities), len(self._relations)

@@ -95,6 +95,10 @@ class MemoryLexicalIndex:
             postings = [self._frequencies.get(token, {}) for token in tokens]
             return sorted(set(postings[0]).intersection(*postings[1:]))
 
+    def keys(self) -> list[int]:
+        """Every key that is indexed, as of the last commit."""
+        return list(self._documents)
+
     def count(self) -> int:
         """How many keys are indexed, as of the last commit."""
         return len(self._documents)

@@ -10,6 +10,7 @@ from loom_core.knowledge.indexes.child import ChildError, run_in_child
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import chromadb
     import numpy as np
     from numpy.typing import NDArray
 
@@ -30,13 +31,12 @@ _TOLERATED = 3  # an approximate index may miss a few of 64; a damaged one misse
 _SAME = 1e-3
 
 
-def probe_chroma(path: Path, *, dimension: int, generation: int = 1, timeout: float = 20.0) -> str | None:
+def probe_chroma(path: Path, *, dimension: int, timeout: float = 20.0) -> str | None:
     """Whether a closed vector index is healthy: it opens, counts, and finds its own vectors.
 
     Args:
         path: its directory; no process may have it open.
         dimension: length of its vectors.
-        generation: as for `ChromaVectorIndex`.
         timeout: seconds until it counts as hanging.
 
     Returns:
@@ -44,9 +44,7 @@ def probe_chroma(path: Path, *, dimension: int, generation: int = 1, timeout: fl
     """
     if not (path / "chroma.sqlite3").is_file():
         return f"there is no vector index at {path}"
-    return _probe(
-        check_chroma, {"path": str(path), "dimension": dimension, "generation": generation}, timeout=timeout
-    )
+    return _probe(check_chroma, {"path": str(path), "dimension": dimension}, timeout=timeout)
 
 
 def probe_kuzu(
@@ -85,14 +83,22 @@ def probe_tantivy(path: Path, *, timeout: float = 20.0) -> str | None:
     return _probe(check_tantivy, {"path": str(path)}, timeout=timeout)
 
 
-def check_chroma(*, path: str, dimension: int, generation: int) -> str | None:
-    """In the child: up to 64 vectors from all over the collection are looked for by themselves."""
-    import numpy as np
-
-    from loom_core.knowledge.indexes.chroma import collection_name, open_client
+def check_chroma(*, path: str, dimension: int) -> str | None:
+    """In the child: up to 64 vectors from all over each collection are looked for by themselves."""
+    from loom_core.knowledge.indexes.chroma import open_client
 
     client = open_client(Path(path))
-    collection = client.get_collection(collection_name(generation), embedding_function=None)
+    collections = client.list_collections()
+    if not collections:
+        return "there is no collection of vectors in it"
+    reason = next(filter(None, (_wrong_with(collection, dimension) for collection in collections)), None)
+    client.close()
+    return reason
+
+
+def _wrong_with(collection: chromadb.Collection, dimension: int) -> str | None:
+    import numpy as np
+
     found = (collection.metadata or {}).get("dimension")
     if found != dimension:
         return f"its vectors are of dimension {found}, not {dimension}"
@@ -107,7 +113,6 @@ def check_chroma(*, path: str, dimension: int, generation: int) -> str | None:
         missed = sum(not distances or distances[0] > _SAME for distances in nearest["distances"])
         if missed > min(_TOLERATED, len(vectors) - 1):
             return f"{missed} of {len(vectors)} vectors are not found by themselves"
-    client.close()
     return None
 
 

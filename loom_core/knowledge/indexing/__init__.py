@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from loom_core.knowledge.indexing.chroma_vectors import ChromaVectors, NearestByChroma
 from loom_core.knowledge.indexing.graph import GraphIndex
-from loom_core.knowledge.indexing.vectors import VectorsInMemory, VectorsOnDisk, VectorsSearched
+from loom_core.knowledge.indexing.vectors import FlatVectors
 from loom_core.knowledge.indexing.words import WordIndex
 
-__all__ = ["GraphIndex", "VectorsInMemory", "VectorsOnDisk", "VectorsSearched", "WordIndex"]
+__all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]

@@ -43,6 +43,7 @@ class DerivedIndex(ABC):
         self._folder = folder
         self._lock = threading.RLock()
         self._probed = 0  # the generation that is known to open
+        self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
         """Take over up to `limit` changes of the record.
@@ -104,6 +105,7 @@ class DerivedIndex(ABC):
         anew = not state.built or (self._folder is None and not self._is_open())
         pending = None if anew else changes.pending(self.name, limit=limit)
         if pending is None and not anew:
+            self._open_if_wanted(state.generation)
             return False
         if pending is None or self._is_large(pending):
             self._rebuild()
@@ -113,17 +115,33 @@ class DerivedIndex(ABC):
         return True
 
     def _current(self, open_: Callable[[int], _Index]) -> _Index | None:
-        """The index, up to date and open; None while none was ever built. For the holder of the lock."""
-        with self._lock:
-            self.sync_all()
-            state = self._record.changes.state(self.name)
-            if not state.built:
+        """The index if it is open and up to date; else None, and the next `sync` opens it.
+
+        A question neither waits for an index that is behind nor for one that has to be opened, which may
+        find damage. For the holder of the lock.
+
+        Args:
+            open_: gives the index of a generation, which it opens where it is not.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None  # changes are just being taken over
+        try:
+            if not self._is_open() or self.lag() > 0:
+                self._wanted = open_
                 return None
-            try:
-                return open_(state.generation)
-            except IndexDamagedError as error:
-                self._replace(error)
-                return open_(self._record.changes.state(self.name).generation)
+            return open_(self._record.changes.state(self.name).generation)
+        finally:
+            self._lock.release()
+
+    def _open_if_wanted(self, generation: int) -> None:
+        open_, self._wanted = self._wanted, None
+        if open_ is not None and not self._is_open():
+            open_(generation)
+
+    def report_damage(self, error: IndexDamagedError) -> None:
+        """Have the index built anew at the next `sync`: some damage shows only when it is used."""
+        with self._lock:
+            self._distrust(self._record.changes.state(self.name).generation, error)
 
     def _check(self, generation: int) -> None:
         """Find out in another process whether an index opens, once for each: a damaged one may hang.

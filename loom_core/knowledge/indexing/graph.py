@@ -30,7 +30,7 @@ class GraphIndex(DerivedIndex):
         self._store: GraphStore | None = None
 
     def store(self) -> GraphStore | None:
-        """The graph, up to date; None while there is nothing in it."""
+        """The graph for a question; None where it is not built, open and up to date, which `sync` sees to."""
         return self._current(self._open)
 
     def _build(self, generation: int) -> None:

@@ -1,201 +1,181 @@
-"""The vectors: all of them in memory, and Chroma on disk."""
+"""The flat index of vectors: every one is compared with the question."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError
+from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.indexing.derived import DerivedIndex
-from loom_core.knowledge.indexing.language_vectors import LanguageVectors, Neighbours
+from loom_core.knowledge.indexing.language_vectors import LanguageVectors
 from loom_core.knowledge.text import language_group
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from loom_core.knowledge.interface import VectorIndex
     from loom_core.knowledge.record import Record
-    from loom_core.knowledge.record.changes import Pending
+    from loom_core.knowledge.record.changes import IndexState, Pending
 
-__all__ = ["VectorsInMemory", "VectorsOnDisk", "VectorsSearched"]
+__all__ = ["FlatVectors", "groups_of"]
+
+_log = logging.getLogger(__name__)
 
 _BATCH = 2000
-_SAMPLE = 2000  # vectors whose average stands for that of all
+_SAMPLES = 64  # vectors of each language that are compared with the record when files are opened
 
 
-class VectorsInMemory:
-    """Every vector of the record, held in memory and kept up to date; any process may have it."""
+class FlatVectors(DerivedIndex):
+    """Compares with every vector of the record; any process may search. See `DerivedIndex`.
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
-        self._index: LanguageVectors | None = None
-        self._watermark = 0
-        self._lock = threading.Lock()
+    On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
+    nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
+    something else than the record are found when they are opened, and built anew by the process that works.
 
-    def current(self) -> LanguageVectors:
-        """The vectors as the record has them now."""
-        with self._lock:
-            return self._followed()
-
-    def _followed(self) -> LanguageVectors:
-        changes, vectors = self._record.changes, self._record.vectors
-        if self._index is None or not changes.reaches_back_to(self._watermark):
-            self._watermark = changes.head()
-            self._index = LanguageVectors(int(self._record.get("dimension") or 1))
-            self._take(self._index, *vectors.all())
-        while (pending := changes.since(self._watermark, limit=_BATCH)) is not None:
-            self._take(self._index, *vectors.of(pending.keys["vector+"]))
-            self._index.delete(pending.keys["chunk-"])
-            self._watermark = pending.watermark
-        return self._index
-
-    def _take(self, index: LanguageVectors, keys: Sequence[int], matrix: NDArray[np.float32]) -> None:
-        if keys:
-            index.upsert(keys, matrix, _groups(self._record, keys))
-
-
-class VectorsOnDisk(DerivedIndex):
-    """Chroma's index of the vectors; only for the holder of the lock, see `DerivedIndex`."""
+    Args:
+        record: what it is derived from.
+        folder: where its directories are; None keeps it in memory.
+        waste: so many rows of vectors that are gone are not worth building anew for.
+    """
 
     name = "vectors"
 
-    def __init__(self, record: Record, folder: Path) -> None:
+    def __init__(self, record: Record, folder: Path | None, *, waste: int = 10_000) -> None:
         super().__init__(record, folder)
-        self._index: VectorIndex | None = None
-        self._means: dict[str, tuple[int, NDArray[np.float32]]] = {}
+        self._waste = waste
+        self._written: LanguageVectors | None = None
+        self._generation = 0  # of what is written
+        self._read: LanguageVectors | None = None
+        self._read_at: IndexState | None = None
+        self._reading = threading.Lock()  # not `_lock`, which is held while the index is built
 
-    def searcher(self) -> VectorIndex | None:
-        """The index, up to date; None while there is no vector at all."""
-        return self._current(self._open)
+    def searcher(self) -> LanguageVectors | None:
+        """The vectors as they were taken over last; None before that, and while they are damaged."""
+        if self._folder is None:
+            return self._written
+        with self._reading:
+            while (state := self._record.changes.state(self.name)).built:
+                try:
+                    return self._up_to(state)
+                except IndexDamagedError as error:
+                    self._forget()
+                    if self._record.changes.state(self.name).generation == state.generation:
+                        _log.warning("The flat index of vectors is damaged; it will be rebuilt: %s", error)
+                        self._record.changes.distrust(self.name, generation=state.generation)
+            self._forget()
+            return None
 
-    def report_damage(self, error: IndexDamagedError) -> None:
-        """Have the index built anew: some damage shows only when it is searched."""
-        with self._lock:
-            self._distrust(self._record.changes.state(self.name).generation, error)
+    def sync(self, *, limit: int = _BATCH) -> bool:
+        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        return bool(self._dimension()) and super().sync(limit=limit)
 
-    def means(self) -> dict[str, tuple[int, NDArray[np.float32]]]:
-        """Size and average vector of each language group, from a sample made once for each build."""
-        if not self._means:
-            found, matrix = self._record.vectors.of(self._record.vectors.sample(_SAMPLE))
-            groups = _groups(self._record, found)
-            for group in set(groups.values()):
-                rows = [row for row, key in enumerate(found) if groups.get(key) == group]
-                self._means[group] = (len(rows), matrix[rows].mean(axis=0))
-        return self._means
+    def lag(self) -> int:
+        """How many changes are still to be taken over; none where there never was an embedder."""
+        return super().lag() if self._dimension() else 0
+
+    def _up_to(self, state: IndexState) -> LanguageVectors:
+        vectors = self._read
+        if vectors is None or self._read_at is None or self._read_at.generation != state.generation:
+            self._forget()
+            path = self._existing(state.generation)
+            self._read = vectors = LanguageVectors(self._dimension(), path, writable=False)
+            self._compare(vectors)
+        elif state != self._read_at:
+            vectors.refresh()
+        vectors.check()
+        self._read_at = state
+        return vectors
+
+    def _compare(self, vectors: LanguageVectors) -> None:
+        """See whether a sample of the vectors is what the record has: the files may be of another one.
+
+        Raises:
+            IndexDamagedError: it is not.
+        """
+        import numpy as np
+
+        keys, matrix = vectors.sample(_SAMPLES, seed=self._record.changes.head())
+        found, expected = self._record.vectors.of(keys)
+        row = {key: place for place, key in enumerate(keys)}
+        # Chunks may have gone from the record since; those that are there never change their vector.
+        if found and not np.array_equal(matrix[[row[key] for key in found]], expected):
+            raise IndexDamagedError("The vectors in the files are not those of the record.")
+        if not vectors.count() and self._record.vectors.coverage()[0] and not super().lag():
+            raise IndexDamagedError("There is no vector in the files.")
+
+    def _forget(self) -> None:
+        vectors, self._read, self._read_at = self._read, None, None
+        if vectors is not None:
+            vectors.close()
+
+    def _existing(self, generation: int) -> Path:
+        path = self._path(generation)
+        if not path.is_dir():
+            raise IndexDamagedError(f"There are no vectors at {path}.")
+        return path
 
     def _build(self, generation: int) -> None:
-        self._means = {}
-        index = self._new(generation)
+        path = None if self._folder is None else self._path(generation)
+        vectors = LanguageVectors(self._dimension(), path)
         after = 0
-        while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
-            found, matrix = self._record.vectors.of(keys)
-            if found:
-                index.upsert(found, matrix)
-            after = keys[-1]
+        try:
+            while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
+                self._take(vectors, keys)
+                after = keys[-1]
+            vectors.flush()
+        except LoomError:  # the disk is full, say
+            vectors.close()
+            raise
+        self._written, self._generation = vectors, generation
 
     def _apply(self, pending: Pending, generation: int) -> None:
-        keys, matrix = self._record.vectors.of(pending.keys["vector+"])
-        if keys or pending.keys["chunk-"]:
-            index = self._open(generation)
-            if keys:
-                index.upsert(keys, matrix)
-            index.delete(pending.keys["chunk-"])
+        vectors = self._writer(generation)
+        self._take(vectors, pending.keys["vector+"])
+        vectors.delete(pending.keys["chunk-"])
+        vectors.flush()
+
+    def _is_large(self, pending: Pending) -> bool:
+        vectors = self._written
+        return vectors is not None and vectors.dead() > max(vectors.count(), self._waste)
+
+    def _writer(self, generation: int) -> LanguageVectors:
+        if self._written is None or generation != self._generation:
+            self._written = LanguageVectors(self._dimension(), self._existing(generation))
+            self._generation = generation
+            self._compare(self._written)
+        return self._written
+
+    def _take(self, vectors: LanguageVectors, keys: Sequence[int]) -> None:
+        found, matrix = self._record.vectors.of(keys)
+        if found:
+            vectors.upsert(found, matrix, groups_of(self._record, found))
+
+    def _open_if_wanted(self, generation: int) -> None:
+        if not self._is_open():  # damage is found before there is a question
+            self._writer(generation)
 
     def _is_open(self) -> bool:
-        return self._index is not None
+        return self._written is not None
 
     def _close(self) -> None:
-        index, self._index = self._index, None
-        if index is not None:
-            index.close()
+        if self._folder is None:
+            return
+        vectors, self._written = self._written, None
+        if vectors is not None:
+            vectors.close()
 
-    def _probe(self, path: Path) -> str | None:
-        from loom_core.knowledge.indexes.probe import probe_chroma
-
-        return probe_chroma(path, dimension=self._dimension())
-
-    def _open(self, generation: int) -> VectorIndex:
-        if self._index is None:
-            self._check(generation)
-            self._index = self._new(generation)
-        return self._index
-
-    def _new(self, generation: int) -> VectorIndex:
-        from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
-
-        self._index = ChromaVectorIndex(self._path(generation), dimension=self._dimension())
-        return self._index
+    def close(self) -> None:
+        """Release files; the next use opens them again."""
+        super().close()
+        with self._reading:
+            self._forget()
 
     def _dimension(self) -> int:
         return int(self._record.get("dimension") or 0)
 
 
-class VectorsSearched:
-    """Neighbours from the index on disk, and vectors of given chunks from the record.
-
-    What retrieval uses where there are too many vectors to hold them in memory.
-    """
-
-    def __init__(self, index: VectorsOnDisk, record: Record) -> None:
-        self._index = index
-        self._record = record
-
-    def search(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """The chunks most similar to a unit vector, with cosine, best first; none if the index is damaged."""
-        index = self._index.searcher()
-        try:
-            return [] if index is None else index.search(vector, limit, among=among)
-        except IndexDamagedError as error:
-            self._index.report_damage(error)
-            return []
-
-    def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
-    ) -> list[Neighbours]:
-        """The most similar chunks, by their language; a language that has none among them is left out."""
-        hits: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
-        found = self.search(vector, limit, among=among)
-        groups = _groups(self._record, [key for key, _ in found])
-        for key, cosine in found:
-            if key in groups:
-                hits[groups[key]].append((key, cosine))
-        means = self._index.means()
-        neighbours: list[Neighbours] = []
-        for group, some in hits.items():
-            count, mean = means.get(group, (0, vector))
-            neighbours.append(Neighbours(group, float(vector @ mean) if count else 0.0, count, some))
-        return neighbours
-
-    def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those that are gone are left out."""
-        return _groups(self._record, list(keys))
-
-    def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of, except for any that are not among the sample."""
-        return frozenset(self._index.means())
-
-    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks; those without a vector are left out."""
-        found, matrix = self._record.vectors.of(list(keys))
-        return dict(zip(found, (matrix @ vector).tolist(), strict=True)) if found else {}
-
-    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
-        import numpy as np
-
-        found, matrix = self._record.vectors.of(keys)
-        rows = dict(zip(found, matrix, strict=True))
-        nothing = np.zeros(int(self._record.get("dimension") or 1), dtype=np.float32)
-        return np.stack([rows.get(key, nothing) for key in keys])
-
-
-def _groups(record: Record, keys: Sequence[int]) -> dict[int, str]:
+def groups_of(record: Record, keys: Sequence[int]) -> dict[int, str]:
+    """Language group of chunks by key; those that are gone are left out."""
     languages = record.documents.languages_of(keys)
     return {key: language_group(language) for key, language in languages.items()}

@@ -9,7 +9,7 @@ from loom_core.knowledge.indexing.derived import DerivedIndex
 from loom_core.knowledge.pipeline import index_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from loom_core.knowledge.interface import LexicalIndex
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WordIndex"]
 
 _BATCH = 2000
+_OFFERED = 20_000  # chunks, some 40 MB
 _CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
 
 
@@ -32,6 +33,17 @@ class WordIndex(DerivedIndex):
         self._index: LexicalIndex | None = None
         self._generation = 0
         self._writable = False
+        self._offered: dict[int, str] = {}
+
+    def offer(self, tokens: Mapping[int, str]) -> None:
+        """Give the `index_tokens` of chunks that come with the next changes, joined by spaces.
+
+        They need not be read from the record and analysed again then. A hint: what the record says counts.
+        """
+        with self._lock:
+            if len(self._offered) > _OFFERED:
+                self._offered.clear()
+            self._offered |= tokens
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
         """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
@@ -115,5 +127,10 @@ class WordIndex(DerivedIndex):
             self._index.reload()
 
     def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
-        for key, row in self._record.documents.chunks(keys).items():
+        there = self._record.documents.existing(keys)
+        offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
+        for key, tokens in offered.items():
+            yield key, tokens.split(" ") if tokens else []
+        missing = [key for key in there if key not in offered]
+        for key, row in self._record.documents.chunks(missing).items():
             yield key, index_tokens(row.title, row.heading_path, row.text)

@@ -33,16 +33,26 @@ class ScanEntry:
         path: absolute; below the real path of the folder that was scanned.
         size: in bytes; 0 where it could not be asked.
         mtime_ns: time of its last change, in nanoseconds since the epoch.
+        ctime_ns: time of the last change of its inode; of its making on Windows.
         skipped: why it will not be loaded, in a few words, or None if it will.
+        is_known: whether it could be looked at; of a folder that could not, nothing below it is known.
     """
 
     path: Path
     size: int = 0
     mtime_ns: int = 0
+    ctime_ns: int = 0
     skipped: str | None = None
+    is_known: bool = True
 
 
-def scan(root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Iterator[ScanEntry]:
+def scan(
+    root: Path,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    within: Sequence[Path] = (),
+) -> Iterator[ScanEntry]:
     """Walk a folder, sorted by name, and tell of every file whether it will be loaded.
 
     Files that someone has already said not to mean are left out without a word: hidden ones, version
@@ -57,6 +67,7 @@ def scan(root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
         root: a folder, or a single file, which is then the only entry.
         include: patterns as in `.gitignore`, relative to the root; where given, only files they match.
         exclude: such patterns for files and folders to leave out.
+        within: where given, only these files and folders below the root's real path are looked at.
 
     Raises:
         InvalidInputError: the root does not exist, or a pattern is malformed.
@@ -70,7 +81,7 @@ def scan(root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
     included, excluded = _spec(include, "include"), _spec(exclude, "exclude")
     if not real.is_dir():
         return iter((_entry(real),))
-    return _Walk(real, included, excluded).folder(real, "", ())
+    return _Walk(real, included, excluded, _Within.of(real, within)).folder(real, "", ())
 
 
 def _spec(patterns: Sequence[str], what: str) -> GitIgnoreSpec | None:
@@ -92,19 +103,50 @@ class _Rules:
     spec: GitIgnoreSpec
 
 
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """The part of a folder that is walked.
+
+    Attributes:
+        wanted: paths from the root, such as `a/b`, that are looked at with all below them; the empty one
+            is the root.
+        above: the folders above them.
+    """
+
+    wanted: frozenset[str]
+    above: frozenset[str]
+
+    @classmethod
+    def of(cls, root: Path, paths: Sequence[Path]) -> _Within:
+        """What some paths below a root say; no paths, all of it."""
+        parts = [path.relative_to(root).parts for path in paths if path.is_relative_to(root)]
+        wanted = frozenset("/".join(each) for each in parts) if paths else frozenset(("",))
+        return cls(wanted, frozenset("/".join(each[:n]) for each in parts for n in range(len(each))))
+
+    def has(self, relative: str) -> bool:
+        """Whether a path is one of them, or on the way to one."""
+        return relative in self.wanted or relative in self.above
+
+
 class _Walk:
-    def __init__(self, root: Path, included: GitIgnoreSpec | None, excluded: GitIgnoreSpec | None) -> None:
+    def __init__(
+        self, root: Path, included: GitIgnoreSpec | None, excluded: GitIgnoreSpec | None, within: _Within
+    ) -> None:
         self._root = root
         self._included = included
         self._excluded = excluded
+        self._within = within
 
-    def folder(self, folder: Path, prefix: str, rules: tuple[_Rules, ...]) -> Iterator[ScanEntry]:
+    def folder(
+        self, folder: Path, prefix: str, rules: tuple[_Rules, ...], *, whole: bool = False
+    ) -> Iterator[ScanEntry]:
         """Entries below a folder; `prefix` is its path from the root, ending in a slash."""
+        whole = whole or prefix.rstrip("/") in self._within.wanted
         try:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            yield ScanEntry(folder, skipped=f"folder cannot be read: {error.strerror}")
+            yield ScanEntry(folder, skipped=f"folder cannot be read: {error.strerror}", is_known=False)
             return
         names = {entry.name for entry in entries}
         if prefix and _VENV_MARK in names:
@@ -112,6 +154,8 @@ class _Walk:
         rules = (*_read_rules(folder, prefix, names), *rules)
         for entry in entries:
             relative = prefix + entry.name
+            if not whole and not self._within.has(relative):
+                continue
             is_folder = entry.is_dir(follow_symlinks=False)
             if self._left_out(entry, relative + "/" * is_folder, rules):
                 continue
@@ -119,7 +163,7 @@ class _Walk:
             if entry.is_symlink():
                 yield self._link(path)
             elif is_folder:
-                yield from self.folder(path, f"{relative}/", rules)
+                yield from self.folder(path, f"{relative}/", rules, whole=whole)
             elif self._included is None or self._included.match_file(relative):
                 yield _entry(path)
 
@@ -171,7 +215,7 @@ def _entry(path: Path) -> ScanEntry:
     try:
         status = path.stat(follow_symlinks=False)
     except OSError as error:
-        return ScanEntry(path, skipped=f"cannot be read: {error.strerror}")
+        return ScanEntry(path, skipped=f"cannot be read: {error.strerror}", is_known=False)
     skipped = None
     if not stat.S_ISREG(status.st_mode):
         skipped = "not a regular file"
@@ -180,4 +224,4 @@ def _entry(path: Path) -> ScanEntry:
         skipped = f"unsupported type ({kind}). {unsupported_advice(path.suffix)}"
     elif status.st_size == 0:
         skipped = "empty"
-    return ScanEntry(path, status.st_size, status.st_mtime_ns, skipped)
+    return ScanEntry(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, skipped)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import stat
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.loaders.limits import LoadLimits
+from loom_core.knowledge.loaders.opening import OutsideError, open_regular
 from loom_core.knowledge.loaders.registry import format_for, unsupported_advice
 from loom_core.knowledge.loaders.signature import find_signature, looks_binary
 from loom_core.knowledge.loaders.source import Source
@@ -19,6 +19,8 @@ from loom_core.knowledge.loaders.titles import choose_title
 from loom_core.knowledge.model import DocumentDraft
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from loom_core.knowledge.loaders.content import Content
     from loom_core.knowledge.loaders.registry import Format
 
@@ -27,14 +29,16 @@ __all__ = ["load_bytes", "load_file"]
 _LOG = logging.getLogger(__name__)
 _DEFAULTS = LoadLimits()
 _PROBE = 16 * 1024
+_NOT_REGULAR = frozenset({errno.EINVAL, errno.ENXIO})
 
 
-def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS) -> DocumentDraft:
+def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS, roots: Sequence[Path] = ()) -> DocumentDraft:
     """Read a file of any supported format. Blocks: call it from a worker thread.
 
     Args:
-        path: the file; a symbolic link is followed.
+        path: the file; a symbolic link is followed where there are no roots.
         limits: what is refused as too large.
+        roots: real paths of folders; where given, a file outside them is refused, see `open_regular`.
 
     Returns:
         The draft. Its URI is the `file://` URI of the absolute path; blocks are in order, do not overlap, are
@@ -46,7 +50,7 @@ def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS) -> DocumentDraft:
     """
     source = Source(path, b"", limits)
     kind = _format(source)
-    source = Source(path, _read(source, path), limits)
+    source = Source(path, _read(source, path, roots), limits)
     return _draft(source, kind, path.absolute().as_uri())
 
 
@@ -82,27 +86,25 @@ def load_bytes(
 def _format(source: Source, mime: str = "") -> Format:
     kind = format_for(source.path, mime=mime)
     if kind is None:
-        extension = source.extension or "no extension"
+        known_by = source.extension or mime or "no extension"
         raise source.error(
-            f"is of a type that cannot be loaded ({extension}).", advice=unsupported_advice(source.extension)
+            f"is of a type that cannot be loaded ({known_by}).", advice=unsupported_advice(source.extension)
         )
     return kind
 
 
-def _read(source: Source, path: Path) -> bytes:
+def _read(source: Source, path: Path, roots: Sequence[Path]) -> bytes:
     """The file's bytes, never more than the limit, and never from a pipe or device."""
+    limit = source.limits.max_bytes
     try:
-        # Without waiting: opening a FIFO that nobody writes to would block for ever.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise _irregular(source)
-            data = file.read(source.limits.max_bytes + 1)
+        with open_regular(path, roots=roots) as file:
+            size = os.fstat(file.fileno()).st_size
+            # A file of `/proc` says 0 and holds more.
+            data = file.read(limit + 1) if size <= limit else b""
     except (OSError, ValueError) as error:
         raise _unreadable(source, error) from error
-    if len(data) > source.limits.max_bytes:
-        raise _too_large(source, max(status.st_size, len(data)))
+    if max(size, len(data)) > limit:
+        raise _too_large(source, max(size, len(data)))
     return data
 
 
@@ -123,9 +125,11 @@ def _too_large(source: Source, size: int) -> DocumentError:
 def _unreadable(source: Source, error: OSError | ValueError) -> DocumentError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return source.error("does not exist.", advice="Check the path.")
+    if isinstance(error, OutsideError):
+        return source.error("is outside the folders that may be read.", advice="Move it there.")
     if isinstance(error, PermissionError):
         return source.error("may not be read: permission denied.", advice="Grant read access to it.")
-    if isinstance(error, IsADirectoryError) or getattr(error, "errno", None) == errno.ENXIO:
+    if isinstance(error, IsADirectoryError) or getattr(error, "errno", None) in _NOT_REGULAR:
         return _irregular(source)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return source.error(f"cannot be read: {reason}.", advice="Check the path and the disk.")
@@ -137,7 +141,7 @@ def _draft(source: Source, kind: Format, uri: str) -> DocumentDraft:
     _check_signature(source, kind)
     try:
         content = kind.load(source)
-    except DocumentError:
+    except (DocumentError, MemoryError):
         raise
     except Exception as error:
         # The boundary to the parsers, which raise anything on hostile files: KeyError, RecursionError…

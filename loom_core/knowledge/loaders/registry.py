@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.loaders.content import Content
     from loom_core.knowledge.loaders.source import Source
 
-__all__ = ["Format", "format_for", "supported_extensions", "unsupported_advice"]
+__all__ = ["Format", "extension_for", "format_for", "supported_extensions", "unsupported_advice"]
 
 
 class _Loader(Protocol):
@@ -30,12 +30,14 @@ class Format:
         mime: its media type.
         loader: module in this package and function in it, imported at first use.
         is_text: whether its bytes are text, so that binary content under its name is a mistake.
+        is_foreign: whether a library that is not Loom's parses it.
     """
 
     name: str
     mime: str
     loader: str
     is_text: bool = True
+    is_foreign: bool = False
 
     def load(self, source: Source) -> Content:
         """Read a file of this kind.
@@ -52,20 +54,34 @@ class Format:
 _OOXML = "application/vnd.openxmlformats-officedocument"
 _MARKDOWN = Format("Markdown", "text/markdown", "markdown:load_markdown")
 _PLAIN = Format("plain text", "text/plain", "plain:load_plain")
-_HTML = Format("HTML", "text/html", "html:load_html")
+_HTML = Format("HTML", "text/html", "html:load_html", is_foreign=True)
 _CODE = Format("source code", "text/x-source", "code:load_code")
 _CSV = Format("a CSV table", "text/csv", "delimited:load_delimited")
 _JSON = Format("JSON", "application/json", "json_text:load_json")
 _JSON_LINES = Format("JSON Lines", "application/jsonl", "json_text:load_json_lines")
-_PDF = Format("a PDF", "application/pdf", "pdf:load_pdf", is_text=False)
-_WORD = Format("a Word document", f"{_OOXML}.wordprocessingml.document", "word:load_word", is_text=False)
-_SLIDES = Format(
-    "a PowerPoint presentation", f"{_OOXML}.presentationml.presentation", "slides:load_slides", is_text=False
+_PDF = Format("a PDF", "application/pdf", "pdf:load_pdf", is_text=False, is_foreign=True)
+_WORD = Format(
+    "a Word document", f"{_OOXML}.wordprocessingml.document", "word:load_word", is_text=False, is_foreign=True
 )
-_XLSX = Format("a spreadsheet", f"{_OOXML}.spreadsheetml.sheet", "sheets:load_sheets", is_text=False)
-_XLS = Format("a spreadsheet", "application/vnd.ms-excel", "sheets:load_sheets", is_text=False)
+_SLIDES = Format(
+    "a PowerPoint presentation",
+    f"{_OOXML}.presentationml.presentation",
+    "slides:load_slides",
+    is_text=False,
+    is_foreign=True,
+)
+_XLSX = Format(
+    "a spreadsheet", f"{_OOXML}.spreadsheetml.sheet", "sheets:load_sheets", is_text=False, is_foreign=True
+)
+_XLS = Format(
+    "a spreadsheet", "application/vnd.ms-excel", "sheets:load_sheets", is_text=False, is_foreign=True
+)
 _ODS = Format(
-    "a spreadsheet", "application/vnd.oasis.opendocument.spreadsheet", "sheets:load_sheets", is_text=False
+    "a spreadsheet",
+    "application/vnd.oasis.opendocument.spreadsheet",
+    "sheets:load_sheets",
+    is_text=False,
+    is_foreign=True,
 )
 
 _FORMATS: dict[str, Format] = {
@@ -118,6 +134,12 @@ def format_for(path: PurePath, *, mime: str = "") -> Format | None:
     extension = path.suffix.lower()
     by_name = _FORMATS.get(extension) if extension else _NAMES.get(path.name.lower())
     return by_name or _MIMES.get(mime.partition(";")[0].strip().lower())
+
+
+def extension_for(mime: str) -> str:
+    """The usual extension of a media type with a loader; empty for any other."""
+    kind = _MIMES.get(mime)
+    return next((extension for extension, other in _FORMATS.items() if other is kind), "") if kind else ""
 
 
 def supported_extensions() -> frozenset[str]:

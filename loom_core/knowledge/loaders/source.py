@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
+from loom_core.knowledge.visible import visible
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -38,8 +39,7 @@ class Source:
 
     def error(self, what: str, *, advice: str) -> DocumentError:
         """A `DocumentError` whose message reads "`<path>` `<what>`"."""
-        label = str(self.path).encode("utf-8", "replace").decode("utf-8")
-        return DocumentError(f"{label} {what}", advice=advice)
+        return DocumentError(f"{visible(str(self.path))} {what}", advice=advice)
 
     def too_long(self) -> DocumentError:
         """The error for a text beyond `LoadLimits.max_text_chars`."""

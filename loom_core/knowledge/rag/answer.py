@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.rag.config import Strategy
+from loom_core.observability import AttributeValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.interface import Channel
-    from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.strategies import Found
     from loom_core.knowledge.record import ChunkRow, DocumentRow, Record
 
-__all__ = ["Answer", "channel_items", "item", "items"]
+__all__ = ["Answer", "Searched", "channel_items", "item", "items"]
 
 _WORDS = "shares words with the question"
 _MEANING = "is close to the question in meaning"
@@ -49,6 +50,14 @@ class Answer:
     notes: tuple[str, ...]
     embed_ms: float
     retrieve_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """An answer, with what the span of the search says of it."""
+
+    answer: Answer
+    told: dict[str, AttributeValue]
 
 
 def items(record: Record, found: Sequence[Found]) -> dict[int, KnowledgeItem]:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from loom_core.knowledge.chunk_keys import ChunkKeys
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.interface import Channel, LexicalIndex
     from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.owner_client import OwnerClient
     from loom_core.knowledge.rag.question import QuestionReader
     from loom_core.knowledge.rag.vectors import Vectors
     from loom_core.knowledge.rag.worker import Worker
@@ -44,6 +46,7 @@ class ChannelSearch:
         vectors: its vectors.
         reader: reads the questions.
         worker: builds the index of words anew where it is missing.
+        owner: asks the process that works for the knowledge base, where it is another; None in memory.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class ChannelSearch:
         vectors: Vectors,
         reader: QuestionReader,
         worker: Worker,
+        owner: OwnerClient | None,
     ) -> None:
         self.channels = channels
         self._record = record
@@ -62,6 +66,7 @@ class ChannelSearch:
         self._vectors = vectors
         self._reader = reader
         self._worker = worker
+        self._owner = owner
 
     async def ask(
         self,
@@ -73,6 +78,23 @@ class ChannelSearch:
         vector: NDArray[np.float32] | None = None,
     ) -> list[KnowledgeItem]:
         """See `PassageSource.ask`."""
+        if self._owner is not None and not self._worker.holds:
+            found = await self._owner.ask(channel, query, limit=limit, filters=filters, vector=vector)
+            if found is not None:
+                return found
+        return await self.find(channel, query, limit=limit, filters=filters, vector=vector)
+
+    async def find(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None,
+        vector: NDArray[np.float32] | None,
+    ) -> list[KnowledgeItem]:
+        """Ask one channel in this process."""
+        await self._reader.prepare()
         if channel not in self.channels:
             raise InvalidInputError(
                 f"This knowledge base has no channel {channel!r}.",
@@ -80,10 +102,11 @@ class ChannelSearch:
             )
         text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
         among = await self._reader.allowed(filters)
+        space = self._reader.space
         if channel == "dense":
             given = vector is not None
             vector = self._checked(vector) if given else await self._reader.embed(text)
-        question = Question.of(text, vector=vector, among=among)
+        question = Question.of(text, vector=vector, among=among, space=space)
         search = partial(self._scores, channel, question, limit)
         scores = await to_thread.run_sync(search)
         if scores is None and not self._worker.runs:  # the index of words has to be built first
@@ -97,12 +120,12 @@ class ChannelSearch:
         among = await self._reader.allowed(filters)
         return await to_thread.run_sync(self._first, limit, among)
 
-    def _first(self, limit: int, among: frozenset[int] | None) -> list[KnowledgeItem]:
-        keys = self._record.documents.chunk_keys(limit=limit) if among is None else sorted(among)[:limit]
+    def _first(self, limit: int, among: ChunkKeys | None) -> list[KnowledgeItem]:
+        keys = self._record.documents.chunk_keys(limit=limit) if among is None else among.first(limit)
         return channel_items(self._record, [(key, 0.0) for key in keys], None)
 
     def _scores(self, channel: Channel, question: Question, limit: int) -> list[tuple[int, float]] | None:
-        """Keys with their scores, best first; None if there is no index of words to ask."""
+        """Keys with their scores, best first; None if there is no index to ask."""
         if channel == "dense":
             return self._by_vectors(question, limit)
         if channel == "graph":
@@ -119,10 +142,15 @@ class ChannelSearch:
             self._words.report_damage(error)
             return None
 
-    def _by_vectors(self, question: Question, limit: int) -> list[tuple[int, float]]:
-        """Passages by cosine, without those whose vectors say nothing to the question."""
+    def _by_vectors(self, question: Question, limit: int) -> list[tuple[int, float]] | None:
+        """Passages by cosine, without those whose vectors say nothing to the question; None as `_scores`."""
+        dense = self._vectors.current()
+        if dense is None and self._vectors.coverage()[0]:
+            return None
+        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+            return []
         covered = self._reader.covered(question.language)
-        near = Channels(None, self._vectors.current(), covered=covered).semantic(question, limit=limit)
+        near = Channels(None, dense, covered=covered).semantic(question, limit=limit)
         hits = [hit for group in near for hit in group.hits]
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 

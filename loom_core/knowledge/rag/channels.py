@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from loom_core.knowledge.chunk_keys import ChunkKeys
     from loom_core.knowledge.indexing.language_vectors import Neighbours
     from loom_core.knowledge.interface import LexicalIndex
 
@@ -74,21 +75,30 @@ class Question:
         among: chunks that filters allow, or None for all.
         tokens: what the lexical index is asked.
         language: its language group, see `language_group`.
+        space: id of the embedder that made the vector.
     """
 
     text: str
     vector: NDArray[np.float32] | None = None
-    among: frozenset[int] | None = None
+    among: ChunkKeys | None = None
     tokens: list[str] = field(default_factory=list[str])
     language: str = "alphabetic"
+    space: str = ""
 
     @classmethod
     def of(
-        cls, text: str, *, vector: NDArray[np.float32] | None = None, among: frozenset[int] | None = None
+        cls,
+        text: str,
+        *,
+        vector: NDArray[np.float32] | None = None,
+        among: ChunkKeys | None = None,
+        space: str = "",
     ) -> Question:
         """A question with its tokens."""
         language = language_group(detect_language(text))
-        return cls(text=text, vector=vector, among=among, tokens=analyse(text), language=language)
+        return cls(
+            text=text, vector=vector, among=among, tokens=analyse(text), language=language, space=space
+        )
 
 
 class Channels:
@@ -114,12 +124,28 @@ class Channels:
         self.dense = dense
         self._covered = covered
         self._centroids = centroids or {}
+        self._highest: dict[tuple[str, ...], float] = {}
 
     def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
         """BM25 of the best passages."""
         if self.words is None or not question.tokens:
             return {}
-        return dict(self.words.search(question.tokens, limit, among=question.among))
+        hits = self.words.search(question.tokens, limit, among=question.among)
+        if question.among is None:
+            self._highest[tuple(question.tokens)] = hits[0][1] if hits else 0.0
+        return dict(hits)
+
+    def lexical_among(self, tokens: tuple[str, ...], keys: Collection[int]) -> dict[int, float]:
+        """BM25 of given passages as a share of the highest that any passage has for these tokens."""
+        if self.words is None or not tokens:
+            return {}
+        if tokens not in self._highest:
+            hits = self.words.search(tokens, 1)
+            self._highest[tokens] = hits[0][1] if hits else 0.0
+        high = self._highest[tokens]
+        if not high:
+            return {}
+        return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
 
     def semantic(self, question: Question, *, limit: int) -> list[Neighbours]:
         """Cosine of the best passages of each language that the embedder covers."""

@@ -10,6 +10,7 @@ from loom_core.knowledge.extraction import ExtractionConfig
 from loom_core.knowledge.rag.channels import FirstStageSettings
 from loom_core.knowledge.rag.links import LinkSettings
 from loom_core.knowledge.rag.options import ExpandTo, NearDuplicates
+from loom_core.knowledge.rag.vectors import VectorIndexChoice
 from loom_core.knowledge.rag.walk import WalkSettings
 
 __all__ = ["RAGConfig", "Strategy"]
@@ -44,10 +45,10 @@ class RAGConfig(BaseModel):
     )
     links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
     walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
-    exact_vectors_up_to: int = Field(
-        default=100_000,
-        ge=0,
-        description="Up to so many chunks vectors are compared one by one in memory; above, Chroma searches.",
+    vector_index: VectorIndexChoice = Field(
+        default="auto",
+        description="How vectors are searched: exact compares all of them, chroma asks an approximate index "
+        "that takes memory of its own, auto does the latter from a million vectors on.",
     )
     near_duplicates: NearDuplicates = Field(
         default="drop", description="Whether passages that say the same almost word for word are dropped."

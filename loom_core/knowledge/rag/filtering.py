@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from loom_core.knowledge.chunk_keys import ChunkKeys
 from loom_core.knowledge.filters import Filters, parse_filters, supported
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class _Moment:
 
     head: int
     names: list[str]
-    chunks: OrderedDict[Filters, frozenset[int]] = field(default_factory=OrderedDict[Filters, frozenset[int]])
+    chunks: OrderedDict[Filters, ChunkKeys] = field(default_factory=OrderedDict[Filters, ChunkKeys])
 
 
 class ChunkFilter:
@@ -43,7 +44,7 @@ class ChunkFilter:
         """What filters may name. Blocks."""
         return list(self._now().names)
 
-    def allowed(self, filters: dict[str, Any]) -> frozenset[int] | None:
+    def allowed(self, filters: dict[str, Any]) -> ChunkKeys | None:
         """Chunks of the documents for which all filters hold; None without filters, for all. Blocks.
 
         Raises:
@@ -57,7 +58,7 @@ class ChunkFilter:
             if parsed in moment.chunks:
                 moment.chunks.move_to_end(parsed)
                 return moment.chunks[parsed]
-        found = frozenset(self._record.documents.chunk_keys_where(parsed))
+        found = self._record.documents.chunk_keys_where(parsed)
         # A change in between makes the next question begin another moment, and this one is forgotten.
         with self._lock:
             moment.chunks[parsed] = found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.rag.naming import named_entities
+from loom_core.knowledge.rag.surroundings import Surroundings
 from loom_core.knowledge.rag.walk import WalkSettings, walk
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def graph_channel(
     entities of those passages, to further ones. Nothing is found where the question names nothing.
     """
     named = [entity.key for entity in named_entities(question.text, graph)]
-    found = walk(graph, {}, entities=named, settings=settings)
+    found = walk(Surroundings(graph), {}, entities=named, settings=settings)
     if question.among is None:
         return found
     return {key: weight for key, weight in found.items() if key in question.among}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from loom_core.errors import NotFoundError
-from loom_core.knowledge.ingest import draft_payload
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.knowledge.fetching import client_for
 from loom_core.knowledge.pipeline import document_id
+from loom_core.knowledge.preparing import draft_payload
 from loom_core.knowledge.rag.drafts import text_drafts
 
 if TYPE_CHECKING:
@@ -90,6 +92,28 @@ class DocumentIntake:
         await self.worker.drain(progress=progress)
         return self.job(job)
 
+    async def add_urls(
+        self,
+        urls: Sequence[str],
+        *,
+        allow_net: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        progress: Callable[[], None] | None = None,
+    ) -> Job:
+        """Add web pages and wait as `add_texts` does; see `submit_urls`.
+
+        Args:
+            urls: http and https addresses.
+            allow_net: hosts and networks that may be asked besides the open internet.
+            metadata: fields for all the documents.
+            progress: called after every step of the work.
+        """
+        job = await to_thread.run_sync(
+            partial(self.submit_urls, urls, allow_net=allow_net, metadata=metadata)
+        )
+        await self.worker.drain(progress=progress)
+        return self.job(job)
+
     def submit_documents(self, documents: Sequence[DocumentDraft]) -> str:
         """Write documents down to be added. Blocks; when it returns they are safe.
 
@@ -109,8 +133,16 @@ class DocumentIntake:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
+        roots: Sequence[Path] = (),
     ) -> str:
         """Write files and folders down to be added. Blocks, but reads none of them yet.
+
+        Args:
+            paths: files and folders.
+            include: patterns as in .gitignore; only what matches is taken, where given.
+            exclude: patterns of what is left out.
+            metadata: fields for all the documents.
+            roots: where given, nothing outside these folders is read, wherever links lead by then.
 
         Returns:
             Id of the job.
@@ -121,7 +153,122 @@ class DocumentIntake:
                 "include": list(include),
                 "exclude": list(exclude),
                 "metadata": metadata or {},
+                "roots": [str(root.resolve()) for root in roots],
             }
+        )
+
+    def submit_urls(
+        self,
+        urls: Sequence[str],
+        *,
+        allow_net: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> str:
+        """Write web pages down to be added. Blocks, but fetches none of them yet.
+
+        A page's document has the canonical form of the address that was given, whatever it redirects to, so
+        that the same address replaces it later. A page that cannot be had fails alone.
+
+        Args:
+            urls: http and https addresses, of documents in any format that files can have.
+            allow_net: hosts and networks that may be asked besides the open internet (`wiki.example`,
+                `10.1.0.0/16`). The job remembers them.
+            metadata: fields for all the documents.
+
+        Returns:
+            Id of the job.
+
+        Raises:
+            InvalidInputError: no address is given.
+            NetError: one of them is no web address, or of a private place that is not allowed.
+            ConfigError: a rule of `allow_net` is neither a host nor a network.
+        """
+        client = client_for(allow_net)
+        addresses = list(dict.fromkeys(map(client.check, urls)))
+        if not addresses:
+            raise InvalidInputError("There is no address to add.", advice="Give at least one URL.")
+        return self.record.jobs.submit(
+            {"urls": addresses, "allow_net": list(allow_net), "metadata": metadata or {}}
+        )
+
+    async def sync_paths(
+        self,
+        folders: Sequence[Path],
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        allow_empty: bool = False,
+        progress: Callable[[], None] | None = None,
+    ) -> Job:
+        """Bring the knowledge base in step with folders and wait as `add_texts` does; see `submit_sync`.
+
+        Args:
+            folders: the folders.
+            include: patterns as in .gitignore; only what matches is taken, where given.
+            exclude: patterns of what is left out.
+            metadata: fields for all the documents.
+            allow_empty: whether a folder that is gone or empty means that its documents are to go.
+            progress: called after every step of the work.
+        """
+        submit = partial(
+            self.submit_sync,
+            folders,
+            include=include,
+            exclude=exclude,
+            metadata=metadata,
+            allow_empty=allow_empty,
+        )
+        job = await to_thread.run_sync(submit)
+        await self.worker.drain(progress=progress)
+        return self.job(job)
+
+    def submit_sync(
+        self,
+        folders: Sequence[Path],
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        allow_empty: bool = False,
+        within: Sequence[Path] = (),
+    ) -> str:
+        """Write down that the knowledge base is to be in step with folders. Blocks, but reads nothing yet.
+
+        New files are added, changed ones updated, and the documents below the folders whose files are gone
+        or left out now are removed; a file that moved between the folders keeps all that was made of it. A
+        folder that is gone, or empty where there were many documents, is refused, as its drive may just not
+        be connected; the documents of what cannot be read are kept.
+
+        Args:
+            folders: the folders.
+            include: patterns as in .gitignore; only what matches is taken, where given.
+            exclude: patterns of what is left out.
+            metadata: fields for all the documents.
+            allow_empty: whether a folder that is gone or empty means that its documents are to go.
+            within: where given, only these paths below the folders' real paths are looked at.
+
+        Returns:
+            Id of the job.
+
+        Raises:
+            InvalidInputError: there is no folder, or one of them is a file.
+        """
+        if not folders:
+            raise InvalidInputError("There is no folder to sync.", advice="Name at least one folder.")
+        for folder in folders:
+            if folder.is_file():
+                raise InvalidInputError(f"{folder} is a file, not a folder.", advice="Files are added.")
+        return self.record.jobs.submit(
+            {
+                "paths": [str(folder.absolute()) for folder in folders],
+                "include": list(include),
+                "exclude": list(exclude),
+                "metadata": metadata or {},
+                "allow_empty": allow_empty,
+                "within": [str(path) for path in within],
+            },
+            kind="sync",
         )
 
     def job(self, id_: str) -> Job:
@@ -138,11 +285,15 @@ class DocumentIntake:
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.
 
+        What jobs have still to add at these addresses is not added any more.
+
         Returns:
             The documents that were removed; ids that are not there are passed over.
         """
         removed = await to_thread.run_sync(self._remove, ids)
-        if not self.worker.runs:
+        if self.worker.runs:
+            self.worker.wake()
+        else:
             await self.worker.drain()
         return removed
 
@@ -154,4 +305,5 @@ class DocumentIntake:
                 if document is not None:
                     self.record.documents.remove(document.key)
                     removed.append(document)
+            self.record.jobs.withdraw([*ids, *(document.uri for document in removed)])
         return removed

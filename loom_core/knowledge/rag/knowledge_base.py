@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from anyio import to_thread
 
 from loom_core import plugins
-from loom_core.errors import LoomError
-from loom_core.knowledge.chunking import create_chunker
+from loom_core.embedding.whole_numpy import import_numpy
+from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.extraction import RuleExtractor
 from loom_core.knowledge.graph_reading import neighbourhood
 from loom_core.knowledge.indexing import GraphIndex, WordIndex
 from loom_core.knowledge.ingest import Ingest
 from loom_core.knowledge.interface import KnowledgeBaseProvider
-from loom_core.knowledge.pipeline import Pipeline
+from loom_core.knowledge.pipeline import Pipeline, Recipe
+from loom_core.knowledge.rag.aliases import EntityAliases
 from loom_core.knowledge.rag.answer import Answer, item
 from loom_core.knowledge.rag.channel_search import ChannelSearch
 from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.intake import DocumentIntake
+from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
 from loom_core.knowledge.rag.opening import make_folder, remember, remembered_config, stored_embedder
+from loom_core.knowledge.rag.owner_client import OwnerClient
+from loom_core.knowledge.rag.owner_methods import OwnerMethods
+from loom_core.knowledge.rag.owner_protocol import settings_digest
+from loom_core.knowledge.rag.owner_server import OwnerServer
+from loom_core.knowledge.rag.peer_settings import PeerSettings
 from loom_core.knowledge.rag.question import QuestionReader
 from loom_core.knowledge.rag.searching import Searcher
+from loom_core.knowledge.rag.upkeep import Upkeep
 from loom_core.knowledge.rag.vectors import Vectors
 from loom_core.knowledge.rag.worker import Worker
 from loom_core.knowledge.record import Record
-from loom_core.storage import ProcessLock
+from loom_core.storage.ownership import Holder, holder_of, lock_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -40,16 +47,22 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.options import SearchOptions
+    from loom_core.knowledge.rag.owner_protocol import Request
 
 __all__ = ["GraphRAGKnowledgeBase"]
 
+_Found = TypeVar("_Found")
 
-class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
+
+class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     """A named set of documents that can be asked, in a folder or in memory.
 
     Make one with `from_config`. Documents that are added become jobs of the record: they are
     searchable by words and graph as soon as they are written, vectors follow. In a program, the
     methods that add wait for that; a server runs `work` in the background instead and uses `submit_*`.
+
+    Any number of processes may have one folder open. One of them works for it, and answers the questions of
+    the others, which load neither model nor vectors then; without it each answers by itself.
 
     Beside `KnowledgeBaseProvider` it is a `PassageSource`, so that retrievers may ask its channels.
     """
@@ -65,42 +78,48 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
         config: RAGConfig,
         reranker: Reranker | None = None,
         tracer: Tracer | None = None,
+        peers: PeerSettings | None = None,
     ) -> None:
-        if embedder is not None:
-            # Whole, before worker and questions begin: Chroma and NumPy imported by two threads at once
-            # may find each other half made.
-            import numpy as np
-
-            np.float32(0)
         self._name = name
         self._config = config
-        self._embedder = embedder
-        self._embedder_id = embedder.id if embedder is not None else record.get("embedder")
-        pipeline = Pipeline(
-            create_chunker(config.chunker, **config.chunker_options),
-            chunker_id=f"{config.chunker}{sorted(config.chunker_options.items())}",
-            extractor=extractor,
-        )
-        lock = ProcessLock(folder / "lock") if folder is not None else None
+        current = CurrentEmbedder(record, embedder) if embedder is not None else None
+        self._embedder = current
+        rules = extractor.config if type(extractor) is RuleExtractor else None
+        pipeline = Pipeline.of(Recipe(config.chunker, config.chunker_options, rules), extractor=extractor)
+        lock = server = owner = None
+        if folder is not None:
+            peers = peers or PeerSettings()
+            digest = settings_digest(
+                config,
+                embeds=embedder is not None,
+                extractor_id=extractor.id if extractor is not None else "",
+                reranks=reranker is not None,
+            )
+            lock = lock_of(folder)
+            server = OwnerServer(folder, settings=peers, digest=digest, answer=self._answer_peer)
+            owner = OwnerClient(folder, settings=peers, digest=digest)
+        self._owner = owner
         self._words = WordIndex(record, folder)
         self._graph = GraphIndex(record, folder)
         self._vectors = Vectors(
             record,
-            folder=folder if embedder is not None else None,
+            folder=folder,
             lock=lock,
-            exact_up_to=config.exact_vectors_up_to,
+            choice=config.vector_index,
         )
         worker = Worker(
             record,
             ingest=Ingest(record, pipeline, self._words),
             words=self._words,
             graph=self._graph,
-            vectors=self._vectors.on_disk,
-            embedder=embedder,
+            vectors=self._vectors,
+            embedder=current,
             lock=lock,
+            server=server,
+            owner=owner,
         )
-        super().__init__(record, worker)
-        self._reader = QuestionReader(record, embedder)
+        super().__init__(record, worker, pipeline=pipeline, folder=folder, embedder=current)
+        self._reader = QuestionReader(record, current)
         self._searcher = Searcher(
             name,
             record=record,
@@ -108,6 +127,7 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
             vectors=self._vectors,
             reader=self._reader,
             worker=worker,
+            owner=owner,
             config=config,
             reranker=reranker,
             tracer=tracer,
@@ -119,7 +139,9 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
             vectors=self._vectors,
             reader=self._reader,
             worker=worker,
+            owner=owner,
         )
+        self._methods = OwnerMethods(self._searcher, self._channel_search, embedder=current, worker=worker)
 
     @classmethod
     def from_config(
@@ -134,6 +156,7 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
         search_hints: Sequence[str] = (),
         path: Path | None = None,
         tracer: Tracer | None = None,
+        peers: PeerSettings | None = None,
     ) -> GraphRAGKnowledgeBase:
         """Open a knowledge base, or make it.
 
@@ -148,6 +171,7 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
             search_hints: what to search in it for; remembered.
             path: its folder, made if absent; None keeps everything in memory.
             tracer: where the spans of searches go; None for the program's own OpenTelemetry provider.
+            peers: what this process is called among those that share the folder, and how it speaks with them.
 
         Raises:
             ConfigError: its vectors were made by another embedder than the one given.
@@ -176,6 +200,7 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
             config=config,
             reranker=reranker,
             tracer=tracer,
+            peers=peers,
         )
 
     # -- what it is --------------------------------------------------------------------------------
@@ -251,13 +276,24 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
         """The passage with an id, or None."""
         return await to_thread.run_sync(self._item, knowledge_id)
 
-    def graph_around(self, keys: Sequence[int], *, hops: int) -> GraphStore:
-        """A graph that holds at least what is within some hops of entities. Blocks.
+    def ask_graph(self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int) -> _Found:
+        """Ask a graph that holds at least what is within some hops of entities. Blocks.
 
-        The process that works for the knowledge base has Kùzu; any other reads the record.
+        The process that works for the knowledge base has Kùzu; any other, and that one, too, while Kùzu's
+        graph is not whole, reads the record.
+
+        Args:
+            ask: puts the question; it may be called twice.
+            around: keys of the entities.
+            hops: how far from them it looks.
         """
         store = self._graph.store() if self.worker.holds else None
-        return store or neighbourhood(self.record.graph, keys, hops=hops)
+        if store is not None:
+            try:
+                return ask(store)
+            except IndexDamagedError as error:
+                self._graph.report_damage(error)
+        return ask(neighbourhood(self.record.graph, around, hops=hops))
 
     def coverage(self) -> tuple[int, int]:
         """How many chunks have a vector, and how many there are. Blocks."""
@@ -265,8 +301,7 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
 
     def index_lag(self) -> dict[str, int]:
         """How many changes of the record each index has still to take over. Blocks."""
-        on_disk = self._vectors.on_disk
-        return {index.name: index.lag() for index in (self._words, self._graph, on_disk) if index}
+        return {index.name: index.lag() for index in (self._words, self._graph, *self._vectors.maintained)}
 
     # -- as a source of passages -------------------------------------------------------------------
 
@@ -278,7 +313,7 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
     @property
     def embedder_id(self) -> str:
         """The vector space of its passages, or empty where there is none."""
-        return self._embedder_id
+        return self._embedder.id if self._embedder is not None else self.record.get("embedder")
 
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
@@ -288,7 +323,14 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
         Raises:
             EmbeddingError: see `EmbeddingProvider.embed`.
         """
-        return None if self._embedder is None else await self._embedder.embed(texts, kind=kind)
+        if self._embedder is None:
+            return None
+        if self._owner is not None and kind == "query" and texts and not self.worker.holds:
+            vectors = await self._owner.embed(texts)
+            if vectors is not None:
+                return vectors
+        await import_numpy()
+        return await self._embedder.embed(texts, kind=kind)
 
     async def ask(
         self,
@@ -343,14 +385,27 @@ class GraphRAGKnowledgeBase(DocumentIntake, KnowledgeBaseProvider):
         """Do all work that comes, in the background; cancel it to stop."""
         await self.worker.run()
 
+    @property
+    def aliases(self) -> EntityAliases:
+        """Its entities under several names: what was merged and why, and deciding otherwise."""
+        return EntityAliases(self.record)
+
+    def holder(self) -> Holder | None:
+        """The process that works for it now, this one or another; None if there is none. Blocks."""
+        return None if self._folder is None else holder_of(self._folder)
+
     def close(self) -> None:
         """Release every file. Nothing is lost: what is not finished goes on at the next opening."""
         self.worker.release()
         self._words.close()
         self._graph.close()
+        self._vectors.close()
         self.record.close()
 
     # -- inside ------------------------------------------------------------------------------------
+
+    async def _answer_peer(self, request: Request) -> object:
+        return await self._methods.answer(request)
 
     def _item(self, id_: str) -> KnowledgeItem | None:
         row = self.record.documents.chunk(id_)

@@ -41,7 +41,7 @@ class LanguageCentroids:
         self._embedder = embedder
         self._retry_after = retry_after
         self._not_before = 0.0
-        self._made: dict[str, NDArray[np.float32]] = {}
+        self._made: dict[tuple[str, str], NDArray[np.float32]] = {}  # by embedder and language
 
     async def of(self, languages: Collection[str]) -> dict[str, NDArray[np.float32]]:
         """The average vector of the stock sentences of each language group.
@@ -55,16 +55,17 @@ class LanguageCentroids:
             One for every group; or none at all if embedding fails or takes over 10 seconds, as that of
             one language tells nothing without that of the others.
         """
-        missing = [language for language in languages if language not in self._made]
+        id_ = self._embedder.id  # another one may take its place
+        missing = [language for language in languages if (id_, language) not in self._made]
         if missing and time.monotonic() < self._not_before:
             return {}
         try:
             with anyio.fail_after(_EMBED_SECONDS):
                 for language in missing:
                     vectors = await self._embedder.embed(STOCK_SENTENCES[language])
-                    self._made[language] = vectors.mean(axis=0)
+                    self._made[id_, language] = vectors.mean(axis=0)
         except (EmbeddingError, TimeoutError) as error:
             self._not_before = time.monotonic() + self._retry_after
             _log.warning("What is usual in a language is not known for now: %s", str(error) or "too slow")
             return {}
-        return {language: self._made[language] for language in languages}
+        return {language: self._made[id_, language] for language in languages}

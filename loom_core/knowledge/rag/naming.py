@@ -42,7 +42,7 @@ def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
             name = name_key(" ".join(token.key for token in tokens[first:last]))
             if len(name) > 1 and not is_stop_word(name):
                 spans[first, last] = name
-    entities = graph.find(sorted(set(spans.values())))
+    entities = graph.find_canonical(sorted(set(spans.values())))
     taken: set[int] = set()
     found: dict[int, NamedEntity] = {}  # by place
     for (first, last), name in sorted(spans.items(), key=lambda span: (span[0][0] - span[0][1], span[0])):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 
+from loom_core.embedding.whole_numpy import import_numpy
 from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.rag.filtering import ChunkFilter
 from loom_core.knowledge.rag.language_centroids import LanguageCentroids
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.chunk_keys import ChunkKeys
+    from loom_core.knowledge.rag.channels import Question
+    from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
     from loom_core.knowledge.record import Record
 
 __all__ = ["QuestionReader"]
@@ -33,10 +37,26 @@ class QuestionReader:
         embedder: embeds questions; None where there are no vectors.
     """
 
-    def __init__(self, record: Record, embedder: EmbeddingProvider | None) -> None:
+    def __init__(self, record: Record, embedder: CurrentEmbedder | None) -> None:
         self.filter = ChunkFilter(record)
+        self._record = record
         self._embedder = embedder
         self._centroids = LanguageCentroids(embedder) if embedder is not None else None
+
+    async def prepare(self) -> None:
+        """Import what questions and the work beside them both need, before either begins."""
+        if self._embedder is not None:
+            await import_numpy()
+            await to_thread.run_sync(self._embedder.follow)
+
+    @property
+    def space(self) -> str:
+        """The vector space of questions; empty without an embedder."""
+        return "" if self._embedder is None else self._embedder.id
+
+    def is_in_space(self, question: Question) -> bool:
+        """Whether the vectors of the record are still by the embedder that the question's is by. Blocks."""
+        return question.space == self.space == self._record.get("embedder")
 
     def text(self, query: str, *, limit: int, most: int) -> str:
         """The question without white space around it, and not too long.
@@ -65,7 +85,7 @@ class QuestionReader:
         if type(limit) is not int or not 1 <= limit <= most:
             raise InvalidInputError(f"limit is {limit!r}.", advice=f"Use 1 to {most}.")
 
-    async def allowed(self, filters: dict[str, Any] | None) -> frozenset[int] | None:
+    async def allowed(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
         """The chunks that filters allow, see `ChunkFilter.allowed`."""
         return await to_thread.run_sync(self.filter.allowed, filters) if filters else None
 

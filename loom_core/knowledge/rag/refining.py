@@ -122,12 +122,13 @@ class Refiner:
     def _varied(
         self, items: Sequence[KnowledgeItem], keys: dict[str, int], diversity: float
     ) -> list[KnowledgeItem]:
-        if not items:
-            return []
+        vectors = self._vectors.current() if items else None
+        if vectors is None:
+            return list(items)
         return diverse(
             items,
             [item.relevance for item in items],
-            self._vectors.current().vectors([keys[item.id] for item in items]),
+            vectors.vectors([keys[item.id] for item in items]),
             limit=len(items),
             trade_off=1 - diversity,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
-from loom_core.knowledge.rag.answer import Answer, items
+from loom_core.knowledge.rag.answer import Answer, Searched, items
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.config import Strategy
 from loom_core.knowledge.rag.refining import Refinement, Refiner
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Reranker
     from loom_core.knowledge.rag.config import RAGConfig
     from loom_core.knowledge.rag.options import SearchOptions
+    from loom_core.knowledge.rag.owner_client import OwnerClient
     from loom_core.knowledge.rag.question import QuestionReader
     from loom_core.knowledge.rag.strategies import Retrieval
     from loom_core.knowledge.rag.vectors import Vectors
@@ -48,6 +49,7 @@ class Searcher:
         vectors: its vectors.
         reader: reads the questions.
         worker: builds the indexes anew where they are missing.
+        owner: asks the process that works for the knowledge base, where it is another; None in memory.
         config: weights, and the settings that a question may override.
         reranker: orders the best passages anew, or None.
         tracer: where spans go; None for the program's own provider.
@@ -62,6 +64,7 @@ class Searcher:
         vectors: Vectors,
         reader: QuestionReader,
         worker: Worker,
+        owner: OwnerClient | None,
         config: RAGConfig,
         reranker: Reranker | None,
         tracer: Tracer | None,
@@ -72,6 +75,7 @@ class Searcher:
         self._vectors = vectors
         self._reader = reader
         self._worker = worker
+        self._owner = owner
         self._config = config
         self._reranker = reranker
         self._tracer = tracer
@@ -95,52 +99,89 @@ class Searcher:
             raise InvalidInputError(
                 f"There is no strategy {strategy!r}.", advice=f"Use one of: {', '.join(known)}."
             )
-        started = time.perf_counter()
         attributes: dict[str, AttributeValue] = {
             "loom.knowledge_base": self._name,
             "retrieval.strategy": strategy,
         }
         with span(_SPAN, scope=_SCOPE, tracer=self._tracer, attributes=attributes) as current:
-            text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
-            wanted = Refinement.of(options, config=self._config, reranker=self._reranker)
-            among = await self._reader.allowed(filters)
-            by_vectors = strategy not in {"bm25", "graph_only"}
-            embedded, chunks, languages = await to_thread.run_sync(self._extent, by_vectors)
-            embedding = time.perf_counter()
-            vector, notes = None, list[str]()
-            if embedded and by_vectors:
-                vector, notes = await self._embedded(text)
-            centroids = await self._reader.centroids(languages) if vector is not None else {}
-            embed_ms = 1000 * (time.perf_counter() - embedding)
-            question = Question.of(text, vector=vector, among=among)
-            retrieval, found_notes = await self._retrieved(
-                question, wanted.candidates(limit), strategy=strategy, centroids=centroids, chunks=chunks
-            )
-            found = await to_thread.run_sync(items, self._record, retrieval.found if retrieval else ())
-            passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
-            notes += [*found_notes, *refining_notes]
-            if self._worker.problem:
-                notes.append(self._worker.problem)
-            total_ms = 1000 * (time.perf_counter() - started)
-            if current.is_recording():
-                told = _told(retrieval, strategy) if retrieval else {}
-                told |= {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)}
-                current.set_attributes({f"retrieval.{name}": value for name, value in told.items()})
-            return Answer(
-                items=passages,
-                strategy=strategy,
-                embedded=embedded,
-                chunks=chunks,
-                notes=tuple(notes),
-                embed_ms=embed_ms,
-                retrieve_ms=total_ms - embed_ms,
-            )
+            found = await self._asked_of_the_owner(query, limit, filters, strategy, options)
+            if found is None:
+                found = await self.find(
+                    query, limit=limit, filters=filters, strategy=strategy, options=options
+                )
+            current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
+            return found.answer
+
+    async def find(
+        self,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None,
+        strategy: Strategy,
+        options: SearchOptions | None,
+    ) -> Searched:
+        """Answer in this process, without a span."""
+        started = time.perf_counter()
+        await self._reader.prepare()
+        text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
+        wanted = Refinement.of(options, config=self._config, reranker=self._reranker)
+        among = await self._reader.allowed(filters)
+        by_vectors = strategy not in {"bm25", "graph_only"}
+        embedded, chunks, languages = await to_thread.run_sync(self._extent, by_vectors)
+        embedding = time.perf_counter()
+        vector, notes = None, list[str]()
+        space = self._reader.space
+        if embedded and by_vectors:
+            vector, notes = await self._embedded(text)
+        centroids = await self._reader.centroids(languages) if vector is not None else {}
+        embed_ms = 1000 * (time.perf_counter() - embedding)
+        question = Question.of(text, vector=vector, among=among, space=space)
+        retrieval, found_notes = await self._retrieved(
+            question, wanted.candidates(limit), strategy=strategy, centroids=centroids, chunks=chunks
+        )
+        found = await to_thread.run_sync(items, self._record, retrieval.found if retrieval else ())
+        passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
+        notes += [*found_notes, *refining_notes]
+        if self._worker.problem:
+            notes.append(self._worker.problem)
+        total_ms = 1000 * (time.perf_counter() - started)
+        answer = Answer(
+            items=passages,
+            strategy=strategy,
+            embedded=embedded,
+            chunks=chunks,
+            notes=tuple(notes),
+            embed_ms=embed_ms,
+            retrieve_ms=total_ms - embed_ms,
+        )
+        told = _told(retrieval, strategy) if retrieval else {}
+        return Searched(
+            answer, told | {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)}
+        )
+
+    async def _asked_of_the_owner(
+        self,
+        query: str,
+        limit: int,
+        filters: dict[str, Any] | None,
+        strategy: Strategy,
+        options: SearchOptions | None,
+    ) -> Searched | None:
+        """What another process answers that works for the knowledge base; a reranker is asked here only."""
+        if self._owner is None or self._worker.holds or self._reranker is not None:
+            return None
+        if options is not None and options.reranker is not None:
+            return None
+        return await self._owner.search(
+            query, limit=limit, filters=filters, strategy=strategy, options=options
+        )
 
     def _extent(self, by_vectors: bool) -> tuple[int, int, frozenset[str]]:
         """Chunks that have a vector, all chunks, and the languages of the vectors if they are asked."""
         embedded, chunks = self._vectors.coverage()
-        asked = embedded and by_vectors
-        return embedded, chunks, self._vectors.current().language_groups() if asked else frozenset()
+        dense = self._vectors.current() if embedded and by_vectors else None
+        return embedded, chunks, frozenset() if dense is None else dense.language_groups()
 
     async def _embedded(self, text: str) -> tuple[NDArray[np.float32] | None, list[str]]:
         """The question's vector; or none, and why."""
@@ -160,22 +201,24 @@ class Searcher:
         centroids: dict[str, NDArray[np.float32]],
         chunks: int,
     ) -> tuple[Retrieval | None, list[str]]:
-        """What is found, and what to know about it; where the index of words has gone, once it is back."""
+        """What is found, and what to know about it; where an index has gone, once it is back."""
         attempt = partial(self._retrieve, question, limit, strategy, centroids)
-        retrieval, whole = await to_thread.run_sync(attempt)
-        if whole or not chunks:
+        retrieval, missing = await to_thread.run_sync(attempt)
+        if not missing or not chunks:
             return retrieval, []
         if self._worker.runs:
-            return retrieval, ["the index of words is being rebuilt: ask again in a moment"]
+            return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
         await self._worker.drain()
         retrieval, _ = await to_thread.run_sync(attempt)
         return retrieval, []
 
     def _retrieve(
         self, question: Question, limit: int, strategy: Strategy, centroids: dict[str, NDArray[np.float32]]
-    ) -> tuple[Retrieval | None, bool]:
-        """What is found, and whether there was an index of words to find it with."""
+    ) -> tuple[Retrieval | None, str]:
+        """What is found, and which index was not there to find it with, or empty."""
         dense = self._vectors.current() if question.vector is not None else None
+        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+            dense = None
         words = self._words.searcher()
         covered = self._reader.covered(question.language)
         try:
@@ -189,8 +232,10 @@ class Searcher:
             )
         except IndexDamagedError as error:
             self._words.report_damage(error)
-            return None, False
-        return retrieval, words is not None
+            return None, "words"
+        if words is None:
+            return retrieval, "words"
+        return retrieval, "vectors" if question.vector is not None and dense is None else ""
 
 
 def _told(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:

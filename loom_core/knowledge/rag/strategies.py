@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from loom_core.knowledge.rag.channels import FirstStage, first_stage
 from loom_core.knowledge.rag.graph_channel import graph_channel
 from loom_core.knowledge.rag.links import Expansion, Link, expand
 from loom_core.knowledge.rag.naming import named_entities
+from loom_core.knowledge.rag.surroundings import Surroundings
 from loom_core.knowledge.rag.walk import walk
 
 if TYPE_CHECKING:
@@ -94,6 +94,11 @@ class _Draft:
         self._channels = channels
         self._graph = graph
         self._config = config
+        self._surroundings = Surroundings(
+            graph,
+            mentions_each=max(config.links.rare + 1, config.walk.mentions_each),
+            abouts_each=max(config.links.targets_each, config.walk.targets_each, _NAMED_EACH + 1),
+        )
         self._started = self._step_started = time.perf_counter()
         self._ms: dict[str, float] = {}
         self._scores: dict[int, float] = {}
@@ -135,13 +140,11 @@ class _Draft:
         """What the question names: passages about it are seeds, and gain where they are surely meant."""
         among, named = self._question.among, named_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
-        abouts: defaultdict[int, dict[int, float]] = defaultdict(dict)
-        for about in self._graph.abouts_of(self._entities, limit=_NAMED_EACH + 1):
-            if about.confidence >= _SURE:
-                abouts[about.entity].setdefault(about.chunk, about.confidence)
+        abouts = self._surroundings.abouts_of(self._entities)
         for entity in named:
-            chunks = abouts[entity.key]
-            for chunk, confidence in list(chunks.items())[:_NAMED_EACH]:
+            edges = abouts[entity.key][: _NAMED_EACH + 1]
+            chunks = [(chunk, confidence) for chunk, confidence in edges if confidence >= _SURE]
+            for chunk, confidence in chunks[:_NAMED_EACH]:
                 if among is not None and chunk not in among:
                     continue
                 self._named.setdefault(chunk, entity.key)
@@ -157,7 +160,7 @@ class _Draft:
             question,
             self._scores,
             channels=self._channels,
-            graph=self._graph,
+            surroundings=self._surroundings,
             named=list(self._named),
             weight=config.expansion_weight,
             settings=config.links,
@@ -168,7 +171,7 @@ class _Draft:
     def walk(self) -> None:
         """What is connected with several of the best passages gains."""
         among, config = self._question.among, self._config
-        near = walk(self._graph, self._scores, entities=self._entities, settings=config.walk)
+        near = walk(self._surroundings, self._scores, entities=self._entities, settings=config.walk)
         self._near = {key: weight for key, weight in near.items() if among is None or key in among}
         self._scores = dict(self._scores)
         for key, weight in self._near.items():
@@ -177,7 +180,8 @@ class _Draft:
 
     def finished(self, limit: int, *, fallback: bool) -> Retrieval:
         """The best of them."""
-        best = nsmallest(limit, self._scores, key=lambda key: (-self._scores[key], key))
+        ranked = nsmallest(limit, ((-score, key) for key, score in self._scores.items()))
+        best = [key for _, key in ranked]
         top = self._scores[best[0]] if best else 0.0
         self._ms["total"] = 1000 * (time.perf_counter() - self._started)
         return Retrieval(

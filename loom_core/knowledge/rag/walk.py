@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.record.graph import GraphTable
+    from loom_core.knowledge.rag.surroundings import Surroundings
 
 __all__ = ["WalkSettings", "walk"]
 
@@ -24,16 +24,16 @@ __all__ = ["WalkSettings", "walk"]
 class WalkSettings:
     """The numbers of the walk, as measured (`benchmarks/RESULTS.md`)."""
 
-    seeds: int = 20
+    seeds: int = 6
     damping: float = 0.5  # share of the walk that goes on rather than returns
     rounds: int = 12  # 0.5 ** 12: what is left is below anything that is ranked
     mentions_each: int = 8
-    targets_each: int = 12
+    targets_each: int = 6
     about: float = 2.0  # an edge to what a passage is about, next to one to what it mentions
 
 
 def walk(
-    graph: GraphTable,
+    surroundings: Surroundings,
     scores: dict[int, float],
     *,
     entities: Sequence[int] = (),
@@ -42,32 +42,32 @@ def walk(
     """Weight of chunks near the best ones, the highest being 1.
 
     Args:
-        graph: where the edges are.
+        surroundings: where the edges are.
         scores: passages and how good they are; the best are where the walk starts and returns to.
         entities: entities the question names: the walk starts there, too, or there alone.
         settings: the numbers.
     """
     settings = settings or WalkSettings()
     seeds = nlargest(settings.seeds, scores, key=scores.__getitem__)
-    edges = _edges(graph, seeds, entities, settings)
-    if not edges:
+    chunks, names, weights = _edges(surroundings, seeds, entities, settings)
+    if not weights:
         return {}
     import numpy as np
 
-    nodes = {node: i for i, node in enumerate(dict.fromkeys(node for edge in edges for node in edge))}
-    size = len(nodes)
-    a = np.fromiter((nodes[x] for x, _ in edges), np.int64, len(edges))
-    b = np.fromiter((nodes[y] for _, y in edges), np.int64, len(edges))
-    w = np.fromiter(edges.values(), np.float64, len(edges))
-    start, end, weight = np.concatenate([a, b]), np.concatenate([b, a]), np.concatenate([w, w])
+    chunk_of, first = np.unique(np.array(chunks, np.int64), return_inverse=True)
+    entity_of, second = np.unique(np.array(names, np.int64), return_inverse=True)
+    size = len(chunk_of) + len(entity_of)
+    second = second + len(chunk_of)  # passages are numbered first, then entities
+    start, end = np.concatenate([first, second]), np.concatenate([second, first])
+    weight = np.tile(np.array(weights, np.float64), 2)
     weight /= np.bincount(start, weights=weight, minlength=size)[start]
     home = np.zeros(size)
     for key in seeds:
-        if (key, "chunk") in nodes:
-            home[nodes[key, "chunk"]] += scores[key] ** 2
+        if (place := int(np.searchsorted(chunk_of, key))) < len(chunk_of) and chunk_of[place] == key:
+            home[place] += scores[key] ** 2
     for key in entities:
-        if (key, "entity") in nodes:
-            home[nodes[key, "entity"]] += 1 / len(entities)
+        if (place := int(np.searchsorted(entity_of, key))) < len(entity_of) and entity_of[place] == key:
+            home[len(chunk_of) + place] += 1 / len(entities)
     if not home.sum():
         return {}
     home /= home.sum()
@@ -75,29 +75,33 @@ def walk(
     for _ in range(settings.rounds):
         spread = np.bincount(end, weights=p[start] * weight, minlength=size)
         p = (1 - settings.damping) * home + settings.damping * spread
-    found = {key: float(p[i]) for (key, kind), i in nodes.items() if kind == "chunk"}
-    high = max(found.values(), default=0.0)
-    return {key: value / high for key, value in found.items()} if high else {}
-
-
-_Node = tuple[int, str]
+    found = p[: len(chunk_of)]
+    high = found.max()
+    return dict(zip(chunk_of.tolist(), (found / high).tolist(), strict=True)) if high else {}
 
 
 def _edges(
-    graph: GraphTable, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
-) -> dict[tuple[_Node, _Node], float]:
-    """Passages and entities around the seeds, by the certainty of what connects them."""
+    surroundings: Surroundings, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
+) -> tuple[list[int], list[int], list[float]]:
+    """Passages and entities around the seeds, and the certainty of what connects them: edge by edge."""
     around = set(entities)
     if seeds:
-        around |= graph.entities_in(seeds)
+        around |= surroundings.entities_in(seeds)
     else:  # nothing was found: a step further from what the question names
-        near = [about.chunk for about in graph.abouts_of(entities, limit=settings.targets_each)]
-        near += [chunk for chunk, _, _ in graph.mention_edges_of(entities, limit=settings.mentions_each)]
-        around |= graph.entities_in(sorted(set(near)))
-    wanted = sorted(around)
-    edges: dict[tuple[_Node, _Node], float] = {}
-    for chunk, entity, confidence in graph.mention_edges_of(wanted, limit=settings.mentions_each):
-        edges[(chunk, "chunk"), (entity, "entity")] = confidence
-    for about in graph.abouts_of(wanted, limit=settings.targets_each):
-        edges[(about.chunk, "chunk"), (about.entity, "entity")] = settings.about * about.confidence
-    return edges
+        about, mentioning = surroundings.abouts_of(entities), surroundings.mentions_of(entities)
+        near = {chunk for edges in about.values() for chunk, _ in edges[: settings.targets_each]}
+        near |= {chunk for edges in mentioning.values() for chunk, _ in edges[: settings.mentions_each]}
+        around |= surroundings.entities_in(near)
+    chunks: list[int] = []
+    names: list[int] = []
+    weights: list[float] = []
+    for found, most, factor in (
+        (surroundings.mentions_of(around), settings.mentions_each, 1.0),
+        (surroundings.abouts_of(around), settings.targets_each, settings.about),
+    ):
+        for entity, edges in found.items():
+            for chunk, confidence in edges[:most]:
+                chunks.append(chunk)
+                names.append(entity)
+                weights.append(factor * confidence)
+    return chunks, names, weights

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import EmbeddingError, LoomError
+from loom_core.embedding.whole_numpy import import_numpy
+from loom_core.errors import EmbeddingError, LoomError, unwrapped
 from loom_core.knowledge.pipeline import embedding_text
+from loom_core.knowledge.rag.reembedding import Reembedding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from loom_core.embedding.interface import EmbeddingProvider
-    from loom_core.knowledge.indexing import GraphIndex, VectorsOnDisk, WordIndex
+    import numpy as np
+    from anyio.abc import TaskGroup
+    from numpy.typing import NDArray
+
+    from loom_core.embedding.interface import EmbeddingKind
+    from loom_core.knowledge.indexing import GraphIndex, WordIndex
     from loom_core.knowledge.ingest import Ingest
+    from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.rag.owner_client import OwnerClient
+    from loom_core.knowledge.rag.owner_server import OwnerServer
+    from loom_core.knowledge.rag.vectors import Vectors
     from loom_core.knowledge.record import Record
     from loom_core.storage import ProcessLock
 
@@ -25,7 +36,10 @@ __all__ = ["Worker"]
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
-_EMBED_BATCH = 16
+_EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
+_EMBED_SECONDS = 0.8
+_OFFERED_BATCH = 1000
+_PAIRS = 32  # pairs of names that are compared at a time
 _EMBED_RETRY_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 
@@ -33,17 +47,20 @@ _RETRY_SECONDS = 5.0
 class Worker:
     """Does what the record says is still to be done, while this process holds the lock.
 
-    One process works for a knowledge base; the others write their jobs into the record and see the
-    results there. When the working process ends, however it ends, the next that looks takes over.
+    One process works for a knowledge base, its owner; the others write their jobs into the record, wake the
+    owner, and see the results there. While it works the owner also answers the others' questions. When it
+    ends, however it ends, the next that looks takes over.
 
     Args:
         record: says what is to be done.
         ingest: carries out jobs.
         words: index of words.
         graph: graph store.
-        vectors: vector index on disk, or None in memory.
+        vectors: indexes of vectors.
         embedder: makes vectors, or None for a knowledge base without.
         lock: of the knowledge base's folder, or None in memory.
+        server: answers other processes, or None in memory.
+        owner: speaks with the process that holds the lock, where it is another; or None in memory.
     """
 
     def __init__(
@@ -53,9 +70,11 @@ class Worker:
         ingest: Ingest,
         words: WordIndex,
         graph: GraphIndex,
-        vectors: VectorsOnDisk | None,
-        embedder: EmbeddingProvider | None,
+        vectors: Vectors,
+        embedder: CurrentEmbedder | None,
         lock: ProcessLock | None,
+        server: OwnerServer | None,
+        owner: OwnerClient | None,
     ) -> None:
         self._record = record
         self._ingest = ingest
@@ -63,11 +82,16 @@ class Worker:
         self._graph = graph
         self._vectors = vectors
         self._embedder = embedder
+        self._reembedding = Reembedding(record, embedder) if embedder is not None else None
         self._lock = lock
+        self._server = server
+        self._owner = owner
         self._turn = anyio.Lock()
+        self._users = 0
         self._forever = False
         self._wake = anyio.Event()
         self._retry_at = -math.inf
+        self._embed_batch = _EMBED_BATCHES[0]
         self.problem = ""
         """Why work or a part of it, such as making vectors, has stopped for now; or empty."""
 
@@ -75,6 +99,11 @@ class Worker:
     def runs(self) -> bool:
         """Whether this process works in the background."""
         return self._forever
+
+    @property
+    def stopped_change(self) -> str:
+        """Why a change of embedder has stopped for now, or empty."""
+        return "" if self._reembedding is None else self._reembedding.problem
 
     @property
     def holds(self) -> bool:
@@ -89,20 +118,12 @@ class Worker:
         """Work for ever; cancel it to stop."""
         self._forever = True
         try:
-            while True:
-                async with self._turn:
-                    worked = await self._try_step()
-                if not worked:
-                    # Other processes cannot wake this one: what they write is seen by looking.
-                    with anyio.move_on_after(_POLL_SECONDS):
-                        await self._wake.wait()
-                    self._wake = anyio.Event()
+            await self._work(self._run)
         finally:
             self._forever = False
-            self.release()
 
     def wake(self) -> None:
-        """Tell `run` that there is something new to do; from the event loop it runs in."""
+        """Tell `run`, or the process that works, of something new to do; from `run`'s event loop."""
         self._wake.set()
 
     async def drain(self, *, progress: Callable[[], None] | None = None) -> None:
@@ -111,35 +132,81 @@ class Worker:
         Args:
             progress: called after every step.
         """
+        await self._work(partial(self._drain, progress))
+
+    async def _work(self, work: Callable[[TaskGroup], Awaitable[None]]) -> None:
+        """Do some work, answer other processes beside it, and let another process work in the end."""
+        self._users += 1
         try:
-            while True:
-                async with self._turn:
-                    holds = await to_thread.run_sync(self.acquire)
-                    worked = holds and await self._step()
-                if progress is not None:
-                    progress()
-                if not worked:
-                    if holds or not await to_thread.run_sync(self._is_work_left):
-                        return
-                    await anyio.sleep(_POLL_SECONDS / 5)
+            async with anyio.create_task_group() as tasks:
+                await work(tasks)
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as group:
+            raise unwrapped(group) from group
         finally:
-            if not self._forever:
+            self._users -= 1
+            if not self._users:
                 self.release()
+
+    async def _run(self, tasks: TaskGroup) -> None:
+        while True:
+            async with self._turn:
+                worked = await self._try_step(tasks)
+            if not worked:
+                # Jobs of other processes are seen by looking, if nobody tells of them.
+                with anyio.move_on_after(_POLL_SECONDS):
+                    await self._wake.wait()
+                woken = self._wake.is_set()
+                self._wake = anyio.Event()
+                if woken:
+                    await self._wake_owner()
+
+    async def _drain(self, progress: Callable[[], None] | None, tasks: TaskGroup) -> None:
+        woken = False
+        while True:
+            async with self._turn:
+                holds = await self._take_part(tasks)
+                worked = holds and await self._step()
+            if progress is not None:
+                progress()
+            if worked:
+                continue
+            if holds or not await self._is_work_left():
+                return
+            if not woken:
+                await self._wake_owner()
+            woken = True
+            await anyio.sleep(_POLL_SECONDS / 5)
+
+    async def _take_part(self, tasks: TaskGroup) -> bool:
+        """Become the process that works, if there is none, and begin to answer the others."""
+        if not await to_thread.run_sync(self.acquire):
+            return False
+        if self._embedder is not None:
+            await import_numpy()
+        if self._server is not None and not self._server.serving:
+            await tasks.start(self._server.serve)
+        return self.holds
+
+    async def _wake_owner(self) -> None:
+        if self._owner is not None and not self.holds:
+            await self._owner.wake()
 
     def release(self) -> None:
         """Let another process work."""
+        if self._server is not None:
+            self._server.retire()
         if self._lock is not None and self._lock.held:
             self._ingest.forget()
             self._graph.close()
             self._words.close()
-            if self._vectors is not None:
-                self._vectors.close()
+            self._vectors.close()
             self._lock.release()
 
-    async def _try_step(self) -> bool:
+    async def _try_step(self, tasks: TaskGroup) -> bool:
         """Do a piece of work; a disk that is full, say, is waited for and told with every answer."""
         try:
-            worked = await to_thread.run_sync(self.acquire) and await self._step()
+            worked = await self._take_part(tasks) and await self._step()
         except LoomError as error:
             if self.problem != str(error):
                 _log.error("Adding documents has stopped for now: %s", error)
@@ -156,19 +223,36 @@ class Worker:
             return True
         if await to_thread.run_sync(self._words.sync):
             return True
-        if await self._embed():
+        if await to_thread.run_sync(self._vectors.flat.sync):
+            return True
+        if await self._take_offered() or await self._embed() or await self._compare_names():
             return True
         if await to_thread.run_sync(self._graph.sync):
             return True
-        if self._vectors is not None and await to_thread.run_sync(self._vectors.sync):
+        if await to_thread.run_sync(self._vectors.sync):
             return True
-        await to_thread.run_sync(self._prune)
-        return False
+        if self._reembedding is not None and await self._reembedding.step():
+            return True
+        return await to_thread.run_sync(self._prune)
+
+    async def _take_offered(self) -> bool:
+        """Give chunks the vectors that came with them in an archive."""
+        offered = self._record.offered
+        if self._embedder is None or not await to_thread.run_sync(offered.there_are):
+            return False
+        pending = await to_thread.run_sync(self._record.vectors.pending, _OFFERED_BATCH)
+        hashes, vectors = await to_thread.run_sync(offered.of, [hash_ for _, hash_ in pending])
+        if hashes:
+            await to_thread.run_sync(self._record.vectors.store, hashes, vectors)
+        elif len(pending) < _OFFERED_BATCH:
+            await to_thread.run_sync(offered.clear)
+        return bool(hashes)
 
     async def _embed(self) -> bool:
         if self._embedder is None or anyio.current_time() < self._retry_at:
             return False
-        pending = await to_thread.run_sync(self._record.vectors.pending, _EMBED_BATCH)
+        await to_thread.run_sync(self._embedder.follow)  # another process may have changed it
+        pending = await to_thread.run_sync(self._record.vectors.pending, self._embed_batch)
         if not pending:
             return False
         rows = await to_thread.run_sync(self._record.documents.chunks, [key for key, _ in pending])
@@ -177,25 +261,78 @@ class Worker:
             for key, hash_ in pending
             if key in rows
         }
+        began = anyio.current_time()
+        vectors = await self._vectors_of(list(todo.values()), kind="passage")
+        if vectors is None:
+            return False
+        await to_thread.run_sync(self._record.vectors.store, list(todo), vectors)
+        self._adapt_batch(len(pending), anyio.current_time() - began)
+        return True
+
+    async def _compare_names(self) -> bool:
+        """Find out whether names that differ by a space or a plural only are alike, see `AliasTable`."""
+        if self._embedder is None or anyio.current_time() < self._retry_at:
+            return False
+        aliases = self._record.aliases
+        pairs = await to_thread.run_sync(partial(aliases.uncompared, limit=_PAIRS))
+        if not pairs:
+            return False
+        entities = sorted({entity for pair in pairs for entity in pair})
+        names = await to_thread.run_sync(self._record.graph.spellings, entities)
+        vectors = await self._vectors_of(list(names.values()), kind="query")
+        if vectors is None:
+            return False
+        rows = dict(zip(names, vectors, strict=True))
+        cosines = [
+            (one, two, float(rows[one] @ rows[two]) if one in rows and two in rows else 0.0)
+            for one, two in pairs
+        ]
+        await to_thread.run_sync(self._take_likenesses, cosines)
+        return True
+
+    def _take_likenesses(self, cosines: list[tuple[int, int, float]]) -> None:
+        record = self._record
+        with record.database.write():
+            changed = record.aliases.regroup(record.aliases.compared(cosines))
+            record.changes.note("entity", sorted(changed))
+
+    async def _vectors_of(self, texts: list[str], *, kind: EmbeddingKind) -> NDArray[np.float32] | None:
+        """Vectors of texts; None if the embedder does not answer, which is told and tried again later."""
+        if self._embedder is None:
+            return None
         try:
-            vectors = await self._embedder.embed(list(todo.values()))
+            vectors = await self._embedder.embed(texts, kind=kind)
         except EmbeddingError as error:
             # Words and graph go on working; the reason is told with every answer.
             if not self.problem:
                 _log.warning("No vectors for now: %s", error)
             self.problem = f"No vectors for now: {error}"
             self._retry_at = anyio.current_time() + _EMBED_RETRY_SECONDS
-            return False
+            return None
         self.problem = ""
-        await to_thread.run_sync(self._record.vectors.store, list(todo), vectors)
-        return True
+        return vectors
 
-    def _prune(self) -> None:
-        indexes = [self._words, self._graph, *([self._vectors] if self._vectors else [])]
-        if all(index.lag() <= 0 for index in indexes):
-            self._record.changes.prune()
+    def _adapt_batch(self, embedded: int, seconds: float) -> None:
+        """A server takes hundreds of texts in the time in which a model in this process takes some."""
+        least, most = _EMBED_BATCHES
+        if seconds > 2 * _EMBED_SECONDS:
+            self._embed_batch = max(least, self._embed_batch // 2)
+        elif seconds < _EMBED_SECONDS / 2 and embedded == self._embed_batch:
+            self._embed_batch = min(most, 2 * self._embed_batch)
 
-    def _is_work_left(self) -> bool:
-        if self._record.jobs.next() is not None or self._words.lag() > 0:
+    def _prune(self) -> bool:
+        settled = all(index.lag() <= 0 for index in (self._words, self._graph, self._vectors))
+        return settled and self._record.changes.prune()
+
+    async def _is_work_left(self) -> bool:
+        """Whether the process that works has still to do what this one waits for."""
+        if await to_thread.run_sync(self._is_text_left):
             return True
-        return self._embedder is not None and not self.problem and bool(self._record.vectors.pending(1))
+        if self._embedder is None or not await to_thread.run_sync(self._record.vectors.pending, 1):
+            return False
+        status = await self._owner.status() if self._owner is not None else None
+        return status is None or (status.embeds and not status.problem)
+
+    def _is_text_left(self) -> bool:
+        behind = self._words.lag() > 0 or self._vectors.flat.lag() > 0
+        return behind or self._record.jobs.next() is not None

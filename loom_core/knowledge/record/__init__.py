@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.record.documents import ChunkRow, DocumentRow, PreparedChunk, PreparedDocument
-from loom_core.knowledge.record.jobs import Job, JobItem, JobTable
+from loom_core.knowledge.record.documents import ChunkRow, DocumentRow
+from loom_core.knowledge.record.jobs import Job, JobItem, JobTable, Settled
+from loom_core.knowledge.record.prepared import PreparedChunk, PreparedDocument
 from loom_core.knowledge.record.record import Record
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "PreparedChunk",
     "PreparedDocument",
     "Record",
+    "Settled",
 ]

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "Pending"]
 
+_PRUNED = 20_000
+
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
 was there already may have other fields."""
 
-IndexName = Literal["words", "vectors", "graph"]
+IndexName = Literal["words", "vectors", "graph", "chroma"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,11 @@ class ChangeLog:
         with self._database.write() as db:
             db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
 
+    def forget(self, index: IndexName) -> None:
+        """Note that there is no such index any more."""
+        with self._database.write() as db:
+            db.execute("DELETE FROM indexes WHERE name = ?", (index,))
+
     def distrust(self, index: IndexName, *, generation: int) -> None:
         """Note that an index is damaged, so that the process that works builds it anew.
 
@@ -110,7 +117,21 @@ class ChangeLog:
                 "UPDATE indexes SET watermark = -1 WHERE name = ? AND generation = ?", (index, generation)
             )
 
-    def prune(self) -> None:
-        """Forget the changes that every index holds; one that was never built needs none of them."""
+    def prune(self, *, limit: int = _PRUNED) -> bool:
+        """Forget the first changes of those that every index holds; one never built needs none of them.
+
+        Args:
+            limit: how many at the most, so that no other writer waits for long.
+
+        Returns:
+            Whether there were any.
+        """
+        row = self._database.row(
+            "SELECT (SELECT MIN(seq) FROM changes) AS first, (SELECT MIN(watermark) FROM indexes) AS last"
+        )
+        if row is None or row["first"] is None or row["last"] is None or row["first"] > row["last"]:
+            return False
         with self._database.write() as db:
-            db.execute("DELETE FROM changes WHERE seq <= (SELECT MIN(watermark) FROM indexes)")
+            last = min(row["last"], row["first"] + limit - 1)
+            db.execute("DELETE FROM changes WHERE seq <= ?", (last,))
+        return True

@@ -3,60 +3,26 @@
 from __future__ import annotations
 
 import json
-import time
 import zlib
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from loom_core.knowledge.record.fields import FIELD_NAMES, chunks_where, field_rows
+from loom_core.knowledge.chunk_keys import ChunkKeys
+from loom_core.knowledge.record.document_writing import DocumentWriter
+from loom_core.knowledge.record.fields import FIELD_NAMES, chunks_where
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from loom_core.knowledge.filters import Filters
-    from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
     from loom_core.knowledge.record.changes import ChangeLog
+    from loom_core.knowledge.record.document_writing import Outcome
     from loom_core.knowledge.record.graph import GraphTable
+    from loom_core.knowledge.record.prepared import PreparedDocument
     from loom_core.storage import Database
 
-__all__ = ["ChunkRow", "DocumentRow", "DocumentTable", "Outcome", "PreparedChunk", "PreparedDocument"]
-
-Outcome = Literal["added", "updated", "unchanged"]
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedChunk:
-    """A chunk ready to be written.
-
-    Attributes:
-        id: public id, unique in the knowledge base.
-        hash: of all that is indexed of the chunk; a chunk with the same hash is the same chunk.
-        vector_hash: of the text that is embedded.
-    """
-
-    id: str
-    chunk: Chunk
-    extraction: Extraction
-    hash: bytes
-    vector_hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document ready to be written: all thinking is done, only the transaction is left.
-
-    Attributes:
-        id: public id, a function of the URI.
-        hash: of the document and of the pipeline's settings; the same hash means nothing to do.
-    """
-
-    id: str
-    draft: DocumentDraft
-    language: str
-    hash: bytes
-    chunks: tuple[PreparedChunk, ...]
+__all__ = ["ChunkRow", "DocumentRow", "DocumentTable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,30 +77,29 @@ class DocumentTable:
 
     def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
         self._database = database
-        self._graph = graph
-        self._changes = changes
+        self._writer = DocumentWriter(database, graph, changes)
 
     def put(self, document: PreparedDocument) -> Outcome:
-        """Add a document, or make the one with its URI equal to it.
+        """Add a document, or make the one with its URI equal to it; see `put_all`."""
+        return self.put_all([document])[0]
+
+    def put_all(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+        """Add documents, or make those with their URIs equal to them, with few statements for all.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
+
+        Returns:
+            What became of each, in order.
         """
-        with self._database.write() as db:
-            old = db.execute(
-                "SELECT key, hash FROM documents WHERE uri = ?", (document.draft.uri,)
-            ).fetchone()
-            if old is not None and old["hash"] == document.hash:
-                return "unchanged"
-            key = self._put_row(db, document, None if old is None else old["key"])
-            self._put_chunks(db, key, document.chunks)
-            return "added" if old is None else "updated"
+        return self._writer.put(documents)
 
     def remove(self, key: int) -> None:
         """Remove a document with everything that only it supports; an unknown key is no error."""
-        with self._database.write() as db:
-            chunks = [row["key"] for row in db.execute("SELECT key FROM chunks WHERE document = ?", (key,))]
-            self._remove_chunks(db, chunks)
-            db.execute("DELETE FROM documents WHERE key = ?", (key,))
+        self._writer.remove([key])
+
+    def remove_chunks(self, key: int) -> None:
+        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
+        self._writer.remove_chunks(key)
 
     def is_current(self, uri: str, hash_: bytes) -> bool:
         """Whether a document is there with exactly this content."""
@@ -189,18 +154,33 @@ class DocumentTable:
         )
         return [row["key"] for row in rows]
 
+    def existing(self, keys: Sequence[int]) -> list[int]:
+        """Those of the chunks that are there."""
+        rows = self._database.rows_in("SELECT key FROM chunks WHERE key IN ({})", keys)
+        return [row["key"] for row in rows]
+
+    def keys_after(self, key: int) -> dict[str, int]:
+        """Keys of the chunks that are newer than a key, by id."""
+        rows = self._database.rows("SELECT id, key FROM chunks WHERE key > ?", (key,))
+        return {row["id"]: row["key"] for row in rows}
+
+    def hashes(self, uris: Sequence[str]) -> dict[str, bytes]:
+        """Hashes of the documents at some URIs, by URI; those that are not there are left out."""
+        rows = self._database.rows_in("SELECT uri, hash FROM documents WHERE uri IN ({})", uris)
+        return {row["uri"]: row["hash"] for row in rows}
+
     def last_chunk(self) -> int:
         """Key of the newest chunk there ever was."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")
         return 0 if row is None else int(row["seq"])
 
-    def chunk_keys_where(self, filters: Filters) -> frozenset[int]:
+    def chunk_keys_where(self, filters: Filters) -> ChunkKeys:
         """Chunks of the documents that fulfil filters; all chunks where there are none."""
         sql, parameters = chunks_where(filters)
         with self._database.read() as db:
             cursor = db.cursor()
             cursor.row_factory = None  # plain tuples: there may be very many
-            return frozenset(key for (key,) in cursor.execute(sql, parameters))
+            return ChunkKeys(key for (key,) in cursor.execute(sql, parameters))
 
     def field_names(self) -> list[str]:
         """Names that the documents' fields have, sorted."""
@@ -226,113 +206,6 @@ class DocumentTable:
         """Language of chunks by key; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
         return {row["key"]: row["language"] for row in rows}
-
-    def _put_row(self, db: sqlite3.Connection, document: PreparedDocument, key: int | None) -> int:
-        draft, now = document.draft, time.time()
-        values = (
-            draft.title,
-            draft.title_source,
-            draft.mime,
-            document.language,
-            zlib.compress(draft.text.encode(), 1),
-            len(draft.text),
-            document.hash,
-            json.dumps(draft.metadata, ensure_ascii=False, sort_keys=True, default=str),
-            now,
-        )
-        if key is None:
-            cursor = db.execute(
-                "INSERT INTO documents (title, title_source, mime, language, text, length, hash, metadata, "
-                "updated_at, added_at, id, uri) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
-                (*values, now, document.id, draft.uri),
-            )
-            key = int(cursor.fetchone()["key"])
-        else:
-            db.execute(
-                "UPDATE documents SET title = ?, title_source = ?, mime = ?, language = ?, text = ?, "
-                "length = ?, hash = ?, metadata = ?, updated_at = ? WHERE key = ?",
-                (*values, key),
-            )
-            db.execute("DELETE FROM fields WHERE document = ?", (key,))
-            self._changes.note("document", [key])
-        db.executemany(
-            "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            [(key, *row) for row in field_rows(draft, language=document.language)],
-        )
-        return key
-
-    def _put_chunks(self, db: sqlite3.Connection, document: int, chunks: Sequence[PreparedChunk]) -> None:
-        there: dict[bytes, list[int]] = defaultdict(list)
-        for row in db.execute(
-            "SELECT key, hash FROM chunks WHERE document = ? ORDER BY ordinal DESC", (document,)
-        ):
-            there[row["hash"]].append(row["key"])
-        kept: list[tuple[int, PreparedChunk, int]] = []
-        fresh: list[tuple[int, PreparedChunk]] = []
-        for ordinal, prepared in enumerate(chunks):
-            if there.get(prepared.hash):
-                kept.append((ordinal, prepared, there[prepared.hash].pop()))
-            else:
-                fresh.append((ordinal, prepared))
-        self._remove_chunks(db, sorted(key for keys in there.values() for key in keys))
-        for ordinal, prepared, key in kept:
-            c = prepared.chunk
-            db.execute(
-                "UPDATE chunks SET ordinal = ?, start = ?, end = ?, page = ?, id = ? WHERE key = ?",
-                (ordinal, c.start, c.end, c.page, prepared.id, key),
-            )
-        keys = [self._insert_chunk(db, document, ordinal, prepared) for ordinal, prepared in fresh]
-        touched = self._graph.add([(key, p.extraction) for key, (_, p) in zip(keys, fresh, strict=True)])
-        self._changes.note("chunk+", keys)
-        self._changes.note("entity", sorted(touched))
-        # A vector may be there already, from the same text elsewhere or before.
-        rows = self._database.rows_in(
-            "SELECT key FROM chunks WHERE key IN ({}) AND EXISTS "
-            "(SELECT 1 FROM vectors WHERE hash = vector_hash)",
-            keys,
-        )
-        self._changes.note("vector+", [row["key"] for row in rows])
-
-    def _insert_chunk(
-        self, db: sqlite3.Connection, document: int, ordinal: int, prepared: PreparedChunk
-    ) -> int:
-        c = prepared.chunk
-        cursor = db.execute(
-            "INSERT INTO chunks (id, document, ordinal, start, end, page, kind, name, heading_path, "
-            "language, keywords, hash, vector_hash, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                prepared.id,
-                document,
-                ordinal,
-                c.start,
-                c.end,
-                c.page,
-                c.kind,
-                c.name,
-                json.dumps(c.heading_path, ensure_ascii=False),
-                c.language,
-                json.dumps(c.keywords, ensure_ascii=False),
-                prepared.hash,
-                prepared.vector_hash,
-                c.text,
-            ),
-        )
-        return int(cursor.lastrowid or 0)
-
-    def _remove_chunks(self, db: sqlite3.Connection, keys: Sequence[int]) -> None:
-        if not keys:
-            return
-        touched = self._graph.remove(keys)
-        rows = self._database.rows_in("SELECT DISTINCT vector_hash FROM chunks WHERE key IN ({})", keys)
-        db.executemany("DELETE FROM chunks WHERE key = ?", [(key,) for key in keys])
-        db.executemany(
-            "DELETE FROM vectors WHERE hash = ?1 "
-            "AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_hash = ?1)",
-            [(row["vector_hash"],) for row in rows],
-        )
-        self._changes.note("chunk-", keys)
-        self._changes.note("entity", sorted(touched))
 
 
 def _encodable(id_: str) -> str:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.interface import EntityEdge, EntityNode
-from loom_core.knowledge.record.incidence import AboutRow, Incidence, MentionRow
-from loom_core.knowledge.text import name_key
+from loom_core.knowledge.record.aliases import StatedAlias
+from loom_core.knowledge.record.entities import EntityReader
+from loom_core.knowledge.record.incidence import AboutRow, MentionRow
+from loom_core.knowledge.record.prepared import found_in
+from loom_core.knowledge.text import name_form
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.model import Extraction
+    from loom_core.knowledge.record.prepared import FoundRows
 
-__all__ = ["AboutRow", "GraphTable", "MentionRow"]
+__all__ = ["AboutRow", "GraphTable", "MentionRow", "NewName"]
 
 # A first phrase is too unsure a subject for its name to be looked for everywhere.
 _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
-class GraphTable(Incidence):
+class NewName(NamedTuple):
+    """A subject whose name has yet to be looked for in the chunks up to `newest`."""
+
+    entity: int
+    id: str
+    newest: int
+
+
+class GraphTable(EntityReader):
     """The graph of the record. An entity lives while a mention, a subject or a relation needs it."""
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
@@ -30,14 +42,34 @@ class GraphTable(Incidence):
         Returns:
             Keys of the entities it touches.
         """
+        return self.add_rows([(chunk, found_in(extraction)) for chunk, extraction in extractions])
+
+    def add_rows(self, chunks: Sequence[tuple[int, FoundRows]]) -> set[int]:
+        """Write what was found in chunks, given as rows; see `add`."""
         with self._database.write() as db:
-            keys = self._entity_keys(db, _names(extractions))
-            self._note_new_names(db, extractions, keys)
-            uses: Counter[tuple[int, str, str]] = Counter()
-            for chunk, extraction in extractions:
-                self._add_one(db, chunk, extraction, keys, uses)
+            keys, decided = self._entity_keys(db, chunks)
+            self._note_new_names(db, chunks, keys)
+            mentions = [(chunk, keys[id_], *rest) for chunk, found in chunks for id_, *rest in found.mentions]
+            abouts = [(chunk, keys[id_], *rest) for chunk, found in chunks for id_, *rest in found.abouts]
+            relations = [
+                (chunk, keys[subject], predicate, keys[object_], *rest)
+                for chunk, found in chunks
+                for subject, predicate, object_, *rest in found.relations
+            ]
+            # In the order of the entities: what their index has side by side is met together.
+            mentions.sort(key=itemgetter(1))
+            db.executemany("INSERT INTO mentions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", mentions)
+            db.executemany("INSERT INTO abouts VALUES (?, ?, ?, ?, ?)", abouts)
+            db.executemany("INSERT INTO relations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", relations)
+            uses = Counter((keys[m[0]], m[3], m[4]) for _, found in chunks for m in found.mentions)
+            uses.update((keys[a[0]], a[2], "thing") for _, found in chunks for a in found.abouts)
             _count(db, uses)
-            return {entity for entity, _, _ in uses}
+            stated = self.aliases.add(
+                StatedAlias(chunk, keys[id_], keys[other], kind, start, end, confidence)
+                for chunk, found in chunks
+                for id_, other, kind, start, end, confidence in found.aliases
+            )
+            return {entity for entity, _, _ in uses} | self.aliases.regroup(stated | decided)
 
     def add_links(self, links: Iterable[tuple[int, int, int, int, str]]) -> set[int]:
         """Write mentions found by looking for known names: chunk, entity, start, end, name.
@@ -82,76 +114,10 @@ class GraphTable(Incidence):
             uses.update(self._unlink(db, subjects))
             _count(db, uses)
             touched |= {entity for entity, _, _ in uses}
+            grouped = self.aliases.remove(chunks) | self.aliases.canonical_of(sorted(touched)).keys()
+            grouped |= set(self._members(sorted(grouped)))
             self._bury(db, touched)
-            return touched
-
-    def find(self, ids: Sequence[str]) -> dict[str, int]:
-        """Entities by id (`name_key` of a name): those that exist, with their keys."""
-        rows = self._database.rows_in("SELECT id, key FROM entities WHERE id IN ({})", ids)
-        return {row["id"]: row["key"] for row in rows}
-
-    def names_of(self, entities: Sequence[int]) -> dict[int, str]:
-        """The spelling of each entity that is used most."""
-        rows = self._database.rows_in(
-            "SELECT entity, name FROM names WHERE entity IN ({}) ORDER BY entity, uses, name DESC", entities
-        )
-        return {row["entity"]: row["name"] for row in rows}
-
-    def nodes(self, entities: Sequence[int]) -> list[EntityNode]:
-        """Entities as the graph store holds them; keys that are gone are left out."""
-        rows = self._database.rows_in(
-            "SELECT entity, name, type, uses FROM names WHERE entity IN ({}) "
-            # the last row of an entity wins: most used, and a real type before `thing`
-            "ORDER BY entity, uses, name DESC, type = 'thing' DESC",
-            entities,
-        )
-        names = {row["entity"]: row["name"] for row in rows}
-        types = {row["entity"]: row["type"] for row in sorted(rows, key=lambda r: r["type"] != "thing")}
-        uses: Counter[int] = Counter()
-        for row in rows:
-            uses[row["entity"]] += row["uses"]
-        return [
-            EntityNode(key=key, name=name, type=types[key], mentions=uses[key]) for key, name in names.items()
-        ]
-
-    def edges(self, entities: Sequence[int]) -> list[EntityEdge]:
-        """Relations that touch one of the entities, those of several chunks as one."""
-        into = self._edges("object", entities)
-        return list((self._edges("subject", entities) | into).values())
-
-    def edges_from(self, entities: Sequence[int]) -> list[EntityEdge]:
-        """Relations whose subject is one of the entities."""
-        return list(self._edges("subject", entities).values())
-
-    def keys(self, *, after: int = 0, limit: int = 5000) -> list[int]:
-        """Keys of entities, ascending."""
-        rows = self._database.rows(
-            "SELECT key FROM entities WHERE key > ? ORDER BY key LIMIT ?", (after, limit)
-        )
-        return [row["key"] for row in rows]
-
-    def evidence(
-        self, subject: int, predicate: str, object_: int, *, limit: int
-    ) -> list[tuple[int, int, int]]:
-        """Where a relation was read: chunk, and the stretch of its text."""
-        rows = self._database.rows(
-            "SELECT chunk, start, end FROM relations WHERE subject = ? AND object = ? AND predicate = ? "
-            "ORDER BY confidence DESC, chunk LIMIT ?",
-            (subject, object_, predicate, limit),
-        )
-        return [(row["chunk"], row["start"], row["end"]) for row in rows]
-
-    def search(self, name: str, *, limit: int) -> list[int]:
-        """Entities whose id is, begins with or holds a name's key, in that order, most used first."""
-        key = name_key(name)
-        if not key:
-            return []
-        rows = self._database.rows(
-            "SELECT key FROM entities AS e WHERE instr(id, ?) > 0 ORDER BY id != ?, instr(id, ?) != 1, "
-            "(SELECT SUM(uses) FROM names WHERE entity = e.key) DESC, id LIMIT ?",
-            (key, key, key, limit),
-        )
-        return [row["key"] for row in rows]
+            return touched | self.aliases.regroup(grouped)
 
     def subjects(self) -> list[tuple[int, str]]:
         """Every entity that something is titled, headed or defined with: key and id."""
@@ -165,10 +131,18 @@ class GraphTable(Incidence):
         )
         return {row["key"] for row in rows}
 
-    def new_names(self) -> list[tuple[int, str]]:
-        """Subjects whose names have yet to be looked for in earlier chunks: key and id."""
-        rows = self._database.rows("SELECT key, id FROM entities JOIN new_names ON entity = key ORDER BY key")
-        return [(row["key"], row["id"]) for row in rows]
+    def new_names(self, *, limit: int = -1) -> list[NewName]:
+        """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
+
+        Args:
+            limit: how many at the most; below 0, all.
+        """
+        rows = self._database.rows(
+            "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
+            "ORDER BY entity LIMIT ?",
+            (limit,),
+        )
+        return list(map(NewName._make, rows))
 
     def texts(self, chunks: Sequence[int]) -> dict[int, str]:
         """Texts of chunks, for names to be looked for in; those that are gone are left out."""
@@ -179,25 +153,6 @@ class GraphTable(Incidence):
         """Note that the names have been looked for."""
         with self._database.write() as db:
             db.executemany("DELETE FROM new_names WHERE entity = ?", [(entity,) for entity in entities])
-
-    def counts(self) -> tuple[int, int, int]:
-        """How many entities, different relations, and mentions there are."""
-        row = self._database.row(
-            "SELECT (SELECT COUNT(*) FROM entities), "
-            "(SELECT COUNT(*) FROM (SELECT DISTINCT subject, predicate, object FROM relations)), "
-            "(SELECT COUNT(*) FROM mentions)"
-        )
-        return (0, 0, 0) if row is None else (row[0], row[1], row[2])
-
-    def _edges(
-        self, end: Literal["subject", "object"], entities: Sequence[int]
-    ) -> dict[tuple[int, str, int], EntityEdge]:
-        rows = self._database.rows_in(
-            "SELECT subject, predicate, object, COUNT(*) AS support, MAX(confidence) AS confidence "
-            f"FROM relations WHERE {end} IN ({{}}) GROUP BY subject, predicate, object",
-            entities,
-        )
-        return {(row["subject"], row["predicate"], row["object"]): EntityEdge(**dict(row)) for row in rows}
 
     def _unlink(self, db: sqlite3.Connection, subjects: set[int]) -> dict[tuple[int, str, str], int]:
         """Drop the mentions that are there only because something was titled with the name."""
@@ -219,90 +174,49 @@ class GraphTable(Incidence):
                 "DELETE FROM entities WHERE key = :key "
                 "AND NOT EXISTS (SELECT 1 FROM names WHERE entity = :key) "
                 "AND NOT EXISTS (SELECT 1 FROM mentions WHERE entity = :key) "
-                "AND NOT EXISTS (SELECT 1 FROM abouts WHERE entity = :key) "
-                "AND NOT EXISTS (SELECT 1 FROM relations WHERE subject = :key OR object = :key)",
+                "AND NOT EXISTS (SELECT 1 FROM abouts WHERE entity = :key)",  # nor is there a relation then
                 {"key": entity},
             )
 
     def _note_new_names(
-        self, db: sqlite3.Connection, extractions: Sequence[tuple[int, Extraction]], keys: dict[str, int]
+        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundRows]], keys: dict[str, int]
     ) -> None:
         subjects = {
-            keys[about.name]
-            for _, extraction in extractions
-            for about in extraction.abouts
-            if about.name in keys and about.source != "first_phrase"
+            keys[id_] for _, found in chunks for id_, source, _, _ in found.abouts if source != "first_phrase"
         }
         new = subjects - self.still_subjects(sorted(subjects))
-        db.executemany("INSERT OR IGNORE INTO new_names VALUES (?)", [(entity,) for entity in sorted(new)])
+        newest = min((chunk for chunk, _ in chunks), default=1) - 1
+        db.executemany(
+            "INSERT OR IGNORE INTO new_names (entity, newest) VALUES (?, ?)",
+            [(entity, newest) for entity in sorted(new)],
+        )
 
-    def _entity_keys(self, db: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
-        ids = {name: name_key(name) for name in names}
-        wanted = sorted(set(ids.values()) - {""})
+    def _entity_keys(
+        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundRows]]
+    ) -> tuple[dict[str, int], set[int]]:
+        """Keys of the entities that are found in chunks; new ones are written.
+
+        Returns:
+            The keys by id, and those of new entities that people decided about before.
+        """
+        ids = {id_ for _, found in chunks for id_, *_ in found.mentions}
+        ids.update(id_ for _, found in chunks for id_, *_ in found.abouts)
+        # The ends of relations and aliases are among them.
+        wanted = sorted(ids)
         known = self.find(wanted)
-        new = [key for key in wanted if key not in known]
-        db.executemany("INSERT INTO entities (id) VALUES (?)", [(key,) for key in new])
-        known |= self.find(new)
-        return {name: known[key] for name, key in ids.items() if key}
-
-    def _add_one(
-        self,
-        db: sqlite3.Connection,
-        chunk: int,
-        extraction: Extraction,
-        keys: dict[str, int],
-        uses: Counter[tuple[int, str, str]],
-    ) -> None:
-        mentions: dict[tuple[int, int], tuple[int, str, str, str, float]] = {}
-        for m in extraction.mentions:
-            if m.name in keys:
-                mentions.setdefault((keys[m.name], m.start), (m.end, m.name, m.type, m.method, m.confidence))
-        abouts = {(keys[a.name], a.source): a for a in reversed(extraction.abouts) if a.name in keys}
-        named = {entity for entity, _ in mentions} | {entity for entity, _ in abouts}
-        relations: dict[tuple[int, str, int], tuple[int, int, str, float]] = {}
-        for r in extraction.relations:
-            if r.subject not in keys or r.object not in keys:
-                continue
-            for end in (r.subject, r.object):
-                if keys[end] not in named:  # what a relation names is mentioned by it
-                    named.add(keys[end])
-                    mentions[keys[end], r.start] = (r.end, end, "thing", r.method, r.confidence)
-            relations.setdefault(
-                (keys[r.subject], r.predicate, keys[r.object]), (r.start, r.end, r.method, r.confidence)
-            )
+        new = [id_ for id_ in wanted if id_ not in known]
         db.executemany(
-            "INSERT INTO mentions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(chunk, entity, start, *rest) for (entity, start), rest in mentions.items()],
+            "INSERT INTO entities (id, form) VALUES (?, ?)", [(id_, name_form(id_)) for id_ in new]
         )
-        db.executemany(
-            "INSERT INTO abouts VALUES (?, ?, ?, ?, ?)",
-            [(chunk, entity, source, a.name, a.confidence) for (entity, source), a in abouts.items()],
-        )
-        db.executemany(
-            "INSERT INTO relations VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(chunk, *identity, *rest) for identity, rest in relations.items()],
-        )
-        for (entity, _), (_, name, type_, _, _) in mentions.items():
-            uses[entity, name, type_] += 1
-        for (entity, _), about in abouts.items():
-            uses[entity, about.name, "thing"] += 1
-
-
-def _names(extractions: Iterable[tuple[int, Extraction]]) -> set[str]:
-    names: set[str] = set()
-    for _, extraction in extractions:
-        names.update(m.name for m in extraction.mentions)
-        names.update(a.name for a in extraction.abouts)
-        for r in extraction.relations:
-            names |= {r.subject, r.object}
-    return names
+        written = self.find(new)
+        return known | written, self.aliases.note_new(list(written.values()))
 
 
 def _count(db: sqlite3.Connection, uses: Counter[tuple[int, str, str]]) -> None:
     db.executemany(
         "INSERT INTO names VALUES (?, ?, ?, ?) "
         "ON CONFLICT (entity, name, type) DO UPDATE SET uses = uses + excluded.uses",
-        [(*identity, change) for identity, change in uses.items()],
+        [(*identity, change) for identity, change in sorted(uses.items())],
     )
     db.executemany(
         "DELETE FROM names WHERE entity = ? AND name = ? AND type = ? AND uses <= 0",

@@ -1,38 +1,88 @@
 """Which chunks mention an entity, and which are about it: the part of the graph that questions read.
 
-A question asks this of hundreds of entities at once. Nearly all of them have a few mentions, and one
-statement answers for all those together; an entity with more than is wanted has a statement of its own,
-which stops at the limit, so that a name that stands everywhere costs no more than any other.
+A question asks this of hundreds of entities at once, some of which stand in every other chunk. So one
+statement answers for all of them, and of each it reads no more than is wanted, through an index in the
+right order: what it costs does not grow with the number of chunks.
+
+The answer comes as one row of JSON. Python's `sqlite3` releases the interpreter's lock for every row it
+fetches and has to wait to get it back: with an ingest running in another thread a thousand rows take
+seconds, and one row takes no longer than before.
+
+Entities that are one under several names (`AliasTable`) are read as the one that stands for them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from loom_core.knowledge.record.aliases import AliasTable
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from loom_core.knowledge.model import AboutSource
     from loom_core.storage import Database
 
 __all__ = ["AboutRow", "Incidence", "MentionRow"]
 
-_Table = Literal["mentions", "abouts"]
-_LIST = 900  # parameters of one statement, below the 999 that every SQLite takes
+_LOOKED_AT = 50  # mentions of an entity that are looked at for some in chunks about something else
 
-_ABOUT_ANYWAY = "EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = m.entity)"
-_MENTIONS = "SELECT chunk, entity, start, end, name, method, confidence FROM mentions AS m"
-_MENTIONS_OF = f"{_MENTIONS} WHERE entity {{}} AND NOT {_ABOUT_ANYWAY} ORDER BY entity, chunk, start"
-_MENTION_EDGES_OF = (
-    "SELECT chunk, entity, confidence FROM mentions AS m "
-    f"WHERE entity {{}} AND NOT {_ABOUT_ANYWAY} ORDER BY entity, chunk, start"
+# json_each keeps the order of the list, and so do the aggregates that of the rows they are given.
+_MENTIONS_IN = """
+SELECT json_group_array(chunk), json_group_array(entity), json_group_array(start), json_group_array(end),
+    json_group_array(name), json_group_array(confidence)
+FROM (
+    SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, m.start, m.end, m.name, m.confidence
+    FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.chunk = e.value
+    LEFT JOIN aliases AS s ON s.entity = m.entity
 )
-_ABOUTS = (
-    "SELECT a.chunk, a.entity, c.document, a.source, a.name, a.confidence "
-    "FROM abouts AS a JOIN chunks AS c ON c.key = a.chunk"
+"""
+_ABOUTS_IN = """
+SELECT json_group_array(chunk), json_group_array(entity), json_group_array(document),
+    json_group_array(source), json_group_array(name), json_group_array(confidence)
+FROM (
+    SELECT a.chunk, COALESCE(s.canonical, a.entity) AS entity, c.document, a.source, a.name, a.confidence
+    FROM json_each(?) AS e CROSS JOIN abouts AS a ON a.chunk = e.value
+    CROSS JOIN chunks AS c ON c.key = a.chunk LEFT JOIN aliases AS s ON s.entity = a.entity
 )
-_ABOUTS_OF = f"{_ABOUTS} WHERE a.entity {{}} ORDER BY a.entity, a.confidence DESC, a.chunk, a.source"
+"""
+_ENTITIES_IN = """
+SELECT json_group_array(COALESCE(s.canonical, m.entity)) FROM (
+    SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions ON chunk = e.value
+    UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts ON chunk = e.value
+) AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+"""
+_DOCUMENTS_OF = """
+SELECT json_group_array(key), json_group_array(document)
+FROM (SELECT c.key, c.document FROM json_each(?) AS e CROSS JOIN chunks AS c ON c.key = e.value)
+"""
+_MEMBERS_OF = """
+SELECT json_group_array(json_array(s.entity, s.canonical))
+FROM json_each(?) AS e CROSS JOIN aliases AS s ON s.canonical = e.value AND s.entity != e.value
+"""
+_OF_EACH = """
+SELECT '[' || group_concat((
+    SELECT '[' || json_group_array(chunk) || ',' || json_group_array(confidence) || ']' FROM ({})
+)) || ']'
+FROM json_each(?1) AS e
+"""
+_MENTIONS_OF = _OF_EACH.format(
+    "SELECT chunk, confidence FROM mentions WHERE entity = e.value ORDER BY chunk, start LIMIT ?2"
+)
+_ASIDES_OF = _OF_EACH.format(
+    f"""
+    SELECT chunk, confidence FROM (
+        SELECT chunk, start, confidence FROM mentions WHERE entity = e.value
+        ORDER BY chunk, start LIMIT {_LOOKED_AT}
+    ) AS m
+    WHERE NOT EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = e.value)
+    ORDER BY chunk, start LIMIT ?2
+    """
+)
+_ABOUTS_OF = _OF_EACH.format(
+    "SELECT chunk, confidence FROM abouts WHERE entity = e.value ORDER BY confidence DESC, chunk LIMIT ?2"
+)
 
 
 class MentionRow(NamedTuple):
@@ -43,7 +93,6 @@ class MentionRow(NamedTuple):
     start: int
     end: int
     name: str
-    method: str
     confidence: float
 
 
@@ -63,87 +112,75 @@ class Incidence:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.aliases = AliasTable(database)
 
-    def mentions_in(self, chunks: Sequence[int]) -> list[MentionRow]:
-        """Mentions in chunks."""
-        return [MentionRow._make(row) for row in self._of_all(f"{_MENTIONS} WHERE chunk IN ({{}})", chunks)]
+    def canonical_of(self, entities: Sequence[int]) -> dict[int, int]:
+        """The entity that stands for its group, for those entities that are in one."""
+        return self.aliases.canonical_of(entities)
 
-    def abouts_in(self, chunks: Sequence[int]) -> list[AboutRow]:
-        """What chunks are about."""
-        return [AboutRow._make(row) for row in self._of_all(f"{_ABOUTS} WHERE a.chunk IN ({{}})", chunks)]
+    def mentions_in(self, chunks: Collection[int]) -> list[MentionRow]:
+        """Mentions in chunks, by chunk in their order."""
+        return list(map(MentionRow._make, zip(*self._columns(_MENTIONS_IN, chunks), strict=True)))
 
-    def entities_in(self, chunks: Sequence[int]) -> set[int]:
+    def abouts_in(self, chunks: Collection[int]) -> list[AboutRow]:
+        """What chunks are about, by chunk in their order."""
+        return list(map(AboutRow._make, zip(*self._columns(_ABOUTS_IN, chunks), strict=True)))
+
+    def entities_in(self, chunks: Collection[int]) -> set[int]:
         """Entities that chunks mention or are about."""
-        sql = "SELECT entity FROM {} WHERE chunk IN ({{}})"
-        rows = [row for table in ("mentions", "abouts") for row in self._of_all(sql.format(table), chunks)]
-        return {entity for (entity,) in rows}
+        (entities,) = self._columns(_ENTITIES_IN, chunks)
+        return set(entities)
 
-    def mentions_of(self, entities: Sequence[int], *, limit: int) -> list[MentionRow]:
-        """Mentions of entities in chunks that are not about them anyway, at most `limit` of each.
+    def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
+        """The documents that chunks are of; chunks that are gone are left out."""
+        keys, documents = self._columns(_DOCUMENTS_OF, chunks)
+        return dict(zip(keys, documents, strict=True))
 
-        They come in the order of `entities`, and for each in the order of the chunks.
+    def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
+        """The first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
+        found = self._of_each(_MENTIONS_OF, entities, limit)
+        return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
+
+    def asides_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
+        """The first mentions of each entity in chunks that are not about it anyway.
+
+        Of an entity that is mentioned throughout only the first 50 mentions are looked at.
         """
-        return [MentionRow._make(row) for row in self._of_each("mentions", _MENTIONS_OF, entities, limit)]
+        found = self._of_each(_ASIDES_OF, entities, limit)
+        return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
-    def mention_edges_of(self, entities: Sequence[int], *, limit: int) -> list[tuple[int, int, float]]:
-        """The same mentions as chunk, entity and confidence only, for half the price."""
-        return self._of_each("mentions", _MENTION_EDGES_OF, entities, limit)
+    def abouts_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
+        """Chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
+        found = self._of_each(_ABOUTS_OF, entities, limit)
+        return {entity: sorted(rows, key=_surest)[:limit] for entity, rows in found.items()}
 
-    def abouts_of(self, entities: Sequence[int], *, limit: int) -> list[AboutRow]:
-        """Chunks that are about entities, at most `limit` for each, surest first."""
-        return [AboutRow._make(row) for row in self._of_each("abouts", _ABOUTS_OF, entities, limit)]
-
-    def _of_all(self, sql: str, values: Sequence[int]) -> list[tuple[Any, ...]]:
-        """All rows of a statement with `IN ({})` about a list of any length, as plain tuples."""
+    def _columns(self, sql: str, chunks: Collection[int]) -> list[list[Any]]:
         with self._database.read() as db:
-            return _rows(db, sql, values)
+            return list(map(json.loads, db.execute(sql, (_listed(chunks),)).fetchone()))
 
-    def _of_each(self, table: _Table, sql: str, entities: Sequence[int], limit: int) -> list[tuple[Any, ...]]:
-        """At most `limit` rows for each entity, in the order of the entities.
-
-        Args:
-            table: where the rows are.
-            sql: the statement, with `{}` for the condition on the entity, which is its second column; it
-                says in what order the rows of an entity come.
-            entities: which.
-            limit: how many rows of each.
-        """
-        of: dict[int, list[tuple[Any, ...]]] = {entity: [] for entity in entities}
+    def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
+        """Rows of canonical entities: at most `limit` of each of the entities that one stands for."""
+        if not entities:
+            return {}
         with self._database.read() as db:
-            crowded = _crowded(db, table, of, limit) if len(of) > 1 else set(of)
-            for row in _rows(db, sql.format("IN ({})"), [entity for entity in of if entity not in crowded]):
-                of[row[1]].append(row)
-            cursor = _plain(db)
-            first = sql.format("= ?") + " LIMIT ?"
-            for entity in crowded:
-                of[entity] = cursor.execute(first, (entity, limit)).fetchall()
-        return [row for entity in entities for row in of[entity]]
+            (grouped,) = db.execute(_MEMBERS_OF, (_listed(entities),)).fetchone()
+            of = dict.fromkeys(entities)
+            members = [*of, *(member for member, _ in json.loads(grouped))]
+            (text,) = db.execute(sql, (_listed(members), limit)).fetchone()
+        found = [list(zip(*columns, strict=True)) for columns in json.loads(text)]
+        result = dict(zip(of, found, strict=False))
+        for (_, canonical), rows in zip(json.loads(grouped), found[len(of) :], strict=True):
+            result[canonical] = result[canonical] + rows
+        return result
 
 
-def _crowded(db: sqlite3.Connection, table: _Table, entities: Iterable[int], limit: int) -> set[int]:
-    """Those of the entities that have more than `limit` rows in a table; counts no further than that."""
-    sql = (
-        "SELECT key FROM entities AS e WHERE key IN ({}) "
-        f"AND (SELECT 1 FROM {table} WHERE entity = e.key LIMIT 1 OFFSET {limit:d}) IS NOT NULL"
-    )
-    return {entity for (entity,) in _rows(db, sql, list(entities))}
+def _by_chunk(row: tuple[int, float]) -> int:
+    return row[0]
 
 
-def _rows(db: sqlite3.Connection, sql: str, values: Sequence[int]) -> list[tuple[Any, ...]]:
-    """All rows of a statement with `IN ({})` about a list of any length."""
-    cursor = _plain(db)
-    found: list[tuple[Any, ...]] = []
-    for start in range(0, len(values), _LIST):
-        part = values[start : start + _LIST]
-        # Lists grow to a power of two, by repeating, so that there are few statements to be compiled.
-        size = min(_LIST, 1 << (len(part) - 1).bit_length())
-        marks = ",".join("?" * size)
-        found += cursor.execute(sql.format(marks), [*part, *[part[-1]] * (size - len(part))]).fetchall()
-    return found
+def _surest(row: tuple[int, float]) -> tuple[float, int]:
+    return -row[1], row[0]
 
 
-def _plain(db: sqlite3.Connection) -> sqlite3.Cursor:
-    """A cursor that gives tuples, which take half the time of rows with names."""
-    cursor = db.cursor()
-    cursor.row_factory = None
-    return cursor
+def _listed(keys: Collection[int]) -> str:
+    return json.dumps(keys if isinstance(keys, list) else list(keys))

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from loom_core.knowledge.record.changes import ChangeLog
 from loom_core.knowledge.record.documents import DocumentTable
+from loom_core.knowledge.record.duplicates import DuplicateTable
+from loom_core.knowledge.record.files import FileTable
 from loom_core.knowledge.record.graph import GraphTable
+from loom_core.knowledge.record.job_progress import JobProgress
 from loom_core.knowledge.record.jobs import JobTable
+from loom_core.knowledge.record.next_vectors import NextVectors
+from loom_core.knowledge.record.offered import OfferedVectors
 from loom_core.knowledge.record.schema import SCHEMA
 from loom_core.knowledge.record.vectors import VectorTable
 from loom_core.storage import Database
@@ -37,9 +42,15 @@ class Record:
         self.database = Database(path, schema=SCHEMA)
         self.changes = ChangeLog(self.database)
         self.graph = GraphTable(self.database)
+        self.aliases = self.graph.aliases
         self.documents = DocumentTable(self.database, self.graph, self.changes)
+        self.next_vectors = NextVectors(self.database, self.changes)
+        self.offered = OfferedVectors(self.database)
         self.vectors = VectorTable(self.database, self.changes)
         self.jobs = JobTable(self.database)
+        self.progress = JobProgress(self.database)
+        self.files = FileTable(self.database, self.changes)
+        self.duplicates = DuplicateTable(self.database)
 
     def get(self, name: MetaName) -> str:
         """A remembered value, or an empty string."""

@@ -155,4 +155,206 @@ CREATE TABLE items (             -- the documents of a job
 CREATE INDEX items_state ON items (job, state, ordinal, chunks)
 """
 
-SCHEMA: tuple[str, ...] = (_VERSION_1,)
+_VERSION_2 = """
+-- Structure of the text, see `encode_blocks`; NULL where it was not kept.
+ALTER TABLE documents ADD COLUMN blocks BLOB;
+
+CREATE TABLE next_vectors (      -- of the embedder that is to take over, until there are all of them
+    hash BLOB PRIMARY KEY,
+    vector BLOB NOT NULL
+);
+
+CREATE TABLE offered_vectors (   -- came with an archive; taken when their chunks are there
+    hash BLOB PRIMARY KEY,
+    vector BLOB NOT NULL
+);
+
+CREATE TABLE files (             -- what a file was like when its document was read from it
+    document INTEGER PRIMARY KEY REFERENCES documents (key) ON DELETE CASCADE,
+    hash BLOB NOT NULL,          -- of the document then; if it has another by now, this says nothing
+    settings BLOB NOT NULL,      -- digest of all else that the document was made by
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,   -- -1 where it may have changed since without a trace here
+    ctime_ns INTEGER NOT NULL,
+    content BLOB NOT NULL        -- SHA-256 of its bytes
+);
+CREATE INDEX files_content ON files (content);
+
+CREATE TABLE texts (             -- the different texts that documents have
+    key INTEGER PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE    -- of the normalised text
+);
+CREATE TABLE copies (            -- which text each document has
+    document INTEGER PRIMARY KEY REFERENCES documents (key) ON DELETE CASCADE,
+    text INTEGER NOT NULL REFERENCES texts (key) ON DELETE CASCADE
+);
+CREATE INDEX copies_text ON copies (text, document);
+CREATE TABLE bands (             -- by what texts that are nearly the same find each other
+    band INTEGER NOT NULL,
+    text INTEGER NOT NULL REFERENCES texts (key) ON DELETE CASCADE,
+    PRIMARY KEY (band, text)
+) WITHOUT ROWID;
+CREATE INDEX bands_text ON bands (text);
+CREATE TABLE likenesses (        -- texts that are nearly the same; `text` is the smaller key
+    text INTEGER NOT NULL REFERENCES texts (key) ON DELETE CASCADE,
+    other INTEGER NOT NULL REFERENCES texts (key) ON DELETE CASCADE,
+    likeness REAL NOT NULL,      -- Jaccard index of their shingles
+    PRIMARY KEY (text, other)
+) WITHOUT ROWID;
+CREATE INDEX likenesses_other ON likenesses (other);
+CREATE TABLE uncompared (        -- documents whose text has yet to be compared with the others
+    document INTEGER PRIMARY KEY REFERENCES documents (key) ON DELETE CASCADE
+);
+INSERT INTO uncompared SELECT key FROM documents;
+CREATE TRIGGER documents_added AFTER INSERT ON documents BEGIN
+    INSERT INTO uncompared VALUES (NEW.key); END;
+CREATE TRIGGER documents_changed AFTER UPDATE OF hash ON documents WHEN OLD.hash != NEW.hash BEGIN
+    INSERT OR IGNORE INTO uncompared VALUES (NEW.key); END;
+CREATE TRIGGER copies_gone AFTER DELETE ON copies BEGIN
+    DELETE FROM texts WHERE key = OLD.text AND NOT EXISTS (SELECT 1 FROM copies WHERE text = OLD.text); END;
+CREATE TRIGGER copies_changed AFTER UPDATE OF text ON copies WHEN OLD.text != NEW.text BEGIN
+    DELETE FROM texts WHERE key = OLD.text AND NOT EXISTS (SELECT 1 FROM copies WHERE text = OLD.text); END;
+
+ALTER TABLE jobs ADD COLUMN started_at REAL;
+-- Chunks after the first up to the last were written while the job ran.
+ALTER TABLE jobs ADD COLUMN first_chunk INTEGER;
+ALTER TABLE jobs ADD COLUMN last_chunk INTEGER;
+CREATE INDEX items_leaving ON items (job, uri) WHERE state = 'leaving';
+CREATE TABLE job_counts (        -- documents of a job by state, as counting them takes long
+    job INTEGER NOT NULL REFERENCES jobs (key) ON DELETE CASCADE,
+    state TEXT NOT NULL,
+    documents INTEGER NOT NULL,
+    chunks INTEGER NOT NULL,
+    PRIMARY KEY (job, state)
+) WITHOUT ROWID;
+INSERT INTO job_counts SELECT job, state, COUNT(*), SUM(chunks) FROM items GROUP BY job, state;
+CREATE TABLE job_paces (         -- how long the last pieces of a job's work took
+    key INTEGER PRIMARY KEY,
+    job INTEGER NOT NULL REFERENCES jobs (key) ON DELETE CASCADE,
+    seconds REAL NOT NULL,
+    documents INTEGER NOT NULL,
+    chunks INTEGER NOT NULL
+);
+CREATE INDEX job_paces_job ON job_paces (job, key);
+CREATE TABLE job_notes (         -- what is worth knowing of documents that are in
+    key INTEGER PRIMARY KEY,
+    job INTEGER NOT NULL REFERENCES jobs (key) ON DELETE CASCADE,
+    note TEXT NOT NULL
+);
+CREATE INDEX job_notes_job ON job_notes (job, key);
+
+-- The name without spaces and plural, see `name_form`; empty where it is not known.
+ALTER TABLE entities ADD COLUMN form TEXT NOT NULL DEFAULT '';
+CREATE INDEX entities_form ON entities (form) WHERE form != '';
+CREATE TABLE alias_statements (  -- passages that say that two entities are one
+    chunk INTEGER NOT NULL REFERENCES chunks (key),
+    entity INTEGER NOT NULL REFERENCES entities (key), -- of an acronym, what it stands for
+    other INTEGER NOT NULL REFERENCES entities (key),
+    kind TEXT NOT NULL,          -- acronym, also_called, translation
+    start INTEGER NOT NULL,      -- in the chunk
+    end INTEGER NOT NULL,
+    confidence REAL NOT NULL,
+    PRIMARY KEY (chunk, entity, other)
+) WITHOUT ROWID;
+CREATE INDEX alias_statements_entity ON alias_statements (entity, other);
+CREATE INDEX alias_statements_other ON alias_statements (other, entity);
+CREATE TABLE name_likenesses (   -- entities with the same form; `entity` is the smaller key
+    entity INTEGER NOT NULL REFERENCES entities (key) ON DELETE CASCADE,
+    other INTEGER NOT NULL REFERENCES entities (key) ON DELETE CASCADE,
+    cosine REAL,                 -- of their names; NULL until they are compared
+    PRIMARY KEY (entity, other)
+) WITHOUT ROWID;
+CREATE INDEX name_likenesses_other ON name_likenesses (other);
+CREATE INDEX name_likenesses_new ON name_likenesses (entity) WHERE cosine IS NULL;
+CREATE TABLE alias_decisions (   -- what people decided; by ids, so that it outlives the entities
+    id TEXT NOT NULL,            -- of the two the smaller
+    other TEXT NOT NULL,
+    same INTEGER NOT NULL,
+    decided_at REAL NOT NULL,
+    PRIMARY KEY (id, other)
+) WITHOUT ROWID;
+CREATE INDEX alias_decisions_other ON alias_decisions (other);
+CREATE TABLE aliases (           -- entities that are one with others: a function of the tables above
+    entity INTEGER PRIMARY KEY REFERENCES entities (key) ON DELETE CASCADE,
+    canonical INTEGER NOT NULL   -- the one that stands for them
+);
+CREATE INDEX aliases_canonical ON aliases (canonical, entity);
+
+-- In chunks after this one the name was looked for when they were written.
+ALTER TABLE new_names ADD COLUMN newest INTEGER NOT NULL DEFAULT 4611686018427387904;
+
+-- References are looked up with every row that is written, and nothing could break them: chunks and
+-- entities go by the same hands as these rows. Relations are found through mentions and abouts.
+CREATE TABLE free_mentions (
+    chunk INTEGER NOT NULL,
+    entity INTEGER NOT NULL,
+    start INTEGER NOT NULL,      -- in the chunk
+    end INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    method TEXT NOT NULL,
+    confidence REAL NOT NULL,
+    PRIMARY KEY (chunk, entity, start)
+) WITHOUT ROWID;
+INSERT INTO free_mentions SELECT * FROM mentions ORDER BY chunk, entity, start;
+DROP TABLE mentions;
+ALTER TABLE free_mentions RENAME TO mentions;
+CREATE INDEX mentions_entity ON mentions (entity, chunk, start, confidence);
+CREATE TABLE free_abouts (
+    chunk INTEGER NOT NULL,
+    entity INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    name TEXT NOT NULL,
+    confidence REAL NOT NULL,
+    PRIMARY KEY (chunk, entity, source)
+) WITHOUT ROWID;
+INSERT INTO free_abouts SELECT * FROM abouts ORDER BY chunk, entity, source;
+DROP TABLE abouts;
+ALTER TABLE free_abouts RENAME TO abouts;
+CREATE INDEX abouts_entity ON abouts (entity, confidence DESC, chunk);
+CREATE TABLE free_relations (
+    chunk INTEGER NOT NULL,
+    subject INTEGER NOT NULL,
+    predicate TEXT NOT NULL,
+    object INTEGER NOT NULL,
+    start INTEGER NOT NULL,      -- in the chunk
+    end INTEGER NOT NULL,
+    method TEXT NOT NULL,
+    confidence REAL NOT NULL,
+    PRIMARY KEY (chunk, subject, predicate, object)
+) WITHOUT ROWID;
+INSERT INTO free_relations SELECT * FROM relations ORDER BY chunk, subject, predicate, object;
+DROP TABLE relations;
+ALTER TABLE free_relations RENAME TO relations;
+
+-- Its directories held another index of vectors.
+DELETE FROM indexes WHERE name = 'vectors';
+CREATE TABLE unembedded (        -- chunks without a vector; the triggers below see to it, whoever writes
+    chunk INTEGER PRIMARY KEY
+);
+CREATE TABLE coverage (          -- its only row: how many chunks there are, and how many are `unembedded`
+    chunks INTEGER NOT NULL,
+    unembedded INTEGER NOT NULL
+);
+INSERT INTO unembedded SELECT key FROM chunks AS c
+    WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash) ORDER BY key;
+INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM unembedded);
+CREATE TRIGGER unembedded_more AFTER INSERT ON unembedded BEGIN
+    UPDATE coverage SET unembedded = unembedded + 1; END;
+CREATE TRIGGER unembedded_less AFTER DELETE ON unembedded BEGIN
+    UPDATE coverage SET unembedded = unembedded - 1; END;
+CREATE TRIGGER chunks_came AFTER INSERT ON chunks BEGIN
+    UPDATE coverage SET chunks = chunks + 1; INSERT INTO unembedded SELECT NEW.key
+    WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = NEW.vector_hash); END;
+CREATE TRIGGER chunks_went AFTER DELETE ON chunks BEGIN
+    UPDATE coverage SET chunks = chunks - 1; DELETE FROM unembedded WHERE chunk = OLD.key; END;
+CREATE TRIGGER chunks_say_else AFTER UPDATE OF vector_hash ON chunks BEGIN
+    DELETE FROM unembedded WHERE chunk = OLD.key; INSERT INTO unembedded SELECT NEW.key
+    WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = NEW.vector_hash); END;
+CREATE TRIGGER vectors_came AFTER INSERT ON vectors BEGIN
+    DELETE FROM unembedded WHERE chunk IN (SELECT key FROM chunks WHERE vector_hash = NEW.hash); END;
+CREATE TRIGGER vectors_went AFTER DELETE ON vectors BEGIN
+    INSERT OR IGNORE INTO unembedded SELECT key FROM chunks WHERE vector_hash = OLD.hash; END
+"""
+
+SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2)

@@ -26,8 +26,8 @@ class VectorTable:
     def pending(self, limit: int) -> list[tuple[int, bytes]]:
         """Chunks that have no vector yet, oldest first: key and hash of the text to embed."""
         rows = self._database.rows(
-            "SELECT key, vector_hash FROM chunks AS c WHERE NOT EXISTS "
-            "(SELECT 1 FROM vectors WHERE hash = c.vector_hash) ORDER BY key LIMIT ?",
+            "SELECT c.key, c.vector_hash FROM unembedded AS u JOIN chunks AS c ON c.key = u.chunk "
+            "ORDER BY u.chunk LIMIT ?",
             (limit,),
         )
         return [(row["key"], row["vector_hash"]) for row in rows]
@@ -60,25 +60,10 @@ class VectorTable:
         )
         return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
 
-    def all(self) -> tuple[list[int], NDArray[np.float32]]:
-        """Every chunk that has a vector, and the vectors."""
-        rows = self._database.rows(
-            "SELECT c.key, v.vector FROM chunks AS c JOIN vectors AS v ON v.hash = c.vector_hash"
-        )
-        return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
-
-    def sample(self, count: int) -> list[int]:
-        """Keys of some chunks: the first by the hash of their text, which is as good as at random."""
-        rows = self._database.rows("SELECT key FROM chunks ORDER BY vector_hash LIMIT ?", (count,))
-        return [row["key"] for row in rows]
-
     def coverage(self) -> tuple[int, int]:
         """How many chunks have a vector, and how many there are."""
-        row = self._database.row(
-            "SELECT COUNT(v.hash) AS done, COUNT(*) AS total FROM chunks AS c "
-            "LEFT JOIN vectors AS v ON v.hash = c.vector_hash"
-        )
-        return (0, 0) if row is None else (row["done"], row["total"])
+        row = self._database.row("SELECT chunks, unembedded FROM coverage")
+        return (0, 0) if row is None else (row["chunks"] - row["unembedded"], row["chunks"])
 
     def clear(self) -> None:
         """Forget all vectors, as another model is to make them."""

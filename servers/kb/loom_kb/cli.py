@@ -1,7 +1,7 @@
 """The command line: what can be asked for, and how errors end.
 
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 done but some documents failed, 130 interrupted, 141 nobody
-reads the answer any more.
+Exit codes: 0 done, 1 an error (for `doctor` and `check`: something is wrong), 2 wrong usage, 3 done but some
+documents failed, 130 interrupted, 141 nobody reads the answer any more.
 """
 
 from __future__ import annotations
@@ -62,11 +62,33 @@ def parser() -> argparse.ArgumentParser:
         help="a folder that the tool `add` may read (may be repeated)",
     )
     serve.add_argument(
+        "--watch",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder to keep the knowledge base (the first --kb) in step with (may be repeated)",
+    )
+    serve.add_argument(
+        "--allow-urls",
+        action="store_true",
+        help="let the tool `add` fetch web pages; without it a model cannot make the server ask any address",
+    )
+    _allow_net(serve)
+    serve.add_argument(
         "--profile", choices=["full", "chatgpt"], default="full", help="`chatgpt`: exactly search and fetch"
     )
 
-    add = _command(commands, "add", "add files and folders; without any, go on with unfinished jobs")
-    add.add_argument("paths", nargs="*", type=_path, help="files and folders, or - for text from stdin")
+    add = _command(
+        commands, "add", "add files and folders, or web pages; without any, go on with unfinished jobs"
+    )
+    add.add_argument(
+        "paths",
+        nargs="*",
+        type=_path_or_url,
+        help="files and folders, or addresses of web pages (https://…), or - for text from stdin",
+    )
+    _allow_net(add)
     _one_kb(add)
     add.add_argument("--title", default="", help="title of the text from stdin")
     add.add_argument("--description", default="", help="what the knowledge base holds, for models to read")
@@ -108,6 +130,11 @@ def parser() -> argparse.ArgumentParser:
 
     stats = _command(commands, "stats", "show what a knowledge base holds, and how its indexes stand")
     _one_kb(stats)
+
+    _keeping_in_step(commands)
+    _aliases(commands)
+    _maintenance(commands)
+    _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
 
     _command(commands, "demo", "build a small knowledge base and ask it three questions")
     return top
@@ -153,6 +180,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
         home=loom_home(args.home),
         sources=only,
         roots=tuple(root.expanduser().absolute() for root in getattr(args, "root", ())),
+        watched=_folders(args) if args.command == "serve" else (),
+        allow_urls=getattr(args, "allow_urls", True),  # a person who types an address means it
+        allow_net=tuple(getattr(args, "allow_net", ())),
         embedder=args.embedder,
         profile=getattr(args, "profile", "full"),
         version=version("loom-kb"),
@@ -165,6 +195,20 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _path_or_url(text: str) -> Path | str:
+    return text if text.lower().startswith(("http://", "https://")) else _path(text)
+
+
+def _allow_net(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--allow-net",
+        action="append",
+        default=[],
+        metavar="CIDR_OR_HOST",
+        help="a private network or host whose web pages may be fetched too (may be repeated)",
+    )
+
+
 def _serve(args: argparse.Namespace) -> int:
     from loom_core.server.http import HttpSettings
     from loom_core.server.run import serve
@@ -175,6 +219,14 @@ def _serve(args: argparse.Namespace) -> int:
             from loom_core.errors import ConfigError
 
             raise ConfigError(f"--root {root} is not a folder.", advice="Give a folder that exists.")
+
+    if settings.allow_net:
+        from loom_core.errors import ConfigError
+        from loom_core.net import NetPolicy
+
+        NetPolicy.allowing(settings.allow_net)
+        if not settings.allow_urls:
+            raise ConfigError("--allow-net allows nothing by itself.", advice="Give --allow-urls too.")
 
     def build() -> LoomServer:
         from loom_kb.app import build as build_app
@@ -216,6 +268,81 @@ def _command(
     if name != "serve":
         command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
     return command
+
+
+def _folders(args: argparse.Namespace) -> tuple[Path, ...]:
+    return tuple(folder.expanduser().absolute() for folder in args.watch)
+
+
+def _keeping_in_step(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    sync = _command(commands, "sync", "bring a knowledge base in step with folders: add, update, remove")
+    sync.add_argument("folders", nargs="+", type=_path, metavar="FOLDER", help="the folders")
+    _one_kb(sync)
+    sync.add_argument("--watch", action="store_true", help="stay, and sync whatever changes")
+    sync.add_argument("--tag", action="append", default=[], help="for the filter `tags` (may be repeated)")
+    sync.add_argument("--include", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+    sync.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+    sync.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="remove all documents of a folder that is gone or empty, which is refused otherwise",
+    )
+
+    jobs = _command(commands, "jobs", "list the newest jobs, or tell all about one")
+    jobs.add_argument("id", nargs="?", metavar="ID", help="id of a job")
+    jobs.add_argument("--cancel", action="store_true", help="with ID: cancel it")
+
+    duplicates = _command(commands, "duplicates", "list documents that are the same, or nearly")
+    _one_kb(duplicates)
+
+
+def _aliases(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    aliases = _command(commands, "aliases", "list entities under several names, merge or split them")
+    aliases.add_argument("names", nargs="*", metavar="NAME", help="names as the documents use them")
+    _one_kb(aliases)
+    aliases.add_argument("--suggested", action="store_true", help="list names that may be the same")
+    deciding = aliases.add_mutually_exclusive_group()
+    deciding.add_argument("--merge", action="store_true", help="take two names for the same entity's")
+    deciding.add_argument("--split", action="store_true", help="keep two names apart")
+    deciding.add_argument("--undecide", action="store_true", help="forget what you decided of two names")
+
+
+def _maintenance(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    check = _command(commands, "check", "check a knowledge base through and through")
+    _one_kb(check)
+    check.add_argument("--repair", action="store_true", help="put right what can be")
+
+    rebuild = _command(
+        commands,
+        "rebuild",
+        "build indexes anew, or with --embedder all vectors by another model, in the background",
+    )
+    _one_kb(rebuild)
+    rebuild.add_argument(
+        "--index",
+        action="append",
+        choices=["words", "vectors", "graph"],
+        help="only this one (may be repeated)",
+    )
+    rebuild.add_argument(
+        "--all-from-text",
+        action="store_true",
+        help="cut all documents into passages and extract from them anew, where today's rules are others",
+    )
+
+    export = _command(commands, "export", "write a knowledge base into one file")
+    export.add_argument("file", type=_path, help="the archive to make, such as notes.loom.zip")
+    _one_kb(export)
+
+    import_ = _command(commands, "import", "take such a file into a knowledge base")
+    import_.add_argument("file", type=_path, help="the archive")
+    import_.add_argument("--kb", metavar="NAME", help="default: the name in the archive, if that is free")
 
 
 def _one_kb(command: argparse.ArgumentParser) -> None:

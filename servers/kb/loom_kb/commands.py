@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,16 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.uris import shown, uri_of
+from loom_core.server.health import fact_lines
+from loom_kb.aliases import aliases
 from loom_kb.console import ProgressBar, out, out_json, say, strong
+from loom_kb.doctor import doctor
+from loom_kb.maintenance import check, export_archive, import_archive, next_embedder, rebuild
 from loom_kb.models import AddResult, QueryResult, RemoveResult
+from loom_kb.reports import duplicates, jobs
 from loom_kb.service import Service, job_info
-from loom_kb.texts import citation, coverage_line, job_text
+from loom_kb.syncing import sync
+from loom_kb.texts import citation, coverage_line, held_by, job_text
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.options import SearchOptions
     from loom_kb.settings import Settings
 
-__all__ = ["add_with_progress", "print_answer", "run_command"]
+__all__ = ["add_with_progress", "print_answer", "run_command", "tell_job"]
 
 _LEFT_OUT = 3
 _PAGE = 500
@@ -36,10 +43,20 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "query": _query,
         "list": _list,
         "remove": _remove,
+        "sync": sync,
+        "jobs": jobs,
+        "duplicates": duplicates,
         "stats": _stats,
+        "aliases": aliases,
         "demo": _demo,
+        "doctor": doctor,
+        "check": check,
+        "rebuild": rebuild,
+        "export": export_archive,
+        "import": import_archive,
     }
-    service = Service(settings)
+    # What `rebuild` is given is the embedder that is to be, and not the one that is.
+    service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
     try:
         return anyio.run(commands[args.command], service, args)
     finally:
@@ -57,6 +74,14 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
             uris=[],
             metadata=metadata,
             description=args.description,
+        )
+    elif urls := [path for path in args.paths if isinstance(path, str)]:
+        if len(urls) < len(args.paths):
+            raise InvalidInputError(
+                "Files and web pages are added by commands of their own.", advice="Run `add` twice."
+            )
+        knowledge_base, job = await service.add_urls(
+            urls, source=args.kb, metadata=metadata, description=args.description
         )
     elif args.paths:
         knowledge_base, job = await service.add_paths(
@@ -80,8 +105,13 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
     except anyio.get_cancelled_exc_class():
         say(f"\nStopped. What is done is kept; `loom-kb add --kb {args.kb}` goes on with {job}.")
         raise
+    return await tell_job(knowledge_base, job, as_json=args.json)
+
+
+async def tell_job(knowledge_base: GraphRAGKnowledgeBase, job: str, *, as_json: bool) -> int:
+    """Say what has become of a job; returns the exit code."""
     info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(job))
-    if args.json:
+    if as_json:
         out_json(AddResult(job=info, documents=[]))
     else:
         out(job_text([info]))
@@ -178,13 +208,20 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
                 }
                 for e in entries
             ]
-            out_json({"sources": listed})
+            unusable = [
+                {"name": e.name, "folder": str(e.folder), "problem": e.problem}
+                for e in await to_thread.run_sync(service.library.unusable)
+            ]
+            out_json({"sources": listed, "unusable": unusable})
             return 0
         for entry in entries:
             out(f"{strong(entry.name)}  {entry.documents:,} documents, {entry.chunks:,} passages")
             if entry.source.description:
                 out(f"    {entry.source.description}")
-        if not entries:
+        unusable = await service.unusable()
+        for line in unusable:
+            say(line)
+        if not entries and not unusable:
             say("There is no knowledge base yet. Make one: loom-kb add FOLDER")
         return 0
     knowledge_base = await service.library.get(args.kb)
@@ -242,15 +279,18 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
             "documents": documents,
             "passages": passages,
             "characters": characters,
+            "duplicates": record.duplicates.count(),
             "languages": record.documents.languages(),
             "vectors": knowledge_base.coverage()[0],
             "embedder": record.get("embedder"),
+            **next_embedder(knowledge_base),
             "entities": entities,
             "relations": relations,
             "mentions": mentions,
             "strategy": knowledge_base.strategy,
             "filters": list(knowledge_base.supported_filters),
             "index_lag": knowledge_base.index_lag(),
+            "held_by": held_by(knowledge_base.holder()) or None,
             "bytes": sum(path.stat().st_size for path in files),
         }
 
@@ -258,14 +298,8 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
     if args.json:
         out_json(numbers)
         return 0
-    for name, value in numbers.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key} {n:,}" for key, n in value.items())  # pyright: ignore[reportUnknownVariableType]
-        elif isinstance(value, list):
-            value = ", ".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(value, int):
-            value = f"{value:,}"
-        out(f"{name.replace('_', ' '):12} {value}")
+    for line in fact_lines(numbers):
+        out(line)
     return 0
 
 

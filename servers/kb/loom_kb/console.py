@@ -5,11 +5,14 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import shutil
 import sys
 import time
 import unicodedata
 from typing import TYPE_CHECKING, cast
+
+from loom_core.knowledge.visible import ACTING, visible
 
 if TYPE_CHECKING:
     import io
@@ -21,6 +24,8 @@ __all__ = ["ProgressBar", "accept_any_text", "close_answer", "out", "out_json", 
 _REFRESH = 0.1  # seconds between two drawings on a terminal,
 _REFRESH_LOG = 5.0  # and between two lines elsewhere
 _BAR = 24
+_BOLD, _PLAIN = "\033[1m", "\033[0m"
+_LEFT = re.compile(f"([\n\t]|{re.escape(_BOLD)}|{re.escape(_PLAIN)})|{ACTING.pattern}")
 
 
 def accept_any_text() -> None:
@@ -39,8 +44,8 @@ def close_answer() -> None:
 
 
 def out(text: str = "") -> None:
-    """A line of the answer, on standard output."""
-    print(text)  # noqa: T201
+    """Lines of the answer, on standard output."""
+    print(_harmless(text))  # noqa: T201
 
 
 def out_json(value: BaseModel | dict[str, object]) -> None:
@@ -48,19 +53,29 @@ def out_json(value: BaseModel | dict[str, object]) -> None:
     plain = value if isinstance(value, dict) else value.model_dump(mode="json")
     # The escapes of JSON, not ours, where the encoding lacks a character.
     escaped = codecs.lookup(sys.stdout.encoding or "ascii").name != "utf-8"
-    out(json.dumps(plain, ensure_ascii=escaped, indent=2))
+    text = json.dumps(plain, ensure_ascii=escaped, indent=2)
+    print(ACTING.sub(lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text))  # noqa: T201
 
 
 def say(text: str) -> None:
     """A line beside the answer, on standard error."""
-    print(text, file=sys.stderr)  # noqa: T201
+    print(_harmless(text), file=sys.stderr)  # noqa: T201
 
 
 def strong(text: str) -> str:
     """Bold, where the terminal shows it and NO_COLOR does not forbid it."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
-    return f"\033[1m{text}\033[0m"
+    return f"{_BOLD}{text}{_PLAIN}"
+
+
+def _harmless(text: str) -> str:
+    """Text with escapes for what a name or document in it could tell a terminal to do."""
+    return _LEFT.sub(lambda match: match[1] or visible(match[0]), text)
+
+
+def _json_escape(char: str) -> str:
+    return json.dumps(char)[1:-1] if ord(char) > 0x9F else f"\\u{ord(char):04x}"
 
 
 class ProgressBar:

@@ -37,14 +37,18 @@ def _explore(
 ) -> GraphResult:
     start = _find(knowledge_base, entity)
     if to is None:
-        store = knowledge_base.graph_around([start.key], hops=hops)
-        nodes, edges = store.neighbours(start.key, hops=hops, limit=limit)
+        nodes, edges = knowledge_base.ask_graph(
+            lambda store: store.neighbours(start.key, hops=hops, limit=limit), around=[start.key], hops=hops
+        )
         edges = sorted(edges, key=lambda edge: (-edge.support, -edge.confidence))[: 2 * limit]
         path: list[str] = []
     else:
         end = _find(knowledge_base, to)
-        store = knowledge_base.graph_around([start.key, end.key], hops=_MAX_PATH // 2)
-        found = store.path(start.key, end.key, max_hops=_MAX_PATH)
+        found = knowledge_base.ask_graph(
+            lambda store: store.path(start.key, end.key, max_hops=_MAX_PATH),
+            around=[start.key, end.key],
+            hops=_MAX_PATH // 2,
+        )
         if found is None:
             raise NotFoundError(
                 f"No path of up to {_MAX_PATH} relations leads from {start.name!r} to {end.name!r}.",

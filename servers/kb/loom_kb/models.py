@@ -82,21 +82,30 @@ class JobInfo(BaseModel):
 
     id: str
     source: str
-    state: str = Field(description="queued, running, done, failed or cancelled.")
+    state: str = Field(description="queued, listing, running, done, failed or cancelled.")
     total: int = Field(description="Documents, as far as listed.")
     processed: int
     counts: dict[str, int] = Field(
-        description="Documents by state: pending, added, updated, unchanged, skipped, failed."
+        description="Documents by state: pending, added, updated, moved, unchanged, removed, skipped, failed."
     )
     passages: int = Field(description="Written so far.")
+    embedded: int | None = Field(default=None, description="Of these, those with a vector so far.")
+    document: str = Field(default="", description="The document it is at.")
+    started_at: float | None = Field(default=None, description="Seconds since 1970.")
+    finished_at: float | None = None
+    documents_per_second: float | None = Field(default=None, description="In the last half minute of work.")
+    passages_per_second: float | None = None
+    seconds_left: float | None = None
     problems: list[str] = Field(description="A line for each document that was skipped or failed.")
+    notes: list[str] = Field(default=[], description="A line for each document that another one equals.")
+    next_cursor: str | None = Field(default=None, description="For further problems.")
 
 
 class AddResult(BaseModel):
     """Answer of `add`."""
 
     job: JobInfo
-    documents: list[DocumentInfo] = Field(description="Documents given as text, once they are in.")
+    documents: list[DocumentInfo] = Field(description="Texts and web pages, once they are in.")
 
 
 class RemoveResult(BaseModel):
@@ -114,6 +123,7 @@ class SourceDetails(BaseModel):
     documents: int
     passages: int
     filters: list[str]
+    held_by: str = Field(description="Process that works for it now; empty if none.")
 
 
 class SourcesResult(BaseModel):

@@ -10,9 +10,10 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.knowledge.fetching import client_for
 from loom_core.knowledge.library import Library
-from loom_core.knowledge.uris import shown
 from loom_kb.addresses import forms_of, readable_paths
+from loom_kb.job_facts import job_info
 from loom_kb.models import DocumentInfo, FetchResult, JobInfo, Passage, QueryResult
 from loom_kb.reading import read
 from loom_kb.settings import DEFAULT_SOURCE
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.options import SearchOptions
-    from loom_core.knowledge.record import DocumentRow, Job, JobItem
+    from loom_core.knowledge.record import DocumentRow, Job
     from loom_kb.settings import Settings
 
 __all__ = ["Service", "document_info", "job_info", "position"]
 
-_MAX_PROBLEMS = 50
 _MAX_KEY = (1 << 63) - 1
 
 
@@ -39,7 +39,9 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.library = Library(settings.home, embedder=settings.embedder, only=settings.sources)
+        self.library = Library(
+            settings.home, embedder=settings.embedder, only=settings.sources, program="loom-kb"
+        )
 
     async def query(
         self,
@@ -54,7 +56,7 @@ class Service:
         """Ask one knowledge base, or all of them."""
         names = [source] if source else await self._names()
         answers: dict[str, Answer] = {}
-        problems: list[str] = []
+        problems: list[str] = [] if source else await self.unusable()
 
         async def ask(name: str) -> None:
             try:
@@ -136,8 +138,12 @@ class Service:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         description: str = "",
+        roots: Sequence[Path] = (),
     ) -> tuple[GraphRAGKnowledgeBase, str]:
         """Write files and folders down to be added; returns the knowledge base and the job's id.
+
+        Where roots are given, the job remembers them and reads nothing outside, whatever has become of the
+        paths by then.
 
         Raises:
             InvalidInputError: no path is given.
@@ -151,7 +157,40 @@ class Service:
         knowledge_base = await self._writable(source, description)
 
         def submit() -> str:
-            return knowledge_base.submit_paths(paths, include=include, exclude=exclude, metadata=metadata)
+            return knowledge_base.submit_paths(
+                paths, include=include, exclude=exclude, metadata=metadata, roots=roots
+            )
+
+        job = await to_thread.run_sync(submit)
+        knowledge_base.worker.wake()
+        return knowledge_base, job
+
+    async def add_urls(
+        self,
+        urls: Sequence[str],
+        *,
+        source: str | None,
+        metadata: dict[str, Any],
+        description: str = "",
+    ) -> tuple[GraphRAGKnowledgeBase, str]:
+        """Write web pages down to be added; returns the knowledge base and the job's id.
+
+        Raises:
+            InvalidInputError: no address is given, or this server fetches nothing.
+            NetError: one of them is no address, or of a place that may not be asked.
+        """
+        settings = self.settings
+        if not settings.allow_urls:
+            raise InvalidInputError(
+                "This server fetches no web pages, as what a model reads could make it ask for any address.",
+                advice="Give the text itself in `text`, or start the server with --allow-urls.",
+            )
+        check = client_for(settings.allow_net).check
+        addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
+        knowledge_base = await self._writable(source, description)
+
+        def submit() -> str:
+            return knowledge_base.submit_urls(addresses, allow_net=settings.allow_net, metadata=metadata)
 
         job = await to_thread.run_sync(submit)
         knowledge_base.worker.wake()
@@ -225,10 +264,17 @@ class Service:
     async def _names(self) -> list[str]:
         names = [entry.name for entry in await to_thread.run_sync(self.library.list)]
         if not names:
+            if unusable := await self.unusable():
+                raise NotFoundError(" ".join(unusable), advice="`loom-kb check --repair` may help.")
             raise NotFoundError(
                 "There is no knowledge base yet.", advice="Add a document first; that makes one."
             )
         return names
+
+    async def unusable(self) -> list[str]:
+        """A line for each knowledge base that cannot be used, and why."""
+        entries = await to_thread.run_sync(self.library.unusable)
+        return [f"{entry.name} cannot be used: {entry.problem}." for entry in entries]
 
     async def _writable(self, source: str | None, description: str) -> GraphRAGKnowledgeBase:
         only = self.settings.sources
@@ -256,34 +302,6 @@ def document_info(row: DocumentRow) -> DocumentInfo:
     return DocumentInfo(
         id=row.id, title=row.title, uri=row.uri, type=row.mime, language=row.language, length=row.length
     )
-
-
-def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job) -> JobInfo:
-    """A job as the tools tell it. Blocks."""
-    jobs = knowledge_base.record.jobs
-    # Folders are full of what is rightly skipped; what failed must not be hidden behind it.
-    items = jobs.report(job, ["failed"], limit=_MAX_PROBLEMS)
-    items += jobs.report(job, ["skipped"], limit=_MAX_PROBLEMS - len(items))
-    problems = [_problem(item) for item in items]
-    if more := job.counts.get("failed", 0) + job.counts.get("skipped", 0) - len(items):
-        problems.append(f"… and {more:,} more")
-    if job.error:
-        problems.insert(0, f"failed: {job.error}")
-    return JobInfo(
-        id=job.id,
-        source=knowledge_base.name,
-        state=job.state,
-        total=job.total,
-        processed=job.processed,
-        counts=job.counts,
-        passages=job.chunks,
-        problems=problems,
-    )
-
-
-def _problem(item: JobItem) -> str:
-    place = shown(item.uri)
-    return f"{item.state}: " + (item.reason if place in item.reason else f"{place}: {item.reason}")
 
 
 def _newest_jobs(knowledge_base: GraphRAGKnowledgeBase, limit: int) -> list[tuple[float, JobInfo]]:

@@ -21,6 +21,9 @@ class Settings:
         home: Loom's home.
         sources: knowledge bases that may be used; empty for all, and for new ones.
         roots: folders that `add` may read from; none means that it takes texts only.
+        watched: folders that the server keeps the knowledge base in step with.
+        allow_urls: whether `add` may fetch web pages.
+        allow_net: hosts and networks that it may ask besides the open internet.
         embedder: which embedder new knowledge bases use.
         profile: `full` for the seven tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
     """
@@ -28,6 +31,9 @@ class Settings:
     home: Path
     sources: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
+    watched: tuple[Path, ...] = ()
+    allow_urls: bool = False
+    allow_net: tuple[str, ...] = ()
     embedder: str = "auto"
     profile: Literal["full", "chatgpt"] = "full"
     version: str = field(default="")

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.uris import readable
+from loom_core.knowledge.visible import visible
+from loom_core.llm.content import as_data
 from loom_core.server.results import TextBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_kb.models import DocumentInfo, GraphResult, JobInfo, Passage, QueryResult
+    from loom_core.storage.ownership import Holder
+    from loom_kb.models import DocumentInfo, GraphResult, JobInfo, Passage, QueryResult, SourceDetails
 
-__all__ = ["citation", "coverage_line", "document_line", "graph_text", "job_text", "query_text"]
+__all__ = [
+    "citation",
+    "coverage_line",
+    "document_line",
+    "graph_text",
+    "held_by",
+    "job_text",
+    "query_text",
+    "source_line",
+]
+
+
+_QUOTE_END = "\n</passage>"
 
 
 def citation(passage: Passage) -> str:
     """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
-    place = " › ".join([passage.title or "untitled", *passage.heading_path])
+    place = visible(" › ".join([passage.title or "untitled", *passage.heading_path]))
     page = f", page {passage.page}" if passage.page else ""
     return f"[{passage.number}] {place} ({readable(passage.uri)}#{passage.start}-{passage.end}{page})"
 
@@ -51,7 +67,8 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
         max_tokens, narrow="limit, filters, or a more exact question; read one with fetch(id)"
     )
     for passage in result.passages:
-        budget.add(_passage_text(passage, detailed=detailed))
+        text = _passage_text(passage, detailed=detailed)
+        budget.add(text.removesuffix(_QUOTE_END), end=_QUOTE_END)
     return "\n\n".join(filter(None, [budget.text(), *notes])), budget.shown
 
 
@@ -62,7 +79,7 @@ def _passage_text(passage: Passage, *, detailed: bool) -> str:
         lines.append(f"source {passage.source}; relevance {passage.relevance:.2f}; {scores}")
     if detailed or _was_led_to(passage):
         lines.append("why: " + "; ".join(passage.why))
-    return "\n".join([*lines, passage.text])
+    return "\n".join([*lines, as_data("passage", passage.text)])
 
 
 def _was_led_to(passage: Passage) -> bool:
@@ -72,9 +89,25 @@ def _was_led_to(passage: Passage) -> bool:
 
 def document_line(document: DocumentInfo) -> str:
     """A document in a list."""
-    title = document.title or "untitled"
+    title = visible(document.title or "untitled")
     size = f"{document.length:,} characters, {document.language}"
     return f"- {title} ({readable(document.uri)}), {size}, id={document.id}"
+
+
+def source_line(source: SourceDetails) -> str:
+    """A knowledge base in a list."""
+    line = (
+        f"- {source.name}: {source.description or 'no description'}; {source.documents:,} documents, "
+        f"{source.passages:,} passages; filters: {', '.join(source.filters)}"
+    )
+    return f"{line}; held by {source.held_by}" if source.held_by else line
+
+
+def held_by(holder: Holder | None) -> str:
+    """Who works for a knowledge base; empty if nobody does."""
+    if holder is None:
+        return ""
+    return f"this process ({holder.pid})" if holder.pid == os.getpid() else str(holder)
 
 
 def job_text(jobs: Sequence[JobInfo]) -> str:
@@ -83,15 +116,46 @@ def job_text(jobs: Sequence[JobInfo]) -> str:
         return "There are no jobs."
     blocks: list[str] = []
     for job in jobs:
-        counts = ", ".join(f"{n} {state}" for state, n in sorted(job.counts.items()))
-        line = f"{job.id} in {job.source}: {job.state}, {job.processed} of {job.total} documents"
-        lines = [f"{line} ({counts or 'listing files'}), {job.passages} passages"]
-        lines += [f"  {problem}" for problem in job.problems]
+        lines = [_job_line(job), *(f"  {problem}" for problem in job.problems)]
+        lines += [f"  note: {note}" for note in job.notes]
+        if job.next_cursor:
+            lines.append(f'  [more problems: cursor="{job.next_cursor}"]')
         blocks.append("\n".join(lines))
     budget = TextBudget(narrow="an id")
     for block in blocks:
         budget.add(block)
     return budget.text()
+
+
+def _job_line(job: JobInfo) -> str:
+    """How far a job is: `job-1a2b3c4d in notes: running, 12 of 40 documents (…), 80 passages, 0:12 left`."""
+    counts = ", ".join(f"{n} {state}" for state, n in sorted(job.counts.items()))
+    if job.state == "listing":
+        return f"{job.id} in {job.source}: listing, {job.total:,} files so far"
+    line = f"{job.id} in {job.source}: {job.state}, {job.processed} of {job.total} documents"
+    nothing = "listing files" if job.state == "queued" else "nothing to do"
+    parts = [f"{line} ({counts or nothing}), {job.passages} passages"]
+    if job.embedded is not None and job.embedded < job.passages:
+        parts.append(f"{job.embedded} of them with vectors")
+    if job.documents_per_second is not None and job.passages_per_second is not None:
+        parts.append(f"{job.documents_per_second:.3g} documents/s, {job.passages_per_second:.3g} passages/s")
+    if job.seconds_left is not None:
+        parts.append(f"about {duration(job.seconds_left)} left")
+    if job.document:
+        parts.append(f"at {job.document}")
+    if job.started_at is not None and job.finished_at is not None:
+        parts.append(f"took {duration(job.finished_at - job.started_at)}")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person reads them: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def graph_text(result: GraphResult) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
@@ -10,11 +11,14 @@ from pydantic import Field, WithJsonSchema
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.unified import FILTERS_DESCRIPTION, UnifiedSearchToolBuilder
+from loom_core.knowledge.visible import visible
+from loom_core.llm.content import as_data
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
 from loom_core.server.progress import progress
 from loom_core.server.results import TOKEN_CAP, TextBudget, ToolReply, tool_result
 from loom_core.server.tool import ToolWording
+from loom_core.storage.ownership import holder_of
 from loom_kb.graph import explore
 from loom_kb.models import (
     AddResult,
@@ -29,7 +33,7 @@ from loom_kb.models import (
     SourcesResult,
 )
 from loom_kb.service import Service, document_info, job_info, position
-from loom_kb.texts import document_line, graph_text, job_text, query_text
+from loom_kb.texts import document_line, graph_text, held_by, job_text, query_text, source_line
 
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -143,9 +147,11 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     ) -> ToolReply[FetchResult]:
         result = await service.fetch(id, source=source, start=start, tokens=max_tokens)
         shown = f"{result.start:,} to {result.end:,} of {result.length:,}"
-        head = f"{result.title or 'untitled'} ({result.uri}), characters {shown}"
+        place = f"{visible(result.title or 'untitled')} ({visible(result.uri)})"
+        head = f"{place}, characters {shown}"
         more = f"\n[truncated: {shown} characters shown; go on with start={result.end}]"
-        return tool_result(f"{head}\n\n{result.text}{more if result.end < result.length else ''}", result)
+        quoted = as_data("passage", result.text)
+        return tool_result(f"{head}\n\n{quoted}{more if result.end < result.length else ''}", result)
 
     @server.tool(
         title="List sources",
@@ -175,25 +181,28 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         else "This server was started without a folder to read from: only `text` works."
     )
 
+    web = "`urls` may name web pages." if service.settings.allow_urls else "It fetches no web pages."
+
     @server.tool(
         title="Add documents",
         description=(
-            "Add a text, or files and folders, to a knowledge base; a new name makes a new one. Use it when "
-            "the user wants something remembered or a folder made searchable. "
-            f"{files[:600]} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code are read; "
-            "unchanged documents cost nothing, changed ones are replaced. Returns within seconds with a job: "
-            "small additions are done by then, for large ones ask `job`. "
+            "Add a text, files and folders, or web pages to a knowledge base; a new name makes a new one. "
+            "Use it when the user wants something remembered or a folder made searchable. "
+            f"{files[:600]} {web} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code "
+            "are read; unchanged documents cost nothing, changed ones are replaced. Returns within seconds "
+            "with a job: small additions are done by then, for large ones ask `job`. "
             'Example: {"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
         ),
         read_only=False,
         destructive=True,
         idempotent=True,
-        open_world=False,
+        open_world=service.settings.allow_urls,
     )
     async def add(
         ctx: ToolContext,
         text: Annotated[str | None, Field(description="Markdown or plain text of one document.")] = None,
         paths: Annotated[list[str] | None, Field(description="Files and folders to read.")] = None,
+        urls: Annotated[list[str] | None, Field(description="Web pages to fetch.", max_length=500)] = None,
         source: Annotated[
             str | None, Field(description="Knowledge base, made if there is none; `default` if left out.")
         ] = None,
@@ -207,15 +216,23 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         ] = "",
     ) -> ToolReply[AddResult]:
         metadata: dict[str, Any] = {"tags": tags} if tags else {}
-        if (text is None) == (paths is None):
+        if [text, paths, urls].count(None) != 2:
             raise InvalidInputError(
-                "Give either `text` or `paths`.", advice="One call adds one or the other."
+                "Give one of `text`, `paths` and `urls`.", advice="One call adds one kind."
             )
         before = {entry.name for entry in await to_thread.run_sync(service.library.list)}
         if paths is not None:
             allowed = await service.allowed(paths)
             knowledge_base, job = await service.add_paths(
-                allowed, source=source, metadata=metadata, description=description
+                allowed,
+                source=source,
+                metadata=metadata,
+                description=description,
+                roots=service.settings.roots,
+            )
+        elif urls is not None:
+            knowledge_base, job = await service.add_urls(
+                urls, source=source, metadata=metadata, description=description
             )
         else:
             knowledge_base, job = await service.add_texts(
@@ -277,6 +294,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
             Literal["status", "wait", "cancel"],
             Field(description="`wait` returns when the job is done, or after 45 s."),
         ] = "status",
+        cursor: Annotated[str | None, Field(description="`next_cursor`, for further problems.")] = None,
     ) -> ToolReply[JobResult]:
         if id is None:
             if action != "status":
@@ -286,7 +304,9 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         knowledge_base, found = await service.job(id)
         if action == "cancel":
             await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
-        info = await _wait(knowledge_base, id, _JOB_WAIT if action == "wait" else 0.0, ctx)
+        info = await _wait(
+            knowledge_base, id, _JOB_WAIT if action == "wait" else 0.0, ctx, after=position(cursor)
+        )
         return tool_result(job_text([info]), JobResult(jobs=[info]))
 
 
@@ -330,16 +350,17 @@ async def _list_sources(
                 documents=entry.documents,
                 passages=entry.chunks,
                 filters=list(entry.source.supported_filters),
+                held_by=held_by(await to_thread.run_sync(holder_of, entry.folder)),
             )
             for entry in entries
         ]
         budget = TextBudget(narrow="a source", separator="\n")
         for d in details:
-            budget.add(
-                f"- {d.name}: {d.description or 'no description'}; {d.documents:,} documents, "
-                f"{d.passages:,} passages; filters: {', '.join(d.filters)}"
-            )
-        text = budget.text() if details else "There is no knowledge base yet: `add` makes one."
+            budget.add(source_line(d))
+        unusable = await service.unusable()
+        for line in unusable:
+            budget.add(f"- {line}")
+        text = budget.text() if details or unusable else "There is no knowledge base yet: `add` makes one."
         return tool_result(text, SourcesResult(sources=details, documents=[]))
     knowledge_base = await service.library.get(source)
     after = position(cursor)
@@ -360,23 +381,28 @@ async def _list_sources(
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
 
 
-async def _wait(knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext) -> JobInfo:
+async def _wait(
+    knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext, *, after: int = 0
+) -> JobInfo:
     report = progress(ctx)
     with anyio.move_on_after(seconds):
         while True:
             state = await to_thread.run_sync(knowledge_base.job, job)
             if state.finished:
                 break
-            await report.report(state.processed, f"{state.processed} of {state.total} documents")
+            told = f"{state.processed} of {state.total} documents"
+            if state.state == "listing":
+                told = f"listing: {state.total:,} files so far"
+            await report.report(state.processed, told)
             await anyio.sleep(_POLL)
     state = await to_thread.run_sync(knowledge_base.job, job)
-    return await to_thread.run_sync(job_info, knowledge_base, state)
+    return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))
 
 
 def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
     record = knowledge_base.record
     found = record.jobs.get(job)
-    if found is None or "texts" not in found.request:
+    if found is None or found.request.keys().isdisjoint({"texts", "urls"}):
         return []
     items = record.jobs.report(found, ["added", "updated", "unchanged"])
     rows = [record.documents.get(item.uri) for item in items]

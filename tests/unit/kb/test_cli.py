@@ -112,7 +112,7 @@ def test_a_failure_is_a_line_of_cause_and_a_line_of_remedy(case, command, folder
 
 def test_the_first_commands_on_an_empty_home_say_how_to_begin(command):
     assert command("list") == (0, "", "There is no knowledge base yet. Make one: loom-kb add FOLDER\n")
-    assert command("list", "--json") == (0, '{\n  "sources": []\n}\n', "")
+    assert command("list", "--json") == (0, '{\n  "sources": [],\n  "unusable": []\n}\n', "")
     for name in (["query", "x"], ["stats"], ["remove", "x"], ["add"]):
         code, shown, said = command(*name)
         assert (code, shown) == (1, "")

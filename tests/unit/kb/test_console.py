@@ -137,3 +137,25 @@ def test_work_done_before_does_not_count_as_speed_and_hours_are_told(capsys, clo
     first, last = capsys.readouterr().err.splitlines()
     assert first.endswith("1,100/100,000 passages  10/s  2:44:50 left")
     assert "0/0 passages" in last
+
+
+def test_what_documents_say_cannot_act_on_the_terminal(capsys):
+    out("a\x1b[2J\u202eb\r\n\tc\x9bd\udcff")
+    say("\x07bell")
+    shown = capsys.readouterr()
+    assert shown.out == "a\\x1b[2J\\u202eb\\r\n\tc\\x9bd\\udcff\n"
+    assert shown.err == "\\x07bell\n"
+
+
+def test_bold_stays_bold_and_nothing_else_gets_through(capsys):
+    out("\033[1mtitle\033[0m \033[31mred")
+    assert capsys.readouterr().out == "\033[1mtitle\033[0m \\x1b[31mred\n"
+
+
+def test_json_holds_what_acts_as_its_own_escapes(capsys):
+    given = {"name": "a\x1b\u202e\x9b\u2028\U000e0041知识\ud800"}
+    out_json(given)
+    written = capsys.readouterr().out
+    assert "知识" in written
+    assert not any(char in written for char in "\x1b\u202e\x9b\u2028\U000e0041\ud800")
+    assert json.loads(written) == given

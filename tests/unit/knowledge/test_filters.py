@@ -418,7 +418,7 @@ def fill(record: Record, documents: Sequence[dict[str, object]]) -> None:
         for key, metadata in enumerate(documents):
             draft = DocumentDraft(f"text:{key}", "words", metadata=metadata)
             db.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, '', '', '', '', x'', 0, x'', '{}', 0, 0)",
+                "INSERT INTO documents VALUES (?, ?, ?, '', '', '', '', x'', 0, x'', '{}', 0, 0, NULL)",
                 (key, f"d{key}", draft.uri),
             )
             db.execute(

@@ -27,7 +27,7 @@ async def test_it_agrees_with_the_graph_store(knowledge_base):
     (ada,) = graph.search("Ada Lovelace", limit=1)
     (jacquard,) = graph.search("Joseph Jacquard", limit=1)
     read = neighbourhood(graph, [ada, jacquard], hops=2)
-    store = knowledge_base.graph_around([ada, jacquard], hops=2)
+    store = knowledge_base.ask_graph(lambda store: store, around=[ada, jacquard], hops=2)
     assert read.neighbours(ada, hops=2) == store.neighbours(ada, hops=2)
     assert read.path(ada, jacquard) == store.path(ada, jacquard)
     path = read.path(ada, jacquard)

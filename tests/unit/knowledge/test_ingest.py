@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from itertools import permutations
 from pathlib import Path
@@ -13,10 +13,16 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.knowledge.ingest import draft_payload
+from loom_core.knowledge.batch import Batch, Fate
+from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.indexing import WordIndex
+from loom_core.knowledge.ingest import Ingest, IngestLimits
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
+from loom_core.knowledge.pipeline import Pipeline, Recipe
+from loom_core.knowledge.preparing import Preparation, draft_payload
+from loom_core.knowledge.preparing.making import Failed
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.record import Job
+from loom_core.knowledge.record import Job, JobItem, Record
 
 
 @pytest.fixture
@@ -162,67 +168,123 @@ async def test_a_text_without_any_words_fails_alone(knowledge_base):
     assert "is empty" in problems(knowledge_base, job)["text:a"]
 
 
-async def test_a_job_that_is_cancelled_leaves_what_was_not_begun(
-    knowledge_base, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_ITEMS", 64)
-    job = knowledge_base.submit_documents(
-        [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(70)]
-    )
-    jobs = knowledge_base.record.jobs
-    await knowledge_base.worker.drain(progress=lambda: jobs.finish(knowledge_base.job(job), "cancelled"))
-    cancelled = knowledge_base.job(job)
+class Ingesting:
+    """A record with an ingest that does as much at a time as a test wants."""
+
+    def __init__(self, limits: IngestLimits, *, children: int = 0) -> None:
+        self.record = Record(None)
+        self.ingest = Ingest(
+            self.record,
+            Pipeline.of(Recipe("structure", {}, ExtractionConfig())),
+            WordIndex(self.record, None),
+            limits=limits,
+            children=children,
+        )
+
+    def submit(self, documents: Sequence[DocumentDraft]) -> str:
+        return self.record.jobs.submit({}, [(d.uri, draft_payload(d)) for d in documents], listed=True)
+
+    def job(self, id_: str) -> Job:
+        job = self.record.jobs.get(id_)
+        assert job is not None
+        return job
+
+    async def run(self, id_: str, *, after_each: Callable[[], None] = lambda: None) -> list[int]:
+        """Do all there is to do.
+
+        Returns:
+            The numbers of documents that were through after the steps.
+        """
+        processed: list[int] = []
+        while await self.ingest.step():
+            processed.append(self.job(id_).processed)
+            if processed[-1]:
+                after_each()
+        self.ingest.forget()
+        return list(dict.fromkeys(processed))
+
+
+async def test_a_job_that_is_cancelled_leaves_what_was_not_begun():
+    ingesting = Ingesting(IngestLimits(items=64))
+    id_ = ingesting.submit([DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(70)])
+    jobs = ingesting.record.jobs
+    await ingesting.run(id_, after_each=lambda: jobs.finish(ingesting.job(id_), "cancelled"))
+    cancelled = ingesting.job(id_)
     assert cancelled.state == "cancelled"
     assert cancelled.counts == {"added": 64, "skipped": 6}
-    assert len(uris(knowledge_base)) == 64
+    assert ingesting.record.documents.counts()[0] == 64
 
 
-async def test_large_texts_go_in_smaller_batches(knowledge_base, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_BYTES", 500)
-    job = knowledge_base.submit_documents(
+async def test_large_texts_go_in_smaller_batches():
+    ingesting = Ingesting(IngestLimits(size=500))
+    id_ = ingesting.submit(
         [
             DocumentDraft(uri=f"text:{n}", text=f"Text {n}. " + "word " * size)
             for n, size in enumerate([9, 9, 300, 9])
         ]
     )
-    processed: list[int] = []
-    await knowledge_base.worker.drain(progress=lambda: processed.append(knowledge_base.job(job).processed))
-    assert list(dict.fromkeys(processed)) == [2, 3, 4]
+    assert await ingesting.run(id_) == [2, 3, 4]
 
 
-async def test_a_batch_whose_documents_take_long_to_load_is_cut_short(
-    knowledge_base, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_SECONDS", 0.0)
-    monkeypatch.setattr("loom_core.knowledge.ingest._LOAD_SECONDS", 0.0)
-    job = knowledge_base.submit_documents(
-        [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(3)]
-    )
-    processed: list[int] = []
-    await knowledge_base.worker.drain(progress=lambda: processed.append(knowledge_base.job(job).processed))
-    assert list(dict.fromkeys(processed)) == [1, 2, 3]
-
-
-async def test_links_are_the_same_whatever_the_batches_are(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("children", [0, 2])
+async def test_links_are_the_same_whatever_the_batches_are_and_whoever_prepares_them(children: int):
     documents = [
         DocumentDraft(
-            uri=f"text:{n}", title=f"Cape {name}", text=f"It is near Cape {other}, 在{name}灯塔旁。"
+            uri=f"text:{n}/{copy}", title=f"Cape {name}", text=f"It is near Cape {other}, 在{name}灯塔旁。"
         )
+        for copy in range(6)
         for n, (name, other) in enumerate(permutations(["Alder", "Birch", "Cedar", "水星"], 2))
     ]
     found: list[list[tuple[object, ...]]] = []
-    for items in (1, 5, 64):
-        monkeypatch.setattr("loom_core.knowledge.ingest._BATCH_ITEMS", items)
-        knowledge_base = GraphRAGKnowledgeBase.from_config()
-        await knowledge_base.add_documents(documents)
-        rows = knowledge_base.record.database.rows(
+    for limits in (
+        IngestLimits(items=1),
+        IngestLimits(items=5, words=0.0),
+        IngestLimits(patience=0.0),
+    ):
+        ingesting = Ingesting(limits, children=children)
+        await ingesting.run(ingesting.submit(documents))
+        rows = ingesting.record.database.rows(
             "SELECT c.id, e.id, m.start, m.end, m.method FROM mentions AS m "
             "JOIN chunks AS c ON c.key = m.chunk JOIN entities AS e ON e.key = m.entity ORDER BY 1, 2, 3"
         )
+        assert ingesting.record.graph.new_names() == []
         found.append([tuple(row) for row in rows])
-        knowledge_base.close()
     assert any(row[4] == "title" for row in found[0])
     assert found[0] == found[1] == found[2]
+
+
+async def test_a_document_that_is_removed_while_it_is_compared_is_written_anew():
+    ingesting = Ingesting(IngestLimits(items=1, ahead=3))
+    documents = [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(3)]
+    await ingesting.run(ingesting.submit(documents))
+    record = ingesting.record
+    removed: list[int] = []
+
+    def remove_last() -> None:
+        document = record.documents.get("text:2")
+        if document is not None and not removed:
+            removed.append(document.key)
+            record.documents.remove(document.key)
+
+    id_ = ingesting.submit(documents)
+    await ingesting.run(id_, after_each=remove_last)
+    assert ingesting.job(id_).counts == {"unchanged": 2, "added": 1}
+    assert record.documents.counts()[0] == 3
+
+
+def test_what_is_ready_of_a_batch_can_be_taken_before_the_rest():
+    items = [JobItem(n, f"text:{n}", 10, "pending", "", b"") for n in range(5)]
+    fates = [Fate("unchanged"), Fate("prepare"), Fate("failed"), Fate("prepare"), Fate("gone")]
+    preparation = Preparation(2)
+    batch = Batch(list(zip(items, fates, strict=True)), size=50, preparation=preparation)
+    taken = batch.take_ready()
+    assert ([item.ordinal for item, _ in taken.items], taken.made()) == ([0], [])
+    preparation.deliver(0, Failed("first"))
+    taken = batch.take_ready()
+    assert [item.ordinal for item, _ in taken.items] == [1, 2]
+    assert (taken.made(), taken.size, batch.size) == ([Failed("first")], 20, 20)
+    preparation.deliver(1, Failed("second"))
+    assert (batch.made(), batch.last, preparation.done) == ([Failed("second")], 4, True)
 
 
 async def test_an_unknown_job_and_lists_of_different_lengths_are_told(knowledge_base):

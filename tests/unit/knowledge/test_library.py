@@ -99,6 +99,19 @@ async def test_deleting_removes_every_file(library, tmp_path):
     assert not (tmp_path / "kb" / "docs").exists()
 
 
+async def test_what_is_worked_for_in_the_background_can_be_deleted_and_made_again(library, tmp_path):
+    async with anyio.create_task_group() as tasks:
+        library.work_in(tasks)
+        with anyio.fail_after(60):
+            for text in ("The first.", "The second."):
+                knowledge_base = await library.get("docs", create=True)
+                await knowledge_base.add_texts([text])
+                assert [item.content for item in await knowledge_base.query(text)] == [text]
+                await library.delete("docs")
+                assert not (tmp_path / "kb" / "docs").exists()
+        tasks.cancel_scope.cancel()
+
+
 async def test_what_another_process_works_on_is_not_deleted(library, tmp_path):
     knowledge_base = await library.get("docs", create=True)
     knowledge_base.close()
@@ -114,7 +127,7 @@ async def test_what_another_process_works_on_is_not_deleted(library, tmp_path):
         assert holder.stdout is not None
         assert holder.stdout.readline() == "True\n"
         other = Library(tmp_path, embedder="hashing")
-        with pytest.raises(StoreBusyError, match="Another process works"):
+        with pytest.raises(StoreBusyError, match=f"process {holder.pid}"):
             await other.delete("docs")
         other.close()
         holder.communicate()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.text import (
     analyse,
+    analyse_with_keys,
     detect_language,
     estimate_tokens,
     is_cjk,
@@ -87,7 +88,9 @@ def test_words_are_given_as_they_are_written():
 def test_keys_and_spans_are_those_of_the_surface_tokens(text: str):
     tokens = list(surface_tokens(text))
     assert surface_keys(text) == [token.key for token in tokens]
-    assert surface_spans(text) == [(token.start, token.end) for token in tokens]
+    for count in (0, 1, len(tokens), len(tokens) + 1):
+        assert surface_spans(text, count) == [(token.start, token.end) for token in tokens[:count]]
+    assert analyse_with_keys(text) == (analyse(text), surface_keys(text))
 
 
 @given(texts)

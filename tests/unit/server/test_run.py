@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import subprocess
+import sys
 
 import pytest
 
@@ -13,7 +14,9 @@ from loom_core.server.run import serve
 @pytest.fixture(autouse=True)
 def collected():
     """Undoes what is meant for the whole life of a process."""
+    switching = sys.getswitchinterval()
     yield
+    sys.setswitchinterval(switching)
     gc.unfreeze()
 
 
@@ -25,6 +28,18 @@ def test_an_interrupt_while_the_server_is_built_is_an_end_without_a_traceback():
     serve(build, http=HttpSettings())
 
     assert gc.isenabled()
+
+
+def test_a_thread_that_computes_gives_way_to_questions_at_once():
+    intervals: list[float] = []
+
+    def build():
+        intervals.append(sys.getswitchinterval())
+        raise KeyboardInterrupt
+
+    serve(build, http=HttpSettings())
+
+    assert intervals == [pytest.approx(0.0005)]
 
 
 def test_a_host_that_is_refused_is_a_configuration_error(sample_server):

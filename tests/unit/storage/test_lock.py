@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from loom_core.storage import ProcessLock
 
 HOLDER = """
 import sys
+import threading
 from pathlib import Path
 from loom_core.storage import ProcessLock
 
@@ -91,3 +93,41 @@ def test_without_a_folder_there_is_no_lock(tmp_path: Path):
 def test_a_lock_file_with_other_content_has_no_holder(tmp_path: Path):
     (tmp_path / "lock").write_text("somebody", encoding="ascii")
     assert ProcessLock(tmp_path / "lock").holder() is None
+
+
+def test_whether_a_lock_is_held_can_be_seen_without_taking_it(tmp_path: Path):
+    lock, onlooker = ProcessLock(tmp_path / "lock"), ProcessLock(tmp_path / "lock")
+    assert not onlooker.is_held()  # no such file
+    assert lock.acquire()
+    assert lock.is_held()
+    assert onlooker.is_held()
+    lock.release()
+    assert not onlooker.is_held()
+    child, _ = start_holder(tmp_path / "lock")
+    assert onlooker.is_held()
+    end(child)
+    assert not onlooker.is_held()
+
+
+def test_whoever_only_looks_keeps_nobody_from_taking_the_lock(tmp_path: Path):
+    lock = ProcessLock(tmp_path / "lock")
+    assert lock.acquire()
+    lock.release()
+    stop = threading.Event()
+
+    def look() -> None:
+        onlooker = ProcessLock(tmp_path / "lock")
+        while not stop.wait(0.0005):
+            onlooker.is_held()
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    taken = []
+    for _ in range(200):
+        taken.append(lock.acquire())
+        lock.release()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert all(taken)

@@ -26,11 +26,11 @@ def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     index.close()
 
 
-def test_generations_do_not_see_each_other(tmp_path: Path) -> None:
-    first = ChromaVectorIndex(tmp_path / "vectors", dimension=16, generation=1)
+def test_groups_do_not_see_each_other(tmp_path: Path) -> None:
+    first = ChromaVectorIndex(tmp_path / "vectors", dimension=16, group="en")
     first.upsert([1], unit_vectors(1))
     first.close()
-    second = ChromaVectorIndex(tmp_path / "vectors", dimension=16, generation=2)
+    second = ChromaVectorIndex(tmp_path / "vectors", dimension=16, group="zh")
     assert second.count() == 0
     second.close()
 

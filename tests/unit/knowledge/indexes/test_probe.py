@@ -60,7 +60,7 @@ def test_healthy_indexes_are_found_healthy_and_left_as_they_are(copy: Path) -> N
 
 
 def test_the_checks_themselves_find_them_healthy(copy: Path) -> None:
-    assert check_chroma(path=str(copy / "vectors"), dimension=DIMENSION, generation=1) is None
+    assert check_chroma(path=str(copy / "vectors"), dimension=DIMENSION) is None
     assert check_kuzu(path=str(copy / "graph"), module="kuzu", max_db_size=1 << 34) is None
     assert check_tantivy(path=str(copy / "words")) is None
 
@@ -69,7 +69,7 @@ def test_an_empty_index_is_healthy(tmp_path: Path) -> None:
     ChromaVectorIndex(tmp_path / "vectors", dimension=4).close()
     KuzuGraphStore(tmp_path / "graph", buffer_pool_mb=64).close()
     TantivyIndex(tmp_path / "words").close()
-    assert check_chroma(path=str(tmp_path / "vectors"), dimension=4, generation=1) is None
+    assert check_chroma(path=str(tmp_path / "vectors"), dimension=4) is None
     assert probe_kuzu(tmp_path / "graph") is None
     assert probe_tantivy(tmp_path / "words") is None
 
@@ -81,10 +81,9 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_dimension_or_generation_is_a_reason(copy: Path) -> None:
+def test_another_dimension_is_a_reason(copy: Path) -> None:
     path = copy / "vectors"
-    assert check_chroma(path=str(path), dimension=4, generation=1) == "its vectors are of dimension 16, not 4"
-    assert "does not exist" in (probe_chroma(path, dimension=DIMENSION, generation=2) or "")
+    assert check_chroma(path=str(path), dimension=4) == "its vectors are of dimension 16, not 4"
 
 
 def test_vectors_that_are_no_longer_found_by_themselves_are_a_reason(tmp_path: Path) -> None:

@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
 from loom_core.knowledge.indexes.memory import ExactVectorIndex
+from loom_core.knowledge.indexes.vector_rows import FileRows
 from loom_core.knowledge.interface import VectorIndex
 
 DIMENSION = 8
 Vectors = NDArray[np.float32]
 
 
-@pytest.fixture(params=["memory", "chroma"])
+@pytest.fixture(params=["memory", "files", "chroma"])
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VectorIndex]:
     opened: dict[str, Callable[[], VectorIndex]] = {
         "memory": lambda: ExactVectorIndex(DIMENSION),
+        "files": lambda: ExactVectorIndex(
+            DIMENSION, FileRows(tmp_path / "some", dimension=DIMENSION, used=0, writable=True)
+        ),
         "chroma": lambda: ChromaVectorIndex(tmp_path / "vectors", dimension=DIMENSION),
     }
     index = opened[request.param]()

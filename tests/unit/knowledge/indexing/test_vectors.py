@@ -1,24 +1,36 @@
-"""Vectors in memory and on disk answer the same questions from the same record."""
+"""The flat index of vectors follows the record, and any process may read it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from loom_core.errors import IndexDamagedError
-from loom_core.knowledge.indexing import VectorsInMemory, VectorsOnDisk, VectorsSearched
+from loom_core.knowledge.indexing import FlatVectors
+from loom_core.knowledge.indexing.language_vectors import LanguageVectors
 from loom_core.knowledge.record import Record
 
 ENGLISH = ["Zell is a town.", "The river Anna is long.", "Boats lie in the harbour.", "Bread is sold here."]
 CHINESE = ["厦门是城市。", "港口里有渔船。"]
 
 
+@pytest.fixture(params=["files", "memory"])
+def index(request: pytest.FixtureRequest, record: Record, tmp_path: Path) -> Iterator[FlatVectors]:
+    index = FlatVectors(record, tmp_path if request.param == "files" else None)
+    yield index
+    index.close()
+
+
 @pytest.fixture
-def on_disk(record: Record, tmp_path: Path) -> Iterator[VectorsOnDisk]:
-    index = VectorsOnDisk(record, tmp_path)
+def files(record: Record, tmp_path: Path) -> Iterator[FlatVectors]:
+    index = FlatVectors(record, tmp_path)
     yield index
     index.close()
 
@@ -31,7 +43,7 @@ def question() -> np.ndarray:
 
 def plain(record: Record) -> dict[str, dict[int, np.ndarray]]:
     """Every vector of the record, by language group."""
-    keys, matrix = record.vectors.all()
+    keys, matrix = record.vectors.of(record.documents.chunk_keys())
     languages = record.documents.languages_of(keys)
     groups: dict[str, dict[int, np.ndarray]] = {}
     for key, row in zip(keys, matrix, strict=True):
@@ -40,82 +52,212 @@ def plain(record: Record) -> dict[str, dict[int, np.ndarray]]:
     return groups
 
 
-def check(record: Record, found, question: np.ndarray, *, means: bool = True) -> None:
-    """The neighbours are those of the record, by language."""
-    expected = plain(record)
+def found_in(index: FlatVectors) -> LanguageVectors:
+    vectors = index.searcher()
+    assert vectors is not None
+    return vectors
+
+
+def check(record: Record, index: FlatVectors, question: np.ndarray) -> None:
+    """The neighbours are those of the record, by language, with their average."""
+    index.sync_all()
+    found, expected = found_in(index).by_language(question, 10), plain(record)
     assert {group.language for group in found} == expected.keys()
     for group in found:
         rows = expected[group.language]
-        assert dict(group.hits) == pytest.approx(
-            {key: float(row @ question) for key, row in rows.items()}, abs=1e-3
-        )
+        assert dict(group.hits) == pytest.approx({k: float(row @ question) for k, row in rows.items()})
         cosines = [cosine for _, cosine in group.hits]
         assert cosines == sorted(cosines, reverse=True)
-        if means:
-            assert group.size == len(rows)
-            assert group.mean == pytest.approx(
-                float(np.mean(list(rows.values()), axis=0) @ question), abs=1e-3
-            )
+        assert group.size == len(rows)
+        assert group.mean == pytest.approx(float(np.mean(list(rows.values()), axis=0) @ question), abs=1e-5)
 
 
-def test_in_memory_the_record_is_followed_language_by_language(record: Record, put, question):
-    memory = VectorsInMemory(record)
-    assert memory.current().by_language(question, 10) == []
+def test_the_record_is_followed_language_by_language(record: Record, put, index: FlatVectors, question):
+    assert index.searcher() is None
     put(*ENGLISH, *CHINESE)
-    check(record, memory.current().by_language(question, 10), question)
+    check(record, index, question)
     put("港口很安静。", "A quay.", first=10)
     record.documents.remove(1)
     record.documents.remove(5)
-    check(record, memory.current().by_language(question, 10), question)
+    check(record, index, question)
 
 
-def test_in_memory_a_document_may_change_its_language(record: Record, put, question):
-    memory = VectorsInMemory(record)
+def test_a_document_may_change_its_language(record: Record, put, index: FlatVectors, question):
     put("Zell is a town.")
-    memory.current()
+    check(record, index, question)
     put("厦门是城市。")
-    check(record, memory.current().by_language(question, 10), question)
-    assert set(memory.current().languages(record.documents.chunk_keys()).values()) == {"zh"}
+    check(record, index, question)
+    assert found_in(index).language_groups() == {"zh"}
 
 
-def test_on_disk_neighbours_are_told_by_language_with_their_average(record, put, on_disk, question):
-    searched = VectorsSearched(on_disk, record)
-    assert searched.by_language(question, 10) == []
+def test_filters_leave_what_they_allow(record: Record, put, index: FlatVectors, question):
     put(*ENGLISH, *CHINESE)
-    on_disk.sync_all()
-    check(record, searched.by_language(question, 10), question)
+    index.sync_all()
+    vectors = found_in(index)
     keys = record.documents.chunk_keys()
-    assert searched.languages([*keys, 99]) == VectorsInMemory(record).current().languages(keys)
-    chinese = frozenset(key for key, group in searched.languages(keys).items() if group == "zh")
-    assert searched.language_groups() == {"alphabetic", "zh"}
-    (group,) = searched.by_language(question, 10, among=chinese)
+    chinese = {key for key, group in vectors.languages([*keys, 99]).items() if group == "zh"}
+    (group,) = vectors.by_language(question, 10, among=chinese)
     assert (group.language, {key for key, _ in group.hits}) == ("zh", chinese)
+    assert vectors.scores(question, [99]) == {}
 
 
-def test_on_disk_vectors_and_scores_are_those_in_memory(record, put, on_disk, question):
-    put(*ENGLISH, *CHINESE)
-    on_disk.sync_all()
-    keys = [*record.documents.chunk_keys(), 99]
-    searched, memory = VectorsSearched(on_disk, record), VectorsInMemory(record).current()
-    np.testing.assert_array_equal(searched.vectors(keys), memory.vectors(keys))
-    assert searched.scores(question, keys) == pytest.approx(memory.scores(question, keys), abs=1e-6)
-    assert searched.scores(question, [99]) == {}
-
-
-def test_averages_are_made_once_for_each_build(record, put, on_disk, question):
+def test_without_an_embedder_there_is_nothing_to_follow(record: Record, put, files: FlatVectors, tmp_path):
+    record.set("dimension", "")
     put(*ENGLISH)
-    on_disk.sync_all()
-    assert {group: size for group, (size, _) in on_disk.means().items()} == {"alphabetic": 4}
-    put(*CHINESE, first=10)
-    on_disk.sync_all()
-    assert on_disk.means().keys() == {"alphabetic"}
-    # A language that came later has no average of its own; its passages are found all the same.
-    found = {group.language: group for group in VectorsSearched(on_disk, record).by_language(question, 10)}
-    assert (found["zh"].size, found["zh"].mean, len(found["zh"].hits)) == (0, 0.0, 2)
-    on_disk.report_damage(IndexDamagedError("It is to be built again."))
-    on_disk.sync_all()
-    assert on_disk.means().keys() == {"alphabetic", "zh"}
+    assert files.sync() is False
+    assert files.lag() == 0
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_without_vectors_there_are_no_averages(on_disk):
-    assert on_disk.means() == {}
+READER = """
+import json, sys
+import numpy as np
+from pathlib import Path
+from loom_core.knowledge.indexing import FlatVectors
+from loom_core.knowledge.record import Record
+folder = Path(sys.argv[1])
+record = Record(folder / "record.db")
+index = FlatVectors(record, folder)
+question = np.arange(1, 9, dtype=np.float32)
+question /= np.linalg.norm(question)
+for _ in sys.stdin:
+    vectors = index.searcher()
+    print(json.dumps(vectors and [list(group) for group in vectors.by_language(question, 10)]), flush=True)
+"""
+
+
+def test_another_process_reads_along_and_sees_what_comes_goes_and_is_built_anew(
+    record: Record, put, files: FlatVectors, tmp_path: Path, question
+):
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+
+        def theirs() -> list[list[object]] | None:
+            assert reader.stdin is not None
+            assert reader.stdout is not None
+            reader.stdin.write("?\n")
+            reader.stdin.flush()
+            return json.loads(reader.stdout.readline())
+
+        def ours() -> list[list[object]]:
+            groups = found_in(files).by_language(question, 10)
+            return json.loads(json.dumps([list(group) for group in groups]))
+
+        assert theirs() is None
+        for change in (
+            lambda: put(*ENGLISH),
+            lambda: put(*CHINESE, first=10),
+            lambda: record.documents.remove(1),
+            lambda: put(*[f"Place number {n}." for n in range(40)], first=20),
+            lambda: record.changes.distrust("vectors", generation=1),
+            lambda: record.documents.remove(2),
+        ):
+            change()
+            files.sync_all()
+            assert theirs() == ours()
+        assert record.changes.state("vectors").generation == 2
+        reader.stdin.close()
+
+
+def test_what_a_writer_did_before_it_died_is_done_again_without_a_trace(
+    record: Record, put, files: FlatVectors, tmp_path: Path, question
+):
+    """It dies after each of its writes: to the matrix, the keys, the state; before the watermark."""
+    put(*ENGLISH)
+    files.sync_all()
+    before = record.changes.state("vectors").watermark
+    put(*CHINESE, "One more.", first=10)
+    record.documents.remove(1)
+    saved = {path: path.read_bytes() for path in (tmp_path / "vectors-1").iterdir()}
+    files.sync_all()
+    files.close()
+    for state in (False, True):
+        if not state:
+            (tmp_path / "vectors-1" / "state.json").write_bytes(saved[tmp_path / "vectors-1" / "state.json"])
+        record.changes.advance("vectors", before)
+        again = FlatVectors(record, tmp_path)
+        check(record, again, question)
+        again.close()
+        assert record.changes.state("vectors").generation == 1
+
+
+@pytest.mark.parametrize("group", ["alphabetic.f32", "alphabetic.keys", "zh.f32", "zh.keys", "state.json"])
+@pytest.mark.parametrize("size", [None, 0, 11])
+def test_files_that_are_gone_emptied_or_cut_off_are_found_and_built_anew(
+    record: Record, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
+):
+    put(*ENGLISH, *CHINESE)
+    files.sync_all()
+    files.close()
+    path = tmp_path / "vectors-1" / group
+    path.unlink() if size is None else os.truncate(path, size)
+    assert FlatVectors(record, tmp_path).searcher() is None  # any process may find it
+    check(record, files, question)
+    assert record.changes.state("vectors").generation == 2
+
+
+def test_damage_is_found_by_the_process_that_works_before_anybody_asks(
+    record: Record, put, files: FlatVectors, tmp_path: Path
+):
+    put(*ENGLISH)
+    files.sync_all()
+    files.close()
+    shutil.rmtree(tmp_path / "vectors-1")
+    files.sync_all()
+    assert record.changes.state("vectors").generation == 2
+
+
+def test_files_that_are_cut_off_while_they_are_read_end_no_process(
+    record: Record, put, files: FlatVectors, tmp_path: Path, question
+):
+    put(*ENGLISH)
+    files.sync_all()
+    assert files.searcher() is not None
+    os.truncate(tmp_path / "vectors-1" / "alphabetic.f32", 0)
+    assert files.searcher() is None
+    check(record, files, question)
+
+
+def other_vectors(folder: Path) -> None:
+    path = folder / "alphabetic.f32"
+    path.write_bytes(np.roll(np.fromfile(path, dtype=np.float32), 3).tobytes())
+
+
+def other_dimension(folder: Path) -> None:
+    state = json.loads((folder / "state.json").read_text(encoding="ascii"))
+    (folder / "state.json").write_text(json.dumps({**state, "dimension": 7}), encoding="ascii")
+
+
+def no_group(folder: Path) -> None:
+    state = json.loads((folder / "state.json").read_text(encoding="ascii"))
+    (folder / "state.json").write_text(json.dumps({**state, "groups": {}}), encoding="ascii")
+
+
+@pytest.mark.parametrize("swap", [other_vectors, other_dimension, no_group])
+def test_files_of_another_knowledge_base_are_found(
+    record: Record, put, files: FlatVectors, tmp_path: Path, question, swap: Callable[[Path], None]
+):
+    put(*ENGLISH)
+    files.sync_all()
+    files.close()
+    swap(tmp_path / "vectors-1")
+    assert files.searcher() is None
+    check(record, files, question)
+
+
+def test_files_that_are_mostly_dead_rows_are_built_anew(record: Record, put, tmp_path: Path, question):
+    files = FlatVectors(record, tmp_path, waste=10)
+    put(*ENGLISH)
+    files.sync_all()
+    for round_ in range(6):
+        put(*[f"The text of round {round_} is number {n}." for n in range(4)])
+        check(record, files, question)
+    assert record.changes.state("vectors").generation > 1
+    assert found_in(files).dead() <= 14
+    files.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.rag.channels import Question
 from loom_core.knowledge.rag.graph_channel import graph_channel
+from loom_core.knowledge.rag.surroundings import Surroundings
 from loom_core.knowledge.rag.walk import WalkSettings, walk
 
 FILMS = {
@@ -90,19 +91,19 @@ def test_weights_lie_above_0_and_up_to_1(ask, names):
 
 def test_a_walk_from_nowhere_leads_nowhere(web):
     record, keys = web(FILMS)
-    assert walk(record.graph, {}) == {}
-    assert walk(record.graph, {}, entities=[999]) == {}
-    assert walk(record.graph, {999: 1.0}) == {}
-    assert walk(record.graph, {keys["Brno"]: 0.0}) == {}
+    assert walk(Surroundings(record.graph), {}) == {}
+    assert walk(Surroundings(record.graph), {}, entities=[999]) == {}
+    assert walk(Surroundings(record.graph), {999: 1.0}) == {}
+    assert walk(Surroundings(record.graph), {keys["Brno"]: 0.0}) == {}
 
 
 def test_a_walk_from_passages_and_entities_is_near_both(web):
     record, keys = web(FILMS)
     (entity,) = record.graph.find(["brno"]).values()
-    found = walk(record.graph, {keys["静港"]: 1.0}, entities=[entity])
+    found = walk(Surroundings(record.graph), {keys["静港"]: 1.0}, entities=[entity])
     assert {keys[name] for name in ("静港", "林若曦", "Brno", "Pavel Horak")} <= found.keys()
     assert keys["Gotland"] not in found
-    alone = walk(record.graph, {keys["静港"]: 1.0})
+    alone = walk(Surroundings(record.graph), {keys["静港"]: 1.0})
     assert keys["Brno"] not in alone
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.links import LinkSettings, expand, links_from
+from loom_core.knowledge.rag.surroundings import Surroundings
 from loom_core.knowledge.text import analyse
 
 SETTINGS = LinkSettings()
@@ -28,7 +29,7 @@ def links(web):
     names = {key: name for name, key in keys.items()}
 
     def of(*seeds: str):
-        found, _ = links_from(record.graph, [keys[seed] for seed in seeds], SETTINGS)
+        found, _ = links_from(Surroundings(record.graph), [keys[seed] for seed in seeds], SETTINGS)
         return {(names[link.seed], link.kind, names[link.chunk], link.name) for link in found}
 
     return of
@@ -46,11 +47,33 @@ def test_links_lead_forward_to_what_is_mentioned_and_sideways_to_what_mentions_i
 def test_a_name_that_many_mention_connects_none_of_them(web):
     passages = {f"p{n}": ["Everywhere"] for n in range(SETTINGS.rare + 1)}
     record, keys = web(passages)
-    assert links_from(record.graph, [keys["p0"]], SETTINGS)[0] == []
+    assert links_from(Surroundings(record.graph), [keys["p0"]], SETTINGS)[0] == []
     record, keys = web(dict(list(passages.items())[: SETTINGS.rare]))
-    found, _ = links_from(record.graph, [keys["p0"]], SETTINGS)
+    found, _ = links_from(Surroundings(record.graph), [keys["p0"]], SETTINGS)
     assert {link.chunk for link in found} == {key for name, key in keys.items() if name != "p0"}
     assert {link.kind for link in found} == {"shared"}
+
+
+@pytest.mark.parametrize(("confidence", "share"), [(1.0, 1.0), (0.5, 1.0), (0.3, 0.6)])
+def test_only_an_unsure_mention_makes_a_forward_link_weigh_less(web, confidence, share):
+    record, keys = web(PASSAGES)
+    with record.database.write() as db:
+        db.execute("UPDATE mentions SET confidence = ?", (confidence,))
+    found, _ = links_from(Surroundings(record.graph), [keys["Kraus House"]], SETTINGS)
+    assert [link.weight for link in found if link.kind == "forward"] == [pytest.approx(share)]
+
+
+def test_of_very_many_links_those_are_followed_that_may_give_most(web):
+    mentioned = [f"Place{n}" for n in range(20)]
+    record, keys = web({"Seed": mentioned, **dict.fromkeys(mentioned, ())})
+    few = LinkSettings(most=5, hops=1)
+    with record.database.write() as db:
+        db.execute(
+            "UPDATE abouts SET confidence = 0.9 WHERE chunk NOT IN (?, ?)", (keys["Seed"], keys["Place7"])
+        )
+    _, found, names = expanded(record, keys, "x", {"Seed": 1.0}, settings=few)
+    assert len(found.gained) == few.most
+    assert "Place7" in {names[key] for key in found.gained}
 
 
 def expanded(record, keys, question: str, scores: dict[str, float], **options):
@@ -61,7 +84,7 @@ def expanded(record, keys, question: str, scores: dict[str, float], **options):
         Question.of(question, among=options.pop("among", None)),
         {keys[name]: score for name, score in scores.items()},
         channels=Channels(words, None),
-        graph=record.graph,
+        surroundings=Surroundings(record.graph),
         weight=2.0,
         **options,
     )

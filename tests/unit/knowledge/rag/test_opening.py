@@ -13,8 +13,11 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, RecordError
+from loom_core.knowledge.indexing import NearestByChroma
+from loom_core.knowledge.indexing.language_vectors import LanguageVectors
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.drafts import text_drafts
+from loom_core.knowledge.rag.vectors import Vectors
 
 TEXTS = {
     "Zell": "Zell is a town in Austria. Anna Berg was born there.",
@@ -156,32 +159,83 @@ async def test_a_word_index_that_is_gone_is_rebuilt_while_others_ask(tmp_path: P
 
 
 @pytest.mark.slow
-async def test_many_vectors_are_searched_on_disk_with_the_same_result(tmp_path: Path):
+async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_cannot(tmp_path: Path):
     (await filled(tmp_path)).close()
-    few, many = (
+    exact, chroma = (
         GraphRAGKnowledgeBase.from_config(
             embedding_provider=create_embedder("hashing"),
             path=tmp_path,
-            config=RAGConfig(exact_vectors_up_to=most),
+            config=RAGConfig(vector_index=choice),
         )
-        for most in (100, 0)
+        for choice in ("exact", "chroma")
     )
-    before = await answers(few)
-    assert many.worker.acquire()
-    assert await answers(many) == before
-    assert many._vectors.on_disk is not None
-    index = many._vectors.on_disk.searcher()
-    assert index is not None
+    before = await answers(exact)
+    assert isinstance(exact._vectors.current(), LanguageVectors)
+    await chroma.worker.drain()
+    assert chroma.worker.acquire()
+    assert isinstance(chroma._vectors.current(), LanguageVectors)  # it is opened by the next step
+    while chroma._vectors.sync():
+        pass
+    assert isinstance(chroma._vectors.current(), NearestByChroma)
+    assert await answers(chroma) == before
+    indexes = chroma._vectors._wanted_chroma().searcher()
+    index = indexes["alphabetic"]
     index._client.delete_collection(index._collection.name)
-    # Words and graph answer the one question that finds the damage.
-    assert {content for _, content in (await answers(many))[2]} >= {TEXTS["Zell"]}
-    assert await answers(many) == before
-    await many.worker.drain()
-    assert many.record.changes.state("vectors").generation == 2
-    assert many.worker.acquire()
-    assert await answers(many) == before
-    many.close()
-    few.close()
+    assert await answers(chroma) == before  # the question that finds the damage is answered as well
+    assert isinstance(chroma._vectors.current(), LanguageVectors)
+    while chroma._vectors.sync():
+        pass
+    assert chroma.record.changes.state("chroma").generation == 2
+    assert isinstance(chroma._vectors.current(), NearestByChroma)
+    assert await answers(chroma) == before
+    chroma.close()
+    assert (tmp_path / "chroma-2").is_dir()
+    await exact.worker.drain()
+    assert not (tmp_path / "chroma-2").exists()
+    exact.close()
+
+
+@pytest.mark.slow
+async def test_chroma_is_built_above_a_number_of_vectors_and_removed_well_below_it(tmp_path: Path):
+    knowledge_base = await filled(tmp_path)
+    record = knowledge_base.record
+    count = record.vectors.coverage()[0]
+
+    def follow(exact_up_to: int) -> list[str]:
+        vectors = Vectors(record, folder=tmp_path, lock=None, exact_up_to=exact_up_to)
+        while vectors.sync():
+            pass
+        names = [index.name for index in vectors.maintained]
+        assert vectors.lag() == 0
+        vectors.close()
+        return names
+
+    assert follow(count) == ["vectors"]
+    assert follow(count - 1) == ["vectors", "chroma"]
+    assert (tmp_path / "chroma-1").is_dir()
+    assert follow(count) == ["vectors", "chroma"]
+    assert follow(2 * count) == ["vectors"]
+    assert not (tmp_path / "chroma-1").exists()
+    knowledge_base.close()
+
+
+async def test_a_question_is_answered_without_vectors_while_they_are_indexed_anew(tmp_path: Path):
+    knowledge_base = await filled(tmp_path)
+    before = await answers(knowledge_base)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        with anyio.fail_after(60):
+            await knowledge_base.worker.drain()
+            knowledge_base.worker.release()
+            shutil.rmtree(tmp_path / "vectors-1")
+            found = await knowledge_base.search("Zell")
+            await knowledge_base.worker.drain()
+        assert found.notes == ("the index of vectors is being rebuilt: ask again in a moment",)
+        assert found.items
+        assert await answers(knowledge_base) == before
+        tasks.cancel_scope.cancel()
+    assert knowledge_base.record.changes.state("vectors").generation == 2
+    knowledge_base.close()
 
 
 async def test_names_that_were_still_to_be_looked_for_survive_a_damaged_index(tmp_path: Path):
@@ -190,7 +244,9 @@ async def test_names_that_were_still_to_be_looked_for_survive_a_damaged_index(tm
     before = knowledge_base.record.database.rows(links)[0]["n"]
     with knowledge_base.record.database.write() as db:  # as a process leaves it that dies before looking
         db.execute("DELETE FROM mentions WHERE method = 'title'")
-        db.execute("INSERT INTO new_names SELECT DISTINCT entity FROM abouts WHERE source != 'first_phrase'")
+        db.execute(
+            "INSERT INTO new_names (entity) SELECT DISTINCT entity FROM abouts WHERE source != 'first_phrase'"
+        )
     for file in (tmp_path / "words-1").glob("*.*"):
         if file.name != "meta.json":
             file.write_bytes(b"")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.knowledge.record import Record
+from loom_core.testing.record_content import QUERIES, Content, check_indexes, content
 
 TITLES = [
     "",
@@ -47,41 +46,6 @@ PASSAGES = [
     "## New York City\n\nThe same words as elsewhere.\n\n## York\n\nThe same words as elsewhere.",
     "The Rock'n'Roll Show is a musical about Example Town. The McDonald and the Smith came.",
 ]
-
-Content = dict[str, list[tuple[Any, ...]]]
-
-QUERIES = {
-    "documents": (
-        "SELECT id, uri, title, title_source, mime, language, text, length, hash, metadata FROM documents"
-    ),
-    "fields": "SELECT d.id, name, value FROM fields JOIN documents AS d ON d.key = document",
-    "chunks": (
-        "SELECT c.id, d.id, ordinal, start, end, page, kind, name, heading_path, c.language, keywords, "
-        "c.hash, vector_hash, c.text FROM chunks AS c JOIN documents AS d ON d.key = document"
-    ),
-    "vectors": "SELECT hash, vector FROM vectors",
-    "entities": "SELECT id FROM entities",
-    "names": "SELECT id, name, type, uses FROM names JOIN entities ON key = entity",
-    "mentions": (
-        "SELECT c.id, e.id, m.start, m.end, m.name, m.type, m.method, m.confidence FROM mentions AS m "
-        "JOIN chunks AS c ON c.key = m.chunk JOIN entities AS e ON e.key = m.entity"
-    ),
-    "abouts": (
-        "SELECT c.id, e.id, a.source, a.name, a.confidence FROM abouts AS a "
-        "JOIN chunks AS c ON c.key = a.chunk JOIN entities AS e ON e.key = a.entity"
-    ),
-    "relations": (
-        "SELECT c.id, s.id, predicate, o.id, r.start, r.end, method, confidence FROM relations AS r "
-        "JOIN chunks AS c ON c.key = r.chunk JOIN entities AS s ON s.key = r.subject "
-        "JOIN entities AS o ON o.key = r.object"
-    ),
-    "new names": "SELECT id FROM new_names JOIN entities ON key = entity",
-}
-
-
-def content(record: Record) -> Content:
-    """All that a record says, without keys and times."""
-    return {name: sorted(map(tuple, record.database.rows(sql)), key=repr) for name, sql in QUERIES.items()}
 
 
 @dataclass(frozen=True)
@@ -124,26 +88,9 @@ async def _follow(steps: list[list[Put] | Remove], *, embedded: bool) -> Content
                 await knowledge_base.add_documents([put.draft for put in step])
     await knowledge_base.worker.drain()
     found = content(knowledge_base.record)
-    _check_indexes(knowledge_base)
+    check_indexes(knowledge_base)
     knowledge_base.close()
     return found
-
-
-def _check_indexes(knowledge_base: GraphRAGKnowledgeBase) -> None:
-    """The derived indexes hold what the record holds, and nothing else."""
-    record = knowledge_base.record
-    keys = record.documents.chunk_keys()
-    words = knowledge_base._words.searcher()
-    assert (words.count() if words else 0) == len(keys)
-    graph = knowledge_base._graph.store()
-    entities = record.graph.keys()
-    if graph is not None:
-        assert graph.counts() == (len(entities), record.graph.counts()[1])
-        assert sorted(graph.get(entities), key=lambda n: n.key) == sorted(
-            record.graph.nodes(entities), key=lambda n: n.key
-        )
-    vectors = knowledge_base._vectors.current()
-    assert vectors.count() == record.vectors.coverage()[0]
 
 
 def final(steps: list[list[Put] | Remove]) -> dict[str, Put]:

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_core.embedding.registry import create_embedder
+from loom_core.knowledge.chunk_keys import ChunkKeys
 from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
-from loom_core.knowledge.indexing import VectorsInMemory
+from loom_core.knowledge.indexing import FlatVectors
 from loom_core.knowledge.pipeline import index_tokens
 from loom_core.knowledge.rag import RAGConfig, Strategy
 from loom_core.knowledge.rag.channels import Channels, Question
@@ -41,9 +42,11 @@ class Corpus:
         )
         words.commit()
         self.words = words
-        self.dense = VectorsInMemory(self.record).current()
+        vectors = FlatVectors(self.record, None)
+        vectors.sync_all()
+        self.dense = vectors.searcher()
 
-    def question(self, text: str, *, among: frozenset[int] | None = None, embedded: bool = True) -> Question:
+    def question(self, text: str, *, among: ChunkKeys | None = None, embedded: bool = True) -> Question:
         vector = asyncio.run(create_embedder("hashing").embed([text], kind="query"))[0] if embedded else None
         return Question.of(text, vector=vector, among=among)
 

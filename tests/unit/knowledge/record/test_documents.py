@@ -23,14 +23,14 @@ def test_a_document_that_was_put_can_be_read_in_every_way(record: Record, prepar
     assert row == record.documents.get(document.id)
     assert row == record.documents.by_key([row.key, 999])[row.key]
     assert (row.title, row.language, row.metadata) == ("Zell", "en", {"author": "Anna", "year": 1999})
-    assert record.documents.text(row.key) == document.draft.text
+    assert record.documents.text(row.key) == "\n\n".join(PARTS)
     chunks = record.documents.chunks_of(row.key)
     assert [c.text for c in chunks] == [p.chunk.text for p in document.chunks]
     assert record.documents.chunk(chunks[1].id) == chunks[1]
     assert record.documents.chunk_keys() == [c.key for c in chunks]
     assert record.documents.chunk_keys(after=chunks[0].key, limit=1) == [chunks[1].key]
     assert record.documents.last_chunk() == chunks[-1].key
-    assert record.documents.counts() == (1, len(chunks), len(document.draft.text))
+    assert record.documents.counts() == (1, len(chunks), document.length)
     assert record.documents.languages() == {"en": len(chunks)}
 
 

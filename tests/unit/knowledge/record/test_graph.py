@@ -77,8 +77,7 @@ def test_what_chunks_are_about_is_found_surest_first(record: Record, chunks):
         ]
     )
     (zell,) = record.graph.keys()
-    abouts = record.graph.abouts_of([zell], limit=2)
-    assert [(a.chunk, a.source) for a in abouts] == [(chunks[1], "title"), (chunks[0], "title")]
+    assert record.graph.abouts_of([zell], limit=2) == {zell: [(chunks[1], 1.0), (chunks[0], 0.7)]}
     assert {a.source for a in record.graph.abouts_in([chunks[0]])} == {"heading", "title"}
 
 
@@ -107,7 +106,8 @@ def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(recor
     keys = record.graph.find(["zell", "anna", "basel"])
     assert record.graph.subjects() == [(keys["zell"], "zell")]
     assert record.graph.still_subjects(sorted(keys.values())) == {keys["zell"]}
-    assert record.graph.new_names() == [(keys["zell"], "zell")]
+    assert record.graph.new_names() == [(keys["zell"], "zell", chunks[0] - 1)]
+    assert record.graph.new_names(limit=0) == []
     record.graph.forget_new_names([keys["zell"]])
     record.graph.add([(chunks[2], Extraction(abouts=(About("Zell", "heading", 0.8),)))])
     assert record.graph.new_names() == []
@@ -121,19 +121,18 @@ def test_a_link_does_not_replace_what_an_extractor_found(record: Record, chunks)
     links = [(chunks[0], zell, 0, 4, "Zell"), (chunks[1], zell, 2, 6, "ZELL")]
     assert record.graph.add_links(links) == {zell}
     assert record.graph.add_links(links) == set()
-    assert {(m.chunk, m.method) for m in record.graph.mentions_in(chunks)} == {
-        (chunks[0], "rule"),
-        (chunks[1], "title"),
-    }
+    found = record.database.rows("SELECT chunk, method FROM mentions ORDER BY chunk")
+    assert [tuple(row) for row in found] == [(chunks[0], "rule"), (chunks[1], "title")]
 
 
-def test_mentions_of_an_entity_are_those_in_chunks_about_something_else(record: Record, chunks):
+def test_asides_of_an_entity_are_its_mentions_in_chunks_about_something_else(record: Record, chunks):
     mentions = Extraction(mentions=(mention("Zell"),))
     about = Extraction(mentions=(mention("Zell"),), abouts=(About("Zell", "title", 1.0),))
     record.graph.add([(chunks[0], about), (chunks[1], mentions), (chunks[2], mentions)])
     (zell,) = record.graph.keys()
-    assert [m.chunk for m in record.graph.mentions_of([zell], limit=9)] == chunks[1:]
-    assert [m.chunk for m in record.graph.mentions_of([zell], limit=1)] == chunks[1:2]
+    assert record.graph.asides_of([zell], limit=9) == {zell: [(chunk, 1.0) for chunk in chunks[1:]]}
+    assert record.graph.asides_of([zell], limit=1) == {zell: [(chunks[1], 1.0)]}
+    assert record.graph.mentions_of([zell], limit=2) == {zell: [(chunk, 1.0) for chunk in chunks[:2]]}
 
 
 def test_links_go_with_the_last_title(record: Record, chunks):
@@ -142,7 +141,7 @@ def test_links_go_with_the_last_title(record: Record, chunks):
     (zell,) = record.graph.keys()
     record.graph.add_links([(chunks[2], zell, 0, 4, "Zell")])
     record.graph.remove([chunks[0]])
-    assert [m.method for m in record.graph.mentions_of([zell], limit=9)] == ["title"]
+    assert record.graph.mentions_of([zell], limit=9) == {zell: [(chunks[2], 1.0)]}
     assert record.graph.remove([chunks[1]]) == {zell}
     assert record.graph.keys() == []
     assert rows(record, "mentions") == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.record import Job, JobTable, Record
+from loom_core.knowledge.record.job_progress import Pace
+from loom_core.knowledge.record.jobs import Found
 
 
 def test_a_job_that_was_submitted_survives_reopening(tmp_path: Path):
@@ -47,9 +49,16 @@ def test_a_job_tells_how_far_it_is(record: Record):
     id_ = record.jobs.submit({"paths": ["/a"]})
     job = record.jobs.next()
     assert job is not None
-    record.jobs.listed(
-        job, [("file:///a/1", 10, ""), ("file:///a/2", 20, "no loader"), ("file:///a/3", 5, "")]
+    record.jobs.start(job)
+    record.jobs.append(
+        job,
+        [
+            Found("file:///a/1", 10),
+            Found("file:///a/2", 20, "skipped", "no loader"),
+            Found("file:///a/3", 5),
+        ],
     )
+    record.jobs.listed(job)
     job = record.jobs.next()
     assert job is not None
     assert job.state == "running"
@@ -88,6 +97,7 @@ def test_a_cancelled_job_skips_what_is_left_and_keeps_what_is_done(record: Recor
     job = record.jobs.get(id_)
     assert job is not None
     assert (job.state, job.counts) == ("cancelled", {"added": 1, "skipped": 1})
+    assert record.jobs.tidy()
     assert record.jobs.report(job, ["skipped"])[0].reason == "cancelled"
     assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
 
@@ -109,3 +119,85 @@ def test_a_request_may_name_paths_that_are_no_utf_8(record: Record):
     job = record.jobs.next()
     assert job is not None
     assert job.request == {"paths": ["/caf\udce9"]}
+
+
+def _running(record: Record, count: int) -> Job:
+    record.jobs.submit({"texts": count}, [(f"text:{n}", b"x") for n in range(count)], listed=True)
+    job = record.jobs.next()
+    assert job is not None
+    return job
+
+
+def test_listing_in_portions_begins_anew_after_a_kill(record: Record):
+    record.jobs.submit({"paths": ["/a"]})
+    job = record.jobs.next()
+    assert job is not None
+    for _ in range(2):
+        record.jobs.start(job)
+        record.jobs.append(
+            job, [Found("file:///a/1"), Found("file:///a/2", 0, "skipped", "empty")], unchanged=7
+        )
+        job = record.jobs.next()
+        assert job is not None
+        assert (job.state, job.counts) == ("listing", {"pending": 1, "skipped": 1, "unchanged": 7})
+    record.jobs.listed(job)
+    job = record.jobs.next()
+    assert job is not None
+    assert (job.state, job.total, job.processed) == ("running", 9, 8)
+
+
+def test_a_cancelled_job_counts_at_once_and_is_cleared_away_afterwards(record: Record):
+    job = _running(record, 3)
+    record.jobs.settle(job, record.jobs.pending(job, 1)[0], "added", chunks=2)
+    record.jobs.finish(job, "cancelled")
+    found = record.jobs.get(job.id)
+    assert found is not None
+    assert found.counts == {"added": 1, "skipped": 2}
+    assert not record.jobs.is_open(job)
+    record.jobs.append(job, [Found("text:late")])
+    assert record.jobs.tidy()
+    assert not record.jobs.tidy()
+    assert [item.reason for item in record.jobs.report(job, ["skipped"])] == ["cancelled"] * 2
+    assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
+    assert record.jobs.get(job.id) == found
+
+
+def test_the_oldest_finished_jobs_are_forgotten():
+    record = Record(None)
+    record.jobs = JobTable(record.database, keep=2)
+    for _ in range(4):
+        record.jobs.finish(_running(record, 2))
+    _running(record, 1)
+    while record.jobs.tidy():
+        pass
+    assert [job.state for job in record.jobs.list()] == ["running", "done", "done"]
+    kept = {row["key"] for row in record.database.rows("SELECT key FROM jobs")}
+    assert {row["job"] for row in record.database.rows("SELECT DISTINCT job FROM items")} == kept
+    record.close()
+
+
+def test_a_jobs_pace_is_that_of_its_last_work_and_survives_reopening(tmp_path: Path):
+    record = Record(tmp_path / "record.db")
+    job = _running(record, 100)
+    assert record.progress.pace(job) is None
+    for _ in range(40):
+        record.progress.note_work(job, seconds=100.0, documents=1, chunks=1)
+    for _ in range(30):
+        record.progress.note_work(job, seconds=0.5, documents=5, chunks=10)
+    record.close()
+    record = Record(tmp_path / "record.db")
+    assert record.progress.pace(job) == Pace(10.0, 20.0, 10.0)
+    record.close()
+
+
+def test_problems_and_notes_are_read_in_pages(record: Record):
+    job = _running(record, 1)
+    record.jobs.append(job, [Found(f"file:///{n}", 0, "failed", "broken") for n in range(5)])
+    first = record.jobs.report(job, ["failed"], limit=3)
+    rest = record.jobs.report(job, ["failed"], limit=3, after=first[-1].ordinal)
+    assert [item.uri for item in [*first, *rest]] == [f"file:///{n}" for n in range(5)]
+    record.progress.note(job, ["one", "two", "three"])
+    ((key, note),) = record.progress.notes(job, limit=1)
+    assert note == "one"
+    assert [note for _, note in record.progress.notes(job, after=key)] == ["two", "three"]
+    assert record.progress.count_notes(job) == 3

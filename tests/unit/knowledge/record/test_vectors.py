@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from loom_core.knowledge.record import Record
 
@@ -25,15 +27,14 @@ def test_chunks_wait_for_vectors_and_have_them_afterwards(record: Record, prepar
     assert store_all(record) == 1
     assert record.vectors.coverage() == (1, 1)
     assert record.vectors.pending(10) == []
-    keys, matrix = record.vectors.all()
+    keys, matrix = record.vectors.of([1, 99])
     assert keys == [1]
     assert matrix.dtype == np.float32
     np.testing.assert_allclose(matrix, [[1, 0]])
-    assert record.vectors.of([1, 99])[0] == [1]
 
 
 def test_without_vectors_there_is_an_empty_matrix(record: Record):
-    assert record.vectors.all()[1].shape == (0, 0)
+    assert record.vectors.of([])[1].shape == (0, 0)
     assert record.vectors.coverage() == (0, 0)
 
 
@@ -73,17 +74,61 @@ def test_all_vectors_can_be_forgotten(record: Record, prepare):
     assert record.vectors.coverage() == (0, 1)
 
 
-def test_a_sample_is_the_same_every_time_and_in_no_order_of_the_documents(record: Record, prepare):
-    for n in range(30):
+def plainly_waiting(record: Record) -> list[int]:
+    rows = record.database.rows(
+        "SELECT key FROM chunks AS c WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash) "
+        "ORDER BY key"
+    )
+    return [row["key"] for row in rows]
+
+
+puts = st.tuples(st.integers(0, 3), st.lists(st.integers(0, 4), min_size=1, max_size=3))
+steps = st.lists(puts | st.integers(0, 3) | st.sampled_from(["embed one", "embed all", "clear"]), max_size=14)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepare, steps):
+    """Documents that come, change and go, whose paragraphs are also elsewhere, and vectors between them."""
+    record = Record(None)
+    for step in steps:
+        match step:
+            case (uri, parts):
+                text = "\n\n".join(f"第{part}段 says {part} and nothing else at all." for part in parts)
+                record.documents.put(prepare(text, uri=f"text:{uri}"))
+            case "embed one":
+                for _, hash_ in record.vectors.pending(1):
+                    record.vectors.store([hash_], np.array([unit(1, 0)]))
+            case "embed all":
+                store_all(record)
+            case "clear":
+                record.vectors.clear()
+            case int():
+                found = record.documents.get(f"text:{step}")
+                record.documents.remove(0 if found is None else found.key)
+        waiting = plainly_waiting(record)
+        assert [key for key, _ in record.vectors.pending(1000)] == waiting
+        assert [key for key, _ in record.vectors.pending(2)] == waiting[:2]
+        total = len(record.documents.chunk_keys())
+        assert record.vectors.coverage() == (total - len(waiting), total)
+    record.close()
+
+
+def test_pending_looks_at_no_chunk_that_has_its_vector(record: Record, prepare):
+    """What it costs does not grow with what is done."""
+    for n in range(50):
         record.documents.put(prepare(f"Text number {n}.", uri=f"text:{n}"))
-    keys = record.documents.chunk_keys()
-    some = record.vectors.sample(10)
-    assert len(set(some)) == 10
-    assert set(some) < set(keys)
-    assert some == record.vectors.sample(20)[:10]
-    assert some != sorted(some)
-    assert sorted(record.vectors.sample(1000)) == keys
+    store_all(record)
+    record.documents.put(prepare("One more.", uri="text:more"))
+    steps = 0
 
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
 
-def test_there_is_no_sample_of_nothing(record: Record):
-    assert record.vectors.sample(10) == []
+    with record.database.read() as db:
+        db.set_progress_handler(count, 1)
+        assert len(record.vectors.pending(16)) == 1
+        db.set_progress_handler(None, 1)
+    assert steps < 100

@@ -42,11 +42,11 @@ def test_overwriting_and_deleting_for_ever_does_not_grow_the_matrix() -> None:
     rows = np.tile(axis(0), (600, 1))
     for _ in range(20):
         index.upsert(range(1, 601), rows)
-    assert index._rows.matrix.shape[0] <= 2 * 1200
+    assert index._rows.rows.matrix.shape[0] <= 2 * 1200
     index.upsert(range(1, 10_001), np.tile(axis(0), (10_000, 1)))
     index.delete(range(2, 10_001))
     assert index.count() == 1
-    assert index._rows.matrix.shape[0] <= 2048
+    assert index._rows.rows.matrix.shape[0] <= 2048
     assert index.search(axis(0), 5) == [(1, 1.0)]
 
 

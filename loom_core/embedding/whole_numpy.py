@@ -1,0 +1,31 @@
+"""NumPy, imported whole before two threads need it."""
+
+from __future__ import annotations
+
+import threading
+
+from anyio import to_thread
+
+__all__ = ["import_numpy"]
+
+_importing = threading.Lock()
+_whole = False
+
+
+async def import_numpy() -> None:
+    """Import NumPy, unless that has been done; whoever begins work that may need it calls this first.
+
+    Two threads that import NumPy and Chroma at once may find each other's modules half made (CPython 3.11).
+    A process that computes nothing itself never gets here, and saves the time and the memory.
+    """
+    if not _whole:
+        await to_thread.run_sync(_import)
+
+
+def _import() -> None:
+    global _whole
+    with _importing:
+        import numpy as np
+
+        np.float32(0)
+        _whole = True

@@ -1,0 +1,136 @@
+"""Writing a batch of a job's documents: one transaction, with what became of each item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.pipeline import document_id
+from loom_core.knowledge.preparing.making import Failed, Unchanged
+from loom_core.knowledge.record import Settled
+from loom_core.knowledge.record.prepared import PreparedDocument
+from loom_core.knowledge.uris import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.batch import Batch, Fate
+    from loom_core.knowledge.file_check import FileCheck
+    from loom_core.knowledge.indexing import WordIndex
+    from loom_core.knowledge.linker import Linker
+    from loom_core.knowledge.preparing.making import Made
+    from loom_core.knowledge.record import Job, JobItem, Record
+
+__all__ = ["BatchWriter"]
+
+
+class BatchWriter:
+    """Writes batches into the record.
+
+    Args:
+        record: where to.
+        files: says by what settings files were read.
+        linker: links what is written.
+        words: is given the tokens of what is written.
+    """
+
+    def __init__(self, record: Record, files: FileCheck, linker: Linker, words: WordIndex) -> None:
+        self._record = record
+        self._files = files
+        self._linker = linker
+        self._words = words
+
+    def write(self, job: Job, batch: Batch, made: Sequence[Made]) -> bool:
+        """Write a batch with the links from its chunks, unless its job was cancelled meanwhile. Blocks.
+
+        Args:
+            job: the job.
+            batch: its items.
+            made: what became of those that were to be prepared, in their order.
+
+        Returns:
+            Whether the job goes on.
+        """
+        record = self._record
+        results = iter(made)
+        items = [
+            (item, fate, next(results) if fate.kind == "prepare" else None) for item, fate in batch.items
+        ]
+        before = record.documents.last_chunk()
+        try:
+            with record.database.write():
+                if not record.jobs.is_open(job):
+                    return False
+                still = record.jobs.still_open(job, [item for item, _ in batch.items])
+                items = [row for row in items if row[0].ordinal in still]
+                documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
+                outcomes = iter(record.documents.put_all(documents))
+                settled: list[Settled] = []
+                for item, fate, result in items:
+                    match result:
+                        case None:
+                            settled += self._settle(job, item, fate)
+                        case PreparedDocument() as document:
+                            chunks = len(document.chunks)
+                            settled.append(Settled(item, next(outcomes), chunks=chunks))
+                            self._note_file(job, item, fate)
+                        case Failed(reason, by_content):
+                            settled.append(self._fail(job, item, fate, reason, by_content=by_content))
+                        case Unchanged(hash_):
+                            # Another process may have removed or changed it while it was compared.
+                            if record.documents.is_current(item.uri, hash_):
+                                settled.append(Settled(item, "unchanged"))
+                                self._note_file(job, item, fate)
+                record.jobs.settle_all(job, settled)
+                keys = record.documents.keys_after(before)
+                fresh = [(keys[c.id], c) for d in documents for c in d.chunks if c.id in keys]
+                self._linker.link_new(
+                    [(key, c.keys.split(" ") if c.keys else [], c.chunk.text) for key, c in fresh]
+                )
+        except BaseException:
+            self._linker.forget()  # it may hold names that were not written in the end
+            raise
+        self._words.offer({key: chunk.tokens for key, chunk in fresh})
+        return True
+
+    def _settle(self, job: Job, item: JobItem, fate: Fate) -> list[Settled]:
+        """Write what needs no preparing."""
+        match fate.kind:
+            case "failed":
+                return [self._fail(job, item, fate, fate.reason, by_content=False)]
+            case "gone":
+                was_there = self._remove_at(item.uri)
+                return [Settled(item, "removed" if was_there else "skipped", "it is gone")]
+            case "moved":
+                settled = self._move(job, item, fate)
+            case _:
+                settled = Settled(item, "unchanged")
+        self._note_file(job, item, fate)
+        return [settled]
+
+    def _fail(self, job: Job, item: JobItem, fate: Fate, reason: str, *, by_content: bool) -> Settled:
+        # A file that could be read and holds no document any more: kept in step, there is none.
+        if job.kind == "sync" and by_content and fate.state is not None:
+            self._remove_at(item.uri)
+        return Settled(item, "failed", reason)
+
+    def _note_file(self, job: Job, item: JobItem, fate: Fate) -> None:
+        """Note what the file of a document that is in the record is like."""
+        if fate.state is not None and self._files.is_still(item, fate.state):
+            self._record.files.note(item.uri, fate.state, self._files.settings(job))
+
+    def _remove_at(self, uri: str) -> bool:
+        """Remove the document at an address; False if there is none."""
+        document = self._record.documents.get(uri)
+        if document is not None:
+            self._record.documents.remove(document.key)
+        return document is not None
+
+    def _move(self, job: Job, item: JobItem, fate: Fate) -> Settled:
+        """Give a document the address that its file has now."""
+        self._remove_at(item.uri)
+        if fate.source is not None and self._record.files.move(
+            fate.source, item.uri, id_=document_id(item.uri)
+        ):
+            self._record.jobs.drop(job, fate.source.uri)
+            return Settled(item, "moved", f"from {shown(fate.source.uri)}")
+        return Settled(item, "failed", "it was removed meanwhile: sync again")

@@ -1,0 +1,67 @@
+"""A set of chunks, such as those that filters allow."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["ChunkKeys"]
+
+
+class ChunkKeys(AbstractSet[int]):
+    """Keys of chunks in ascending order, 8 bytes each: there may be a million of them.
+
+    It is a set to whoever asks for single keys, and an array to whoever compares all of them at once.
+
+    Args:
+        keys: in any order; repeated ones count once.
+    """
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: Iterable[int] = ()) -> None:
+        self._keys = array("q", sorted(set(keys)))
+
+    @property
+    def array(self) -> NDArray[np.int64]:
+        """The keys as an array, which is not to be written to."""
+        import numpy as np
+
+        return np.frombuffer(self._keys, dtype=np.int64)
+
+    def first(self, count: int) -> list[int]:
+        """The lowest of them, at most `count`."""
+        return self._keys[:count].tolist()
+
+    def places(self, keys: Sequence[int]) -> list[int]:
+        """At which places of a list are keys that are among these; much faster than asking for each."""
+        import numpy as np
+
+        mine, asked = self.array, np.array(keys, dtype=np.int64)
+        if not len(mine):
+            return []
+        at = np.minimum(np.searchsorted(mine, asked), len(mine) - 1)
+        return np.flatnonzero(mine[at] == asked).tolist()
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, int):
+            return False
+        place = bisect_left(self._keys, key)
+        return place < len(self._keys) and self._keys[place] == key
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return f"ChunkKeys({self.first(10)}{'…' if len(self) > 10 else ''})"

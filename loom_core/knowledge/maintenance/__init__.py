@@ -1,0 +1,1 @@
+"""Looking after a knowledge base: check and repair, rebuild, export and import, another embedder."""

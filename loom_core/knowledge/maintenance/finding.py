@@ -1,0 +1,66 @@
+"""What a check finds, and what would repair it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["CheckReport", "Finding", "Repair", "Subject"]
+
+Subject = Literal["file", "references", "documents", "graph", "vectors", "changes", "jobs", "indexes"]
+"""What is looked at: the SQLite file, rows that refer to others, documents with their chunks and fields,
+entities with their mentions and relations, vectors, the log of changes, jobs, the derived indexes."""
+
+Repair = Literal[
+    "salvage",  # the file: copy what can be read into a new one
+    "rows",  # names of tables: delete the rows that refer to nothing
+    "stray_chunks",  # keys of documents that are gone: remove the chunks they left
+    "documents",  # keys: cut and extract anew from the text in the record
+    "lost_texts",  # keys: load the file again
+    "fields",  # keys of documents: write their fields anew
+    "graph",  # count the names anew, drop entities that nothing supports
+    "vectors",  # hashes as hex: drop them, they are made again where they are needed
+    "queue",  # find out anew which chunks have to be embedded
+    "jobs",  # keys: go on with them
+    "index",  # names of indexes: build them anew
+]
+"""How something can be put right, and what `Finding.keys` are for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Attributes:
+        subject: where.
+        text: what, in plain words.
+        repair: what would put it right, or None if nothing can.
+        keys: what the repair is to be done to.
+    """
+
+    subject: Subject
+    text: str
+    repair: Repair | None = None
+    keys: tuple[int | str, ...] = ()
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What was looked at in a knowledge base, what is wrong, and what was done about it.
+
+    Attributes:
+        checked: a line for each thing that was looked at, with numbers.
+        findings: what is wrong; after a repair, what still is.
+        notes: what is worth knowing and nothing wrong.
+        repaired: a line for each thing that was put right.
+    """
+
+    checked: list[str] = field(default_factory=list[str])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    notes: list[str] = field(default_factory=list[str])
+    repaired: list[str] = field(default_factory=list[str])
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong (any more)."""
+        return not self.findings

@@ -1,0 +1,170 @@
+"""Putting right in a record what a check found wrong."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, cast, get_args
+
+from loom_core.errors import DocumentError
+from loom_core.knowledge.maintenance.rows import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
+from loom_core.knowledge.record.changes import IndexName
+from loom_core.knowledge.record.fields import field_rows
+from loom_core.knowledge.stored import stored_draft
+from loom_core.knowledge.uris import path_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable, Sequence
+
+    from loom_core.knowledge.maintenance.finding import Finding, Repair
+    from loom_core.knowledge.record import Record
+
+__all__ = ["repair"]
+
+_ORDER: tuple[Repair, ...] = (
+    "rows",
+    "stray_chunks",
+    "documents",
+    "lost_texts",
+    "fields",
+    "vectors",
+    "queue",
+    "jobs",
+    "index",
+)
+
+_GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "graph"})
+"""After these the graph store may lack what the next changes refer to."""
+
+
+def repair(record: Record, findings: Iterable[Finding]) -> None:
+    """Write into the record all that puts findings right, as one transaction. Blocks.
+
+    What takes longer becomes a job, or an index that is to be built anew: both are done by the worker.
+
+    Args:
+        record: what was checked.
+        findings: what was found; a damaged file is not for here, see `salvage`.
+    """
+    todo: defaultdict[Repair, list[int | str]] = defaultdict(list)
+    for finding in findings:
+        if finding.repair is not None:
+            todo[finding.repair] += finding.keys
+    with record.database.write() as db:
+        for kind in _ORDER:
+            if kind in todo:
+                _one(record, db, kind, todo[kind])
+        _recount(record, db)  # what was wrong elsewhere may have been counted wrongly, too
+        if todo.keys() & _GRAPH:
+            _build_anew(record, ["graph"])
+
+
+def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[int | str]) -> None:
+    match kind:
+        case "stray_chunks":
+            for key in cast("Sequence[int]", keys):
+                record.documents.remove(key)
+        case "documents":
+            _cut_anew(record, cast("Sequence[int]", keys))
+        case "lost_texts":
+            _load_anew(record, cast("Sequence[int]", keys))
+        case "rows":
+            _drop_rows(record, db, cast("Sequence[str]", keys))
+        case "fields":
+            for key in cast("Sequence[int]", keys):
+                _write_fields(record, db, key)
+        case "vectors":
+            db.executemany(
+                "DELETE FROM vectors WHERE hash = ?", [(bytes.fromhex(str(hash_)),) for hash_ in keys]
+            )
+        case "queue":
+            db.execute("DELETE FROM unembedded")
+            db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
+            db.execute("DELETE FROM coverage")
+            db.execute(
+                "INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM unembedded)"
+            )
+        case "jobs":
+            db.executemany(
+                "UPDATE jobs SET state = 'running', finished_at = NULL WHERE key = ?",
+                [(key,) for key in keys],
+            )
+        case "index":
+            _build_anew(record, cast("Sequence[IndexName]", keys))
+        case _:
+            pass  # names and entities are counted anew in any case
+
+
+def _cut_anew(record: Record, keys: Sequence[int]) -> None:
+    """Cut documents and extract from them anew, by a job, from their text in the record."""
+    uris = [row.uri for row in record.documents.by_key(sorted(set(keys))).values()]
+    for key in set(keys):
+        record.documents.remove_chunks(key)
+    if uris:
+        record.jobs.submit({"stored": uris})
+
+
+def _load_anew(record: Record, keys: Sequence[int]) -> None:
+    """Load documents anew, by a job, from the files they came from, where those are still there."""
+    paths: list[str] = []
+    for key, row in record.documents.by_key(sorted(set(keys))).items():
+        if row.uri.startswith("file:") and (path := Path(path_of(row.uri))).is_file():
+            record.documents.remove_chunks(key)
+            paths.append(str(path))
+    if paths:
+        record.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
+
+
+def _drop_rows(record: Record, db: sqlite3.Connection, tables: Collection[str]) -> None:
+    for table, column, parent, key in dangling(record):
+        if table in tables:
+            db.execute(
+                f"DELETE FROM {table} WHERE {column} IS NOT NULL AND NOT EXISTS "
+                f"(SELECT 1 FROM {parent} WHERE {parent}.{key} = {table}.{column})"
+            )
+
+
+def _write_fields(record: Record, db: sqlite3.Connection, key: int) -> None:
+    document = record.documents.by_key([key]).get(key)
+    try:
+        draft = None if document is None else stored_draft(record.database, document.uri)
+    except DocumentError:
+        return  # found on its own
+    if document is None or draft is None:
+        return
+    db.execute("DELETE FROM fields WHERE document = ?", (key,))
+    db.executemany(
+        "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        [(key, *row) for row in field_rows(draft, language=document.language)],
+    )
+    record.changes.note("document", [key])
+
+
+def _recount(record: Record, db: sqlite3.Connection) -> None:
+    """Count names anew, and drop the entities that nothing supports."""
+    wrong = (
+        f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
+        f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)"
+    )
+    entities = {row["entity"] for row in db.execute(wrong)}
+    db.executemany("DELETE FROM names WHERE entity = ?", [(entity,) for entity in entities])
+    db.executemany(
+        f"INSERT INTO names SELECT * FROM ({COUNTED_NAMES}) WHERE entity = ? "
+        "AND EXISTS (SELECT 1 FROM entities WHERE key = entity)",
+        [(entity,) for entity in entities],
+    )
+    unsupported = [row["key"] for row in db.execute(UNSUPPORTED)]
+    db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
+    record.changes.note("entity", sorted(entities.union(unsupported)))
+    # Links to their names may be lost: they are looked for again.
+    db.executemany(
+        "INSERT OR REPLACE INTO new_names (entity, newest) VALUES (?, ?)",
+        [(entity, record.documents.last_chunk()) for entity in record.graph.still_subjects(sorted(entities))],
+    )
+
+
+def _build_anew(record: Record, names: Iterable[IndexName]) -> None:
+    for name in set(names).intersection(get_args(IndexName)):
+        record.changes.distrust(name, generation=record.changes.state(name).generation)

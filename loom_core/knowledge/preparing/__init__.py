@@ -1,0 +1,8 @@
+"""Preparing documents for the record, in this process or in children that may crash without harm."""
+
+from __future__ import annotations
+
+from loom_core.knowledge.preparing.material import Material, draft_payload
+from loom_core.knowledge.preparing.preparer import Preparation, Preparer
+
+__all__ = ["Material", "Preparation", "Preparer", "draft_payload"]

@@ -1,0 +1,102 @@
+"""What other processes may have the owner of a knowledge base do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import ConfigError
+from loom_core.knowledge.rag.options import SearchOptions
+from loom_core.knowledge.rag.owner_protocol import OwnerStatus
+
+if TYPE_CHECKING:
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.interface import Channel
+    from loom_core.knowledge.rag.channel_search import ChannelSearch
+    from loom_core.knowledge.rag.config import Strategy
+    from loom_core.knowledge.rag.owner_protocol import Request
+    from loom_core.knowledge.rag.searching import Searcher
+    from loom_core.knowledge.rag.worker import Worker
+
+__all__ = ["OwnerMethods"]
+
+
+class OwnerMethods:
+    """Carries out requests, as `OwnerClient` makes them.
+
+    Args:
+        searcher: answers questions.
+        channel_search: asks one channel.
+        embedder: embeds questions, or None.
+        worker: does what is written down.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        channel_search: ChannelSearch,
+        *,
+        embedder: EmbeddingProvider | None,
+        worker: Worker,
+    ) -> None:
+        self._searcher = searcher
+        self._channel_search = channel_search
+        self._embedder = embedder
+        self._worker = worker
+
+    async def answer(self, request: Request) -> object:
+        """Carry out a request; the result has a form in JSON.
+
+        Raises:
+            LoomError: what the method raises in the owner.
+        """
+        match request.method:
+            case "search":
+                return await self._search(**request.params)
+            case "ask":
+                return await self._ask(**request.params)
+            case "embed":
+                return await self._embed(**request.params)
+            case "wake":
+                self._worker.wake()
+                return None
+            case "status":
+                return asdict(OwnerStatus(self._worker.problem, embeds=self._embedder is not None))
+
+    async def _search(
+        self,
+        *,
+        query: str,
+        limit: int,
+        filters: dict[str, Any] | None,
+        strategy: Strategy,
+        options: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        found = await self._searcher.find(
+            query,
+            limit=limit,
+            filters=filters,
+            strategy=strategy,
+            options=SearchOptions(**options) if options else None,
+        )
+        return asdict(found)
+
+    async def _ask(
+        self,
+        *,
+        channel: Channel,
+        query: str,
+        limit: int,
+        filters: dict[str, Any] | None,
+        vector: list[float] | None,
+    ) -> list[dict[str, Any]]:
+        import numpy as np
+
+        given = None if vector is None else np.array(vector, dtype=np.float32)
+        items = await self._channel_search.find(channel, query, limit=limit, filters=filters, vector=given)
+        return [asdict(item) for item in items]
+
+    async def _embed(self, *, texts: list[str]) -> list[list[float]]:
+        if self._embedder is None:
+            raise ConfigError("This process has no embedder.")
+        return (await self._embedder.embed(texts, kind="query")).tolist()

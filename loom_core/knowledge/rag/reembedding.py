@@ -1,0 +1,92 @@
+"""Making the vectors of an embedder that is to take over, in the background."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import EmbeddingError
+from loom_core.knowledge.pipeline import embedding_text
+
+if TYPE_CHECKING:
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.record import Record
+
+__all__ = ["Reembedding"]
+
+_log = logging.getLogger(__name__)
+_BATCH = 16
+_RETRY_SECONDS = 30.0
+
+
+class Reembedding:
+    """Goes on with a change of embedder, a batch at a time, wherever it was left. For the holder of the lock.
+
+    Args:
+        record: says which embedder is to take over, and keeps its vectors.
+        embedder: the one in charge.
+    """
+
+    def __init__(self, record: Record, embedder: CurrentEmbedder) -> None:
+        self._record = record
+        self._embedder = embedder
+        self._after = 0
+        self._wanted = ""
+        self._retry_at = -math.inf
+        self.problem = ""
+        """Why it has stopped for now, or empty."""
+
+    async def step(self) -> bool:
+        """Make some of the vectors, or switch when there are all.
+
+        Returns:
+            Whether anything was done.
+        """
+        next_vectors = self._record.next_vectors
+        wanted = await to_thread.run_sync(next_vectors.wanted)
+        if wanted != self._wanted:
+            self._wanted, self._after, self._retry_at, self.problem = wanted, 0, -math.inf, ""
+        if not wanted or anyio.current_time() < self._retry_at:
+            return False
+        todo = await to_thread.run_sync(self._todo)
+        if not todo:
+            await to_thread.run_sync(self._switch, wanted)
+            return True
+        provider = await to_thread.run_sync(self._provider, wanted)
+        try:
+            vectors = await provider.embed(list(todo.values()))
+        except EmbeddingError as error:
+            self.problem = f"The change to {wanted} has stopped for now: {error}"
+            _log.warning("%s", self.problem)
+            self._retry_at = anyio.current_time() + _RETRY_SECONDS
+            return False
+        self.problem = ""
+        await to_thread.run_sync(next_vectors.store, wanted, list(todo), vectors)
+        return True
+
+    def _provider(self, wanted: str) -> EmbeddingProvider:
+        return self._embedder.made(wanted, self._record.next_vectors.config())
+
+    def _todo(self) -> dict[bytes, str]:
+        """The next texts to embed, by hash. Those behind come again: a chunk may have changed meanwhile."""
+        found = self._record.next_vectors.pending(_BATCH, after=self._after)
+        if not found and self._after:
+            found = self._record.next_vectors.pending(_BATCH)
+        self._after = found[-1][0] if found else 0
+        rows = self._record.documents.chunks([key for key, _ in found])
+        return {
+            hash_: embedding_text(rows[key].title, rows[key].heading_path, rows[key].text)
+            for key, hash_ in found
+            if key in rows
+        }
+
+    def _switch(self, wanted: str) -> None:
+        if self._record.next_vectors.switch(wanted):
+            before = self._embedder.id
+            self._embedder.follow()
+            _log.info("The vectors are made by %s now, no longer by %s.", wanted, before)

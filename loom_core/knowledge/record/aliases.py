@@ -1,0 +1,336 @@
+"""Which entities are the same under different names.
+
+Entities stay as their names made them; a group of them is read as one. Groups follow from what passages say
+("World Health Organization (WHO)"), from names that differ by a space or a plural and are alike to the
+embedder, and from what people decided. They are a function of those alone, so that adding and removing
+documents in any order ends in the same groups, and every merge can be listed, explained and undone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable, Sequence
+
+    from loom_core.knowledge.model import AliasKind
+    from loom_core.storage import Database
+
+__all__ = ["AliasDecision", "AliasPair", "AliasTable", "PairKind", "StatedAlias"]
+
+PairKind = Literal["decision", "acronym", "also_called", "translation", "spelling"]
+
+_SURE = 0.8  # of a statement
+_ALIKE = 0.965  # cosine of two spellings of a name: e5-small gives 0.97 to 0.99, and 0.96 to other names
+
+
+class StatedAlias(NamedTuple):
+    """A passage's statement that two entities are one; `entity` is what an acronym stands for."""
+
+    chunk: int
+    entity: int
+    other: int
+    kind: AliasKind
+    start: int
+    end: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class AliasDecision:
+    """What a person decided of two names: whether they are the same. Ids are `name_key`s, in order."""
+
+    id: str
+    other: str
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AliasPair:
+    """Two entities that are or may be the same.
+
+    Attributes:
+        entity: key of the one.
+        other: key of the other.
+        kind: what speaks for it.
+        confidence: 0 to 1; the cosine of two spellings.
+        chunk: passage that says so, or None.
+    """
+
+    entity: int
+    other: int
+    kind: PairKind
+    confidence: float
+    chunk: int | None = None
+
+
+class AliasTable:
+    """Groups of entities in the record, and what they follow from."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- writing; every method is part of the transaction around it --------------------------------------
+
+    def add(self, statements: Iterable[StatedAlias]) -> set[int]:
+        """Write what passages say; returns the entities concerned, to be given to `regroup`."""
+        rows = [statement for statement in statements if statement.entity != statement.other]
+        with self._database.write() as db:
+            db.executemany("INSERT OR IGNORE INTO alias_statements VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        return {end for row in rows for end in (row.entity, row.other)}
+
+    def remove(self, chunks: Sequence[int]) -> set[int]:
+        """Take back what passages say; returns the entities concerned."""
+        with self._database.write() as db:
+            rows = self._database.rows_in(
+                "SELECT entity, other FROM alias_statements WHERE chunk IN ({})", chunks
+            )
+            if rows:
+                db.executemany("DELETE FROM alias_statements WHERE chunk = ?", [(key,) for key in chunks])
+        return {end for row in rows for end in (row["entity"], row["other"])}
+
+    def note_new(self, entities: Sequence[int]) -> set[int]:
+        """Note which new entities have names that differ from known ones by a space or a plural only.
+
+        Returns:
+            Those of the entities that people decided about before, to be given to `regroup`.
+        """
+        with self._database.write() as db:
+            rows = self._database.rows_in(
+                "SELECT e.key AS entity, o.key AS other FROM entities AS e JOIN entities AS o "
+                "ON o.form = e.form AND o.key != e.key AND instr(e.id || o.id, ' ') "
+                "WHERE e.key IN ({}) AND e.form != ''",
+                entities,
+            )
+            pairs = {(min(row["entity"], row["other"]), max(row["entity"], row["other"])) for row in rows}
+            db.executemany("INSERT OR IGNORE INTO name_likenesses VALUES (?, ?, NULL)", sorted(pairs))
+            if db.execute("SELECT 1 FROM alias_decisions LIMIT 1").fetchone() is None:
+                return set()
+            decided = self._database.rows_in(
+                "SELECT key FROM entities AS e WHERE key IN ({}) AND (EXISTS (SELECT 1 FROM alias_decisions "
+                "WHERE id = e.id) OR EXISTS (SELECT 1 FROM alias_decisions WHERE other = e.id))",
+                entities,
+            )
+        return {row["key"] for row in decided}
+
+    def compared(self, cosines: Iterable[tuple[int, int, float]]) -> set[int]:
+        """Write how alike the names of pairs of entities are; returns the entities concerned."""
+        rows = list(cosines)
+        with self._database.write() as db:
+            db.executemany(
+                "UPDATE name_likenesses SET cosine = ?3 WHERE entity = ?1 AND other = ?2",
+                rows,
+            )
+        return {end for entity, other, _ in rows for end in (entity, other)}
+
+    def decide(self, decision: AliasDecision) -> None:
+        """Write what a person decided, in place of what was decided of the two before."""
+        with self._database.write() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO alias_decisions VALUES (?, ?, ?, ?)",
+                (*sorted((decision.id, decision.other)), decision.same, time.time()),
+            )
+
+    def undecide(self, id_: str, other: str) -> bool:
+        """Forget what was decided of two names; returns whether anything was."""
+        with self._database.write() as db:
+            cursor = db.execute(
+                "DELETE FROM alias_decisions WHERE id = ? AND other = ?", sorted((id_, other))
+            )
+            return cursor.rowcount > 0
+
+    def regroup(self, entities: Collection[int]) -> set[int]:
+        """Work out anew which entities are the same, as far as some of them are concerned.
+
+        Returns:
+            Keys of all entities that are in another group than before, and of those that stood or stand for
+            these groups.
+        """
+        if not entities:
+            return set()
+        with self._database.write() as db:
+            around, pairs = self._component(db, entities)
+            old = self.canonical_of(sorted(around))
+            ids = self._ids(sorted(around))
+            new = _groups(around & ids.keys(), self._accepted(db, pairs), self._apart(ids), ids)
+            changed = {key for key in around if old.get(key) != new.get(key)}
+            db.executemany("DELETE FROM aliases WHERE entity = ?", [(key,) for key in changed])
+            db.executemany(
+                "INSERT INTO aliases VALUES (?, ?)",
+                [(key, new[key]) for key in sorted(changed) if key in new],
+            )
+        return changed.union(*([groups[key] for key in changed if key in groups] for groups in (old, new)))
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def canonical_of(self, entities: Sequence[int]) -> dict[int, int]:
+        """The entity that stands for its group, for those entities that are in one."""
+        rows = self._database.rows_in("SELECT entity, canonical FROM aliases WHERE entity IN ({})", entities)
+        return {row["entity"]: row["canonical"] for row in rows}
+
+    def members_of(self, canonicals: Sequence[int]) -> dict[int, list[int]]:
+        """All entities of groups, by the entity that stands for each."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for row in self._database.rows_in(
+            "SELECT canonical, entity FROM aliases WHERE canonical IN ({})", canonicals
+        ):
+            found[row["canonical"]].append(row["entity"])
+        return dict(found)
+
+    def groups(self, *, after: int = 0, limit: int = 100) -> list[int]:
+        """The entities that stand for groups, by key, after a key."""
+        rows = self._database.rows(
+            "SELECT DISTINCT canonical FROM aliases WHERE canonical > ? ORDER BY canonical LIMIT ?",
+            (after, limit),
+        )
+        return [row["canonical"] for row in rows]
+
+    def pairs_of(self, entities: Sequence[int]) -> list[AliasPair]:
+        """All that speaks for some entities being the same as others, sure or not, the surest first."""
+        with self._database.read() as db:
+            pairs = _pairs(db, entities)
+        return sorted(pairs, key=lambda pair: (-pair.confidence, pair.entity, pair.other))
+
+    def suggestions(self, *, limit: int = 100) -> list[AliasPair]:
+        """Pairs that something speaks for and that are not in one group, nor declared different."""
+        rows = self._database.rows(
+            "SELECT p.entity, p.other, p.kind, p.confidence, p.chunk FROM ("
+            "SELECT entity, other, kind, MAX(confidence) AS confidence, chunk FROM alias_statements "
+            "GROUP BY entity, other UNION ALL "
+            "SELECT entity, other, 'spelling', COALESCE(cosine, 0), NULL FROM name_likenesses) AS p "
+            "JOIN entities AS e ON e.key = p.entity JOIN entities AS o ON o.key = p.other "
+            "WHERE COALESCE((SELECT canonical FROM aliases WHERE entity = p.entity), p.entity) "
+            "!= COALESCE((SELECT canonical FROM aliases WHERE entity = p.other), p.other) "
+            "AND NOT EXISTS (SELECT 1 FROM alias_decisions AS d WHERE d.id = MIN(e.id, o.id) "
+            "AND d.other = MAX(e.id, o.id) AND NOT d.same) "
+            "ORDER BY p.confidence DESC, p.entity, p.other LIMIT ?",
+            (limit,),
+        )
+        return [AliasPair(**dict(row)) for row in rows]
+
+    def place(self, pair: AliasPair) -> tuple[int, int] | None:
+        """Where in its passage a pair is said to be the same: start and end."""
+        row = self._database.row(
+            "SELECT start, end FROM alias_statements WHERE chunk = ? AND entity = ? AND other = ?",
+            (pair.chunk, pair.entity, pair.other),
+        )
+        return None if row is None else (row["start"], row["end"])
+
+    def uncompared(self, *, limit: int) -> list[tuple[int, int]]:
+        """Pairs of entities whose names have yet to be compared by the embedder."""
+        rows = self._database.rows(
+            "SELECT entity, other FROM name_likenesses WHERE cosine IS NULL LIMIT ?", (limit,)
+        )
+        return [(row["entity"], row["other"]) for row in rows]
+
+    def decisions(self) -> list[AliasDecision]:
+        """What people decided, oldest first."""
+        rows = self._database.rows(
+            "SELECT id, other, same FROM alias_decisions ORDER BY decided_at, id, other"
+        )
+        return [AliasDecision(row["id"], row["other"], bool(row["same"])) for row in rows]
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _component(
+        self, db: sqlite3.Connection, entities: Collection[int]
+    ) -> tuple[set[int], set[AliasPair]]:
+        """All entities that anything sure connects with some, those grouped with them now, and the pairs."""
+        around: set[int] = set()
+        pairs: set[AliasPair] = set()
+        ring = set(entities)
+        while ring:
+            around |= ring
+            found = [pair for pair in _pairs(db, sorted(ring)) if _counts(pair)]
+            pairs.update(found)
+            grouped = self.members_of(sorted(set(self.canonical_of(sorted(ring)).values())))
+            ring = {end for pair in found for end in (pair.entity, pair.other)}
+            ring = ring.union(*grouped.values()) - around
+        return around, pairs
+
+    def _accepted(self, db: sqlite3.Connection, pairs: Collection[AliasPair]) -> list[AliasPair]:
+        """Without the acronyms that stand for different things, unless a person decided."""
+        meanings: defaultdict[int, set[str]] = defaultdict(set)
+        for pair in pairs:
+            if pair.kind == "acronym":
+                row = db.execute("SELECT form, id FROM entities WHERE key = ?", (pair.entity,)).fetchone()
+                meanings[pair.other].add(row["form"] or row["id"])
+        return [pair for pair in pairs if pair.kind != "acronym" or len(meanings[pair.other]) == 1]
+
+    def are_apart(self, entities: Sequence[int], *, but: tuple[str, str]) -> bool:
+        """Whether a person declared two of some entities different, other than a pair of ids."""
+        ids = self._ids(entities)
+        pairs = {frozenset(ids[key] for key in pair) for pair in self._apart(ids)}
+        return bool(pairs - {frozenset(but)})
+
+    def _apart(self, ids: dict[int, str]) -> set[frozenset[int]]:
+        """Pairs of entities that a person declared to be different."""
+        keys = {id_: key for key, id_ in ids.items()}
+        rows = self._database.rows_in(
+            "SELECT id, other FROM alias_decisions WHERE id IN ({}) AND NOT same", sorted(keys)
+        )
+        return {frozenset((keys[row["id"]], keys[row["other"]])) for row in rows if row["other"] in keys}
+
+    def _ids(self, entities: Sequence[int]) -> dict[int, str]:
+        rows = self._database.rows_in("SELECT key, id FROM entities WHERE key IN ({})", entities)
+        return {row["key"]: row["id"] for row in rows}
+
+
+def _counts(pair: AliasPair) -> bool:
+    return pair.confidence >= (_ALIKE if pair.kind == "spelling" else _SURE)
+
+
+def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
+    """What speaks for entities being the same as others: of each kind the surest, of equals the first."""
+    found: set[AliasPair] = set()
+    for entity in entities:
+        rows = db.execute(
+            "SELECT entity, other, kind, MAX(confidence) AS confidence, MIN(chunk) AS chunk "
+            "FROM alias_statements WHERE entity = ?1 GROUP BY other, kind UNION ALL "
+            "SELECT entity, other, kind, MAX(confidence), MIN(chunk) "
+            "FROM alias_statements WHERE other = ?1 GROUP BY entity, kind UNION ALL "
+            "SELECT entity, other, 'spelling', cosine, NULL FROM name_likenesses "
+            "WHERE entity = ?1 AND cosine IS NOT NULL UNION ALL "
+            "SELECT entity, other, 'spelling', cosine, NULL FROM name_likenesses "
+            "WHERE other = ?1 AND cosine IS NOT NULL UNION ALL "
+            "SELECT e.key, o.key, 'decision', 1.0, NULL FROM entities AS e "
+            "JOIN alias_decisions AS d ON d.id = e.id AND d.same JOIN entities AS o ON o.id = d.other "
+            "WHERE e.key = ?1 UNION ALL "
+            "SELECT o.key, e.key, 'decision', 1.0, NULL FROM entities AS e "
+            "JOIN alias_decisions AS d ON d.other = e.id AND d.same JOIN entities AS o ON o.id = d.id "
+            "WHERE e.key = ?1",
+            (entity,),
+        )
+        found.update(AliasPair(**dict(row)) for row in rows)
+    return found
+
+
+def _groups(
+    entities: set[int], pairs: Iterable[AliasPair], apart: set[frozenset[int]], ids: dict[int, str]
+) -> dict[int, int]:
+    """The entity that stands for each, for those that are not alone.
+
+    Pairs join groups, decisions first and then the surest; two that were declared different are never in
+    one group, whatever connects them.
+    """
+    group = {entity: {entity} for entity in entities}
+    ordered = sorted(
+        pairs,
+        key=lambda pair: (pair.kind != "decision", -pair.confidence, ids[pair.entity], ids[pair.other]),
+    )
+    for pair in ordered:
+        one, two = group[pair.entity], group[pair.other]
+        if one is two or any(frozenset((a, b)) in apart for a in one for b in two):
+            continue
+        one |= two
+        group.update(dict.fromkeys(two, one))
+    # Which one stands for the others is of no meaning; it only must not depend on the order of writing.
+    return {
+        entity: min(members, key=lambda key: ids[key])
+        for entity, members in group.items()
+        if len(members) > 1
+    }

@@ -1,0 +1,174 @@
+"""Documents with the same text, or nearly the same, in the record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from loom_core.storage import Database
+
+__all__ = ["CopyOf", "DuplicateGroup", "DuplicateTable", "Likeness"]
+
+
+class Likeness(NamedTuple):
+    """A text that is nearly another, by the other's key, and how near it is."""
+
+    text: int
+    likeness: float
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOf:
+    """A document that has the same text as another one, or nearly.
+
+    Attributes:
+        likeness: share of the shingles of both texts that both have; 1 for the same text.
+    """
+
+    uri: str
+    likeness: float
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateGroup:
+    """Documents that are the same or nearly the same as some other one of the group.
+
+    Attributes:
+        documents: id and URI of each, oldest first.
+        likeness: of the two nearest texts that are least alike; 1 where all texts are the same.
+    """
+
+    documents: tuple[tuple[str, str], ...]
+    likeness: float
+
+
+class DuplicateTable:
+    """Which texts documents have, and which texts are nearly the same.
+
+    It follows the documents by itself: a document that is removed or changed takes what was known of its
+    text with it, unless others have it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def uncompared(self, limit: int) -> list[int]:
+        """Keys of documents whose text has yet to be compared with the others'."""
+        rows = self._database.rows("SELECT document FROM uncompared ORDER BY document LIMIT ?", (limit,))
+        return [row["document"] for row in rows]
+
+    def text_with(self, hash_: bytes) -> int | None:
+        """Key of a text that some document has already, or None."""
+        row = self._database.row("SELECT key FROM texts WHERE hash = ?", (hash_,))
+        return None if row is None else int(row["key"])
+
+    def candidates(self, bands: Sequence[int], *, limit: int) -> list[int]:
+        """Texts that have some bands, those with most of them first."""
+        marks = ",".join("?" * len(bands))
+        rows = self._database.rows(
+            f"SELECT text FROM bands WHERE band IN ({marks}) GROUP BY text "
+            "ORDER BY COUNT(*) DESC, text LIMIT ?",
+            (*bands, limit),
+        )
+        return [row["text"] for row in rows]
+
+    def documents_with(self, text: int, *, limit: int = 8) -> tuple[bytes, list[int]]:
+        """The hash of a text, and keys of documents that had it when they were compared, oldest first."""
+        rows = self._database.rows(
+            "SELECT t.hash, c.document FROM texts AS t JOIN copies AS c ON c.text = t.key WHERE t.key = ? "
+            "ORDER BY c.document LIMIT ?",
+            (text, limit),
+        )
+        return (rows[0]["hash"] if rows else b""), [row["document"] for row in rows]
+
+    def put(
+        self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[Likeness] = ()
+    ) -> None:
+        """Note the text of a document; part of a transaction.
+
+        Args:
+            document: its key; one that is gone is passed over.
+            hash_: of its normalised text.
+            bands: of a text that no document had so far.
+            alike: the texts that such a text is nearly the same as.
+        """
+        with self._database.write() as db:
+            if db.execute("DELETE FROM uncompared WHERE document = ?", (document,)).rowcount == 0:
+                return
+            text = self.text_with(hash_)
+            if text is None:
+                cursor = db.execute("INSERT INTO texts (hash) VALUES (?)", (hash_,))
+                text = int(cursor.lastrowid or 0)
+                db.executemany(
+                    "INSERT OR IGNORE INTO bands (band, text) VALUES (?, ?)", [(band, text) for band in bands]
+                )
+                db.executemany(
+                    "INSERT OR REPLACE INTO likenesses (text, other, likeness) VALUES (?, ?, ?)",
+                    [(min(text, other), max(text, other), likeness) for other, likeness in alike],
+                )
+            db.execute(
+                "INSERT INTO copies (document, text) VALUES (?, ?) "
+                "ON CONFLICT (document) DO UPDATE SET text = excluded.text",
+                (document, text),
+            )
+
+    def of(self, document: int, *, limit: int = 3) -> list[CopyOf]:
+        """The other documents that have the text of a document or nearly, the nearest and oldest first."""
+        rows = self._database.rows(
+            "WITH mine AS (SELECT text FROM copies WHERE document = ?1), near (text, likeness) AS ("
+            "SELECT text, 1.0 FROM mine "
+            "UNION ALL SELECT other, likeness FROM likenesses WHERE text IN mine "
+            "UNION ALL SELECT text, likeness FROM likenesses WHERE other IN mine) "
+            "SELECT d.uri, near.likeness FROM near JOIN copies AS c ON c.text = near.text "
+            "JOIN documents AS d ON d.key = c.document WHERE d.key != ?1 "
+            "ORDER BY near.likeness DESC, d.key LIMIT ?2",
+            (document, limit),
+        )
+        return [CopyOf(row["uri"], row["likeness"]) for row in rows]
+
+    def groups(self) -> list[DuplicateGroup]:
+        """All groups of documents that are the same or nearly, the largest first."""
+        likenesses = self._database.rows("SELECT text, other, likeness FROM likenesses ORDER BY text, other")
+        rows = self._database.rows(
+            "SELECT c.text, d.id, d.uri FROM copies AS c JOIN documents AS d ON d.key = c.document "
+            "WHERE c.text IN (SELECT text FROM copies GROUP BY text HAVING COUNT(*) > 1 "
+            "UNION SELECT text FROM likenesses UNION SELECT other FROM likenesses) ORDER BY d.key"
+        )
+        roots = _connected([(row["text"], row["other"]) for row in likenesses])
+        documents: dict[int, list[tuple[str, str]]] = {}
+        for row in rows:
+            text: int = row["text"]
+            documents.setdefault(roots.get(text, text), []).append((row["id"], row["uri"]))
+        lowest: dict[int, float] = {}
+        for row in likenesses:
+            root = roots[row["text"]]
+            lowest[root] = min(lowest.get(root, 1.0), row["likeness"])
+        groups = [DuplicateGroup(tuple(each), lowest.get(root, 1.0)) for root, each in documents.items()]
+        return sorted(groups, key=lambda group: -len(group.documents))
+
+    def count(self) -> int:
+        """How many documents have a text that another one has, or nearly."""
+        row = self._database.row(
+            "SELECT COUNT(*) AS n FROM copies WHERE text IN (SELECT text FROM copies GROUP BY text "
+            "HAVING COUNT(*) > 1 UNION SELECT text FROM likenesses UNION SELECT other FROM likenesses)"
+        )
+        return 0 if row is None else int(row["n"])
+
+
+def _connected(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """For each of the things that pairs connect, the first of those that it is connected with."""
+    parents: dict[int, int] = {}
+
+    def root(thing: int) -> int:
+        parents.setdefault(thing, thing)
+        while parents[thing] != thing:
+            parents[thing] = thing = parents[parents[thing]]
+        return thing
+
+    for one, other in pairs:
+        a, b = sorted((root(one), root(other)))
+        parents[b] = a
+    return {thing: root(thing) for thing in list(parents)}

@@ -1,0 +1,25 @@
+"""Traditional and simplified Chinese as one script, character by character."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+
+__all__ = ["simplified"]
+
+
+def simplified(text: str) -> str:
+    """A text with simplified characters in place of traditional ones, of the same length.
+
+    For comparing only: single characters are mapped whatever they stand in (`乾` becomes `干` in `乾隆`,
+    too), so that both sides of a comparison have to be folded. Text without Chinese comes back as it is.
+    """
+    return text if text.isascii() else text.translate(_table())
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[int, int]:
+    traditional, plain = (
+        files("loom_core.knowledge").joinpath("data/simplified.txt").read_text(encoding="utf-8").split()
+    )
+    return dict(zip(map(ord, traditional), map(ord, plain), strict=True))

@@ -1,0 +1,300 @@
+"""A local socket between the processes of one user: one request and one answer a connection.
+
+A Unix-domain socket in a folder that nobody else can enter, or a port of the loopback interface where there
+are none. Both sides prove that they know a secret before anything else is said, so that neither another
+user's process nor whoever has taken over a port after its owner died learns or says anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import socket
+import stat
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+from anyio.abc import SocketAttribute
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.stapled import MultiListener
+
+from loom_core.errors import PeerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anyio.abc import ByteStream, SocketStream
+
+__all__ = [
+    "MOST_BYTES",
+    "Address",
+    "Transport",
+    "answer_requests",
+    "default_transport",
+    "forget",
+    "listen",
+    "request",
+    "socket_folder",
+]
+
+Transport = Literal["unix", "tcp"]
+"""What a local socket is made of."""
+
+MOST_BYTES = 64 << 20
+"""Length of a request or an answer at the most."""
+
+_LOOPBACK = "127.0.0.1"
+_NONCE = 32
+_PROOF = 32
+_HEADER = 4
+_LONGEST_PATH = 103  # what macOS takes; Linux takes four more
+_CONNECTIONS = 64
+
+_GONE = (
+    OSError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+)
+"""What a connection raises whose other end has gone; a deadline's `TimeoutError` is an `OSError`, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a process listens.
+
+    Attributes:
+        transport: what is there.
+        place: path of the socket, or number of the port.
+        secret: what both sides have to know.
+    """
+
+    transport: Transport
+    place: str
+    secret: str = field(repr=False)
+
+
+def default_transport() -> Transport:
+    """Unix-domain sockets where Python has them."""
+    return "tcp" if sys.platform == "win32" else "unix"
+
+
+def socket_folder() -> Path:
+    """The folder for this user's sockets, made if absent; nobody else can enter it.
+
+    It is `loom-<user id>` under `$XDG_RUNTIME_DIR` or else the folder for temporary files, as the path of a
+    socket must be short.
+
+    Raises:
+        PeerError: it belongs to somebody else, others can enter it, or its path is too long.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    places = [runtime] if runtime and os.access(runtime, os.W_OK) else []
+    path = Path(*places or [tempfile.gettempdir()]) / f"loom-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        state = path.lstat()
+    except OSError as error:
+        raise PeerError(f"The folder {path} for sockets cannot be made: {error.strerror}.") from error
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise PeerError(
+            f"{path} is not a folder that only this user can enter.",
+            advice="Remove it, or set XDG_RUNTIME_DIR to a folder of your own.",
+        )
+    if len(os.fsencode(_socket_path(path))) > _LONGEST_PATH:
+        raise PeerError(
+            f"The path of the folder {path} is too long for sockets.",
+            advice="Set XDG_RUNTIME_DIR to a folder with a shorter path.",
+        )
+    return path
+
+
+async def listen(transport: Transport) -> tuple[MultiListener[SocketStream], Address]:
+    """Listen at a new address.
+
+    Raises:
+        PeerError: there is no safe place for a socket, see `socket_folder`.
+        OSError: the system gives none.
+    """
+    secret = secrets.token_hex(32)
+    if transport == "unix":
+        path = _socket_path(socket_folder())
+        listening = MultiListener([await anyio.create_unix_listener(path, mode=0o600)])
+        return listening, Address(transport, str(path), secret)
+    listener = await anyio.create_tcp_listener(local_host=_LOOPBACK, family=socket.AF_INET)
+    port = listener.extra(SocketAttribute.local_port)
+    return listener, Address(transport, str(port), secret)
+
+
+def forget(address: Address) -> None:
+    """Remove the file of a socket at which nobody listens any more.
+
+    Only a socket in this user's own folder is ever removed, whatever the address says.
+    """
+    if address.transport != "unix":
+        return
+    path = Path(address.place)
+    try:
+        if path.parent == socket_folder() and stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()
+    except (OSError, PeerError):
+        return  # it has gone already
+
+
+async def answer_requests(
+    listener: MultiListener[SocketStream],
+    secret: str,
+    answer: Callable[[bytes], Awaitable[bytes]],
+    *,
+    patience: float = 5.0,
+    heartbeat: float = 0.5,
+) -> None:
+    """Answer whoever knows the secret, until cancelled.
+
+    A peer that says nothing, too much or the wrong thing is cut off; nothing is allocated for it before it
+    has proved to know the secret.
+
+    Args:
+        listener: where peers connect.
+        secret: of the address.
+        answer: what is answered to a request; it raises nothing.
+        patience: seconds that a peer has for its request, and for taking the answer.
+        heartbeat: seconds between two signs of life while the answer is being found.
+    """
+    places = anyio.Semaphore(_CONNECTIONS)
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            try:
+                with anyio.fail_after(patience):
+                    await places.acquire()
+                try:
+                    await _serve(stream, secret, answer, patience=patience, heartbeat=heartbeat)
+                finally:
+                    places.release()
+            except* (*_GONE, PeerError):
+                pass  # it is the peer's loss
+
+    async with listener:
+        await listener.serve(serve)
+
+
+async def request(
+    address: Address, body: bytes, *, silence: float = 2.0, deadline: float = 30.0, most: int = MOST_BYTES
+) -> bytes:
+    """Ask the process that listens at an address.
+
+    Args:
+        address: where it listens.
+        body: the request, at most `MOST_BYTES` long.
+        silence: seconds without a sign of life after which it is given up.
+        deadline: seconds for the whole answer.
+        most: bytes of the answer.
+
+    Raises:
+        PeerError: it is not there, does not know the secret, or gives no answer in time.
+    """
+    try:
+        with anyio.fail_after(deadline):
+            with anyio.fail_after(silence):
+                stream = await _connect(address)
+            async with stream:
+                received = BufferedByteReceiveStream(stream)
+                with anyio.fail_after(silence):
+                    await _prove_first(stream, received, address.secret)
+                    await _send(stream, body)
+                while True:
+                    with anyio.fail_after(silence):
+                        size = await _size(received, most)
+                    if size:
+                        with anyio.fail_after(silence):
+                            return await received.receive_exactly(size)
+    except TimeoutError as error:
+        raise PeerError("The other process gave no sign of life in time.") from error
+    except _GONE as error:
+        raise PeerError(f"The other process has gone ({type(error).__name__}).") from error
+
+
+def _socket_path(folder: Path) -> Path:
+    return folder / f"{secrets.token_hex(8)}.sock"
+
+
+async def _connect(address: Address) -> ByteStream:
+    if address.transport == "unix":
+        return await anyio.connect_unix(address.place)
+    try:
+        port = int(address.place)
+    except ValueError as error:
+        raise PeerError("The address of the other process is no port.") from error
+    return await anyio.connect_tcp(_LOOPBACK, port)
+
+
+async def _serve(
+    stream: SocketStream,
+    secret: str,
+    answer: Callable[[bytes], Awaitable[bytes]],
+    *,
+    patience: float,
+    heartbeat: float,
+) -> None:
+    received = BufferedByteReceiveStream(stream)
+    with anyio.fail_after(patience):
+        await _prove_second(stream, received, secret)
+        body = await received.receive_exactly(await _size(received, MOST_BYTES))
+
+    async def live() -> None:
+        while True:
+            await anyio.sleep(heartbeat)
+            with anyio.fail_after(patience):
+                await _send(stream, b"")
+
+    found = b""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(live)
+        found = await answer(body)
+        tasks.cancel_scope.cancel()
+    with anyio.fail_after(patience):
+        await _send(stream, found)
+
+
+async def _prove_first(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
+    """Prove to the listener that the secret is known here, and have it prove the same."""
+    theirs, ours = await received.receive_exactly(_NONCE), secrets.token_bytes(_NONCE)
+    await stream.send(ours + _proof(secret, b"first", theirs + ours))
+    if not hmac.compare_digest(
+        await received.receive_exactly(_PROOF), _proof(secret, b"second", theirs + ours)
+    ):
+        raise PeerError("Another process listens there: it does not know the secret.")
+
+
+async def _prove_second(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
+    ours = secrets.token_bytes(_NONCE)
+    await stream.send(ours)
+    theirs = await received.receive_exactly(_NONCE)
+    if not hmac.compare_digest(
+        await received.receive_exactly(_PROOF), _proof(secret, b"first", ours + theirs)
+    ):
+        raise PeerError("The peer does not know the secret.")
+    await stream.send(_proof(secret, b"second", ours + theirs))
+
+
+def _proof(secret: str, side: bytes, nonces: bytes) -> bytes:
+    return hmac.digest(secret.encode(), side + nonces, "sha256")
+
+
+async def _send(stream: ByteStream, body: bytes) -> None:
+    """Send a frame; an empty one is a sign of life."""
+    await stream.send(len(body).to_bytes(_HEADER, "big") + body)
+
+
+async def _size(received: BufferedByteReceiveStream, most: int) -> int:
+    size = int.from_bytes(await received.receive_exactly(_HEADER), "big")
+    if size > most:
+        raise PeerError(f"A message of {size:,} bytes is too long.")
+    return size

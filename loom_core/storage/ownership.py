@@ -1,0 +1,123 @@
+"""Which process works on a folder, and where it can be asked.
+
+The lock file `lock` decides who owns a folder; `owner.json` beside it says how to reach the owner. The
+latter may be out of date, as a killed process takes nothing back; the lock is never.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loom_core.storage.local_socket import Address, Transport
+from loom_core.storage.lock import ProcessLock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Holder", "OwnerCard", "holder_of", "lock_of", "read_card", "remove_card", "write_card"]
+
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that works on a folder.
+
+    Attributes:
+        pid: its process id; 0 where the lock is held by one that has not said its name yet.
+        program: what it is, such as `loom-kb`; empty where it does not serve other processes.
+        version: its version of Loom, or empty.
+        since: when it began to serve others, in seconds since 1970, or None.
+    """
+
+    pid: int
+    program: str = ""
+    version: str = ""
+    since: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.program or 'a program'} (process {self.pid})"
+
+
+class OwnerCard(BaseModel):
+    """What `owner.json` says: who the owner is, and how it is asked.
+
+    Attributes:
+        protocol: number of the protocol that it speaks.
+        pid: its process id.
+        program: what it is.
+        version: its version of Loom.
+        since: when it began, in seconds since 1970.
+        transport: what its socket is made of.
+        place: where that is.
+        secret: what both sides have to know.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    protocol: int
+    pid: int
+    program: str
+    version: str
+    since: float
+    transport: Transport
+    place: str
+    secret: str = Field(repr=False)
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return Address(self.transport, self.place, self.secret)
+
+
+def lock_of(folder: Path) -> ProcessLock:
+    """The lock that the owner of a folder holds."""
+    return ProcessLock(folder / "lock")
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """The process that works on a folder now, or None. Blocks for some microseconds."""
+    lock = lock_of(folder)
+    if not lock.is_held():
+        return None
+    pid, card = lock.holder(), read_card(folder)
+    if card is None or pid not in {None, card.pid}:
+        return Holder(pid or 0)
+    return Holder(card.pid, card.program, card.version, card.since)
+
+
+def read_card(folder: Path) -> OwnerCard | None:
+    """What the last owner of a folder wrote down; None if there is nothing, or nothing that can be read."""
+    try:
+        with (folder / "owner.json").open("rb") as file:
+            return OwnerCard.model_validate_json(file.read(_MOST_BYTES))
+    except (OSError, ValidationError):
+        return None
+
+
+def write_card(folder: Path, card: OwnerCard) -> None:
+    """Write down who owns a folder, for its owner alone: readable by this user only, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = folder / "owner.json"
+    new = folder / f"owner.{secrets.token_hex(4)}.tmp"
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(card.model_dump_json(indent=1).encode())
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def remove_card(folder: Path, card: OwnerCard) -> None:
+    """Take back what was written down, unless another owner has written since."""
+    if read_card(folder) == card:
+        (folder / "owner.json").unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""What tests of several parts share. Nothing but tests imports it."""

@@ -1,0 +1,192 @@
+"""The commands that look after a knowledge base: check, rebuild, export, import."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_kb.console import ProgressBar, out, out_json, say, strong
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loom_core.knowledge.maintenance.finding import CheckReport
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.record.changes import IndexName
+    from loom_kb.service import Service
+
+__all__ = ["check", "export_archive", "import_archive", "next_embedder", "rebuild"]
+
+
+async def check(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb check`: 0 if everything is as it should be (again), 1 if not."""
+    from loom_core.knowledge.maintenance.salvage import check_file, salvage
+
+    folder = service.library.catalogue.folder(args.kb)
+    if not (folder / "record.db").exists():
+        raise NotFoundError(f"There is no knowledge base {args.kb!r}.", advice="`loom-kb list` shows them.")
+    done: list[str] = []
+    damage = await to_thread.run_sync(check_file, folder / "record.db")
+    if damage and args.repair:
+        saved = await to_thread.run_sync(salvage, folder)
+        if saved.kept is None:
+            done.append("the record's own indexes were made anew; nothing is lost")
+        else:
+            done.append(
+                f"{saved.documents:,} documents were saved from the damaged record with {saved.vectors:,} "
+                f"vectors; {saved.lost:,} could not be read; the damaged file is kept as {saved.kept}"
+            )
+        damage = await to_thread.run_sync(check_file, folder / "record.db")
+    if damage:
+        from loom_core.knowledge.maintenance.finding import CheckReport
+
+        report = CheckReport(checked=["file"], findings=damage)
+    else:
+        knowledge_base = await service.library.get(args.kb)
+        if done:  # what was saved is a job now
+            await knowledge_base.worker.drain()
+        report = await knowledge_base.check(repair=args.repair)
+        report.checked.insert(0, "file: a whole SQLite database")
+    report.repaired[:0] = done
+    if args.json:
+        out_json({"name": args.kb, "sound": report.sound, **asdict(report)})
+    else:
+        _print_report(args.kb, report, repair=args.repair)
+    return 0 if report.sound else 1
+
+
+def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
+    for line in report.checked:
+        out(f"checked   {line}")
+    for line in report.notes:
+        out(f"note      {line}")
+    for line in report.repaired:
+        out(f"repaired  {line}")
+    for finding in report.findings:
+        out(f"wrong     {finding.text}")
+    if report.sound:
+        out(strong(f"{name}: everything is as it should be."))
+        return
+    out(strong(f"{name}: {len(report.findings):,} things are wrong."))
+    if not repair and any(finding.repair for finding in report.findings):
+        say(f"`loom-kb check --repair --kb {name}` puts right what it can.")
+
+
+async def rebuild(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb rebuild`: indexes, passages or vectors anew."""
+    knowledge_base = await service.library.get(args.kb)
+    if args.embedder != "auto" and (args.index or args.all_from_text):
+        raise InvalidInputError(
+            "--embedder makes all vectors anew, and nothing else.", advice="Give it without the others."
+        )
+    if args.embedder != "auto":
+        return await _change_embedder(knowledge_base, args)
+    if args.all_from_text:
+        bar = ProgressBar("rebuilding", "documents")
+        id_ = await to_thread.run_sync(knowledge_base.submit_stored)
+
+        def progress() -> None:
+            job = knowledge_base.job(id_)
+            bar.show(job.processed, job.total)
+
+        await knowledge_base.worker.drain(progress=progress)
+        job = await to_thread.run_sync(knowledge_base.job, id_)
+        bar.show(job.processed, job.total, final=True)
+        if args.json:
+            out_json({"name": args.kb, "counts": job.counts})
+        else:
+            out(", ".join(f"{count:,} {state}" for state, count in sorted(job.counts.items())) or "nothing")
+        return 3 if job.counts.get("failed") else 0
+    indexes: list[IndexName] = args.index or ["words", "vectors", "graph"]
+    bar = ProgressBar("rebuilding", "indexes")
+    await knowledge_base.rebuild(indexes, progress=lambda: bar.show(0, len(indexes)))
+    bar.show(len(indexes), len(indexes), final=True)
+    if args.json:
+        out_json({"name": args.kb, "rebuilt": list(indexes)})
+    else:
+        out(f"Built anew: {', '.join(indexes)}.")
+    return 0
+
+
+async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
+    from loom_core.embedding.registry import create_embedder
+
+    bar = ProgressBar("embedding", "passages")
+    before = knowledge_base.embedder_id
+    await knowledge_base.change_embedder(
+        create_embedder(args.embedder), progress=lambda: bar.show(*knowledge_base.reembedded())
+    )
+    if args.json:
+        out_json({"name": args.kb, "before": before, "embedder": knowledge_base.embedder_id})
+    else:
+        out(f"The vectors were made by {before}, and are made by {knowledge_base.embedder_id} now.")
+    return 0
+
+
+def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
+    """The embedder that is to take over and how far that is; empty without one. Blocks."""
+    wanted = knowledge_base.record.next_vectors.wanted()
+    return {"next_embedder": wanted, "next_vectors": knowledge_base.reembedded()[0]} if wanted else {}
+
+
+async def export_archive(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb export`: a knowledge base as one file."""
+    from loom_core.knowledge.maintenance.exporting import export
+
+    knowledge_base = await service.library.get(args.kb)
+    bar = ProgressBar("writing  ", "documents")
+
+    def write() -> dict[str, int]:
+        manifest = export(knowledge_base.record, args.file, name=args.kb, progress=bar.show)
+        return {name: part.rows for name, part in manifest.parts.items()}
+
+    rows = await to_thread.run_sync(write)
+    size = args.file.stat().st_size
+    bar.show(rows["documents.jsonl"], rows["documents.jsonl"], final=True)
+    if args.json:
+        out_json({"name": args.kb, "file": str(args.file), "bytes": size, "parts": rows})
+    else:
+        documents, vectors = rows["documents.jsonl"], rows["vectors.bin"]
+        out(f"{args.file}: {documents:,} documents, {vectors:,} vectors, {size:,} bytes")
+    return 0
+
+
+async def import_archive(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb import`: such a file into a knowledge base."""
+    from loom_core.knowledge.maintenance.archive import ArchiveReader
+    from loom_core.knowledge.maintenance.importing import receive_archive
+    from loom_kb.commands import add_with_progress, tell_job
+
+    archive = await to_thread.run_sync(ArchiveReader, args.file)
+    try:
+        name = args.kb or archive.manifest.name or "default"
+        there = {entry.name: entry.documents for entry in await to_thread.run_sync(service.library.list)}
+        if not args.kb and there.get(name):
+            raise InvalidInputError(
+                f"There is already a knowledge base {name!r} with {there[name]:,} documents.",
+                advice="Give --kb NAME: a new one, or the one that is to take the documents in.",
+            )
+        knowledge_base = await service.library.get(name, create=True, embedder=archive.manifest.embedder)
+        bar = ProgressBar("reading  ", "documents")
+
+        def receive() -> str:
+            return receive_archive(
+                knowledge_base.record,
+                archive,
+                folder=service.library.catalogue.folder(name),
+                progress=bar.show,
+            )
+
+        job = await to_thread.run_sync(receive)
+    finally:
+        archive.close()
+    if archive.manifest.embedder and archive.manifest.embedder != knowledge_base.embedder_id:
+        say(
+            f"Its vectors were made by {archive.manifest.embedder}, those here are made by "
+            f"{knowledge_base.embedder_id}: they are made anew."
+        )
+    await add_with_progress(knowledge_base, job)
+    return await tell_job(knowledge_base, job, as_json=args.json)

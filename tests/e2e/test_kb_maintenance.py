@@ -1,0 +1,75 @@
+"""`loom-kb check`, `rebuild`, `export` and `import` as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+
+def test_a_damaged_knowledge_base_is_told_repaired_and_fine_again(loom_kb, home: Path, documents: Path):
+    assert loom_kb("add", documents, "--kb", "文档").returncode == 3  # two files that cannot be read
+    (record,) = home.glob("kb/*/record.db")
+    fine = loom_kb("check", "--kb", "文档")
+    assert (fine.returncode, "as it should be" in fine.stdout.decode()) == (0, True)
+    db = sqlite3.connect(record)
+    db.execute("DELETE FROM mentions WHERE entity IN (SELECT entity FROM mentions LIMIT 1)")
+    db.execute("UPDATE chunks SET text = 'x' WHERE key = 3")
+    db.commit()
+    db.close()
+    wrong = loom_kb("check", "--kb", "文档")
+    assert wrong.returncode == 1
+    assert "wrong     a passage is not what the text has at its place" in wrong.stdout.decode()
+    assert "--repair" in wrong.stderr.decode()
+    repaired = loom_kb("check", "--repair", "--json", "--kb", "文档")
+    assert repaired.returncode == 0, repaired.stdout.decode()
+    assert json.loads(repaired.stdout)["repaired"]
+    assert loom_kb("check", "--kb", "文档").returncode == 0
+
+
+def test_a_record_that_is_no_database_is_listed_and_salvaged(loom_kb, home: Path, documents: Path):
+    loom_kb("add", documents / "encrypted.pdf", "--kb", "notes")
+    record = home / "kb" / "notes" / "record.db"
+    record.write_bytes(b"no database" * 1000)
+    for suffix in ("-wal", "-shm"):
+        record.with_name(record.name + suffix).unlink(missing_ok=True)
+    listed = json.loads(loom_kb("list", "--json").stdout)
+    assert [entry["name"] for entry in listed["unusable"]] == ["notes"]
+    assert "notes cannot be used" in loom_kb("list").stderr.decode()
+    assert loom_kb("check", "--kb", "notes").returncode == 1
+    done = loom_kb("check", "--repair", "--kb", "notes")
+    assert done.returncode == 0, done.stderr.decode()
+    assert "the damaged file is kept as" in done.stdout.decode()
+    assert list(record.parent.glob("record.db.damaged-*"))
+
+
+def test_export_and_import_move_a_knowledge_base_to_another_home(
+    loom_kb, home: Path, documents: Path, tmp_path: Path
+):
+    loom_kb("add", documents, "--kb", "文档")
+    archive = tmp_path / "文档.zip"
+    exported = json.loads(loom_kb("export", archive, "--kb", "文档", "--json").stdout)
+    assert exported["parts"]["documents.jsonl"] == 14
+    assert loom_kb("export", archive, "--kb", "文档").returncode == 1  # there is a file already
+    again = loom_kb("import", archive)
+    assert (again.returncode, "--kb NAME" in again.stderr.decode()) == (1, True)
+    loom_kb("remove", "--all", "--kb", "文档")
+    imported = loom_kb("import", archive, "--json")
+    assert imported.returncode == 0, imported.stderr.decode()
+    assert json.loads(imported.stdout)["job"]["counts"] == {"added": 14}
+    assert loom_kb("check", "--kb", "文档").returncode == 0
+
+
+def test_indexes_passages_and_vectors_are_made_anew(loom_kb, home: Path, documents: Path):
+    loom_kb("add", documents)
+    built = loom_kb("rebuild", "--index", "words", "--json", embedder="auto")
+    assert json.loads(built.stdout) == {"name": "default", "rebuilt": ["words"]}
+    cut = loom_kb("rebuild", "--all-from-text", "--json", embedder="auto")
+    assert json.loads(cut.stdout)["counts"] == {"unchanged": 14}
+    changed = json.loads(loom_kb("rebuild", "--json", embedder="static").stdout)
+    assert changed["before"].startswith("hashing")
+    stats = json.loads(loom_kb("stats", "--json", embedder="auto").stdout)
+    assert (stats["embedder"], stats["vectors"]) == (changed["embedder"], stats["passages"])
+    assert loom_kb("check", embedder="auto").returncode == 0
+    refused = loom_kb("rebuild", "--index", "words", embedder="static")
+    assert (refused.returncode, "without the others" in refused.stderr.decode()) == (1, True)

@@ -1,0 +1,122 @@
+"""A disk that is full, and one that is read only: a clear reason, nothing lost, and on it goes.
+
+The disks are small file systems in memory, mounted in a namespace of their own that ends with the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
+
+FULL = """
+import json, sys
+import anyio
+from pathlib import Path
+from loom_core.embedding.registry import create_embedder
+from loom_core.errors import LoomError
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+
+async def main(disk):
+    ballast = Path(disk) / "ballast"
+    ballast.write_bytes(bytes(92 << 20))
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        embedding_provider=create_embedder("hashing"), path=Path(disk) / "kb"
+    )
+    acknowledged, refusal, told = [], "", ""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        for number in range(100_000):
+            text = f"# Town{number}\\n\\n" + f"Town{number} lies on a river with many bridges. " * 1500
+            try:
+                await anyio.to_thread.run_sync(
+                    knowledge_base.submit_documents, [DocumentDraft(uri=f"text:{number}", text=text)]
+                )
+            except LoomError as error:
+                refusal = f"{type(error).__name__}: {error}"
+                break
+            acknowledged.append(f"text:{number}")
+            knowledge_base.worker.wake()
+            await anyio.sleep(0)
+        with anyio.fail_after(60):
+            while not (told := knowledge_base.worker.problem):
+                await anyio.sleep(0.05)
+        answer = await knowledge_base.search("Town0", strategy="bm25")
+        notes = list(answer.notes)
+        ballast.unlink()
+        with anyio.fail_after(120):
+            while knowledge_base.record.jobs.next() is not None or any(knowledge_base.index_lag().values()):
+                await anyio.sleep(0.1)
+        found = [uri for uri in acknowledged if knowledge_base.record.documents.get(uri) is not None]
+        healthy = (await knowledge_base.search("Town1", strategy="bm25")).items[0].source
+        tasks.cancel_scope.cancel()
+    knowledge_base.close()
+    json.dump(
+        dict(
+            acknowledged=acknowledged, refusal=refusal, told=told, notes=notes, found=found, healthy=healthy
+        ),
+        sys.stdout,
+    )
+
+anyio.run(main, sys.argv[1])
+"""
+
+READ_ONLY = """
+import json, sys
+from pathlib import Path
+from loom_core.errors import LoomError
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+
+try:
+    GraphRAGKnowledgeBase.from_config(path=Path(sys.argv[1]) / "kb")
+    refusal, advice = "", ""
+except LoomError as error:
+    refusal, advice = error.message, error.advice
+json.dump(dict(refusal=refusal, advice=advice), sys.stdout)
+"""
+
+
+@pytest.fixture(autouse=True)
+def may_mount() -> None:
+    if shutil.which("unshare") is None or subprocess.run([*MOUNTS, "true"], check=False).returncode:
+        pytest.skip("needs user and mount namespaces")
+
+
+def run_on_disk(disk: Path, mount: str, code: str) -> Any:
+    """What code prints as JSON that runs where a file system is mounted on a folder."""
+    shell = f'{mount} && exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        [*MOUNTS, "sh", "-c", shell, "sh", str(disk), sys.executable, code],
+        capture_output=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert not done.returncode, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def test_when_the_disk_is_full_the_reason_is_told_and_all_goes_on_with_room(tmp_path: Path) -> None:
+    told = run_on_disk(tmp_path, 'mount -t tmpfs -o size=96m none "$1"', FULL)
+    assert told["acknowledged"]
+    assert "RecordError" in told["refusal"]
+    assert "full" in told["refusal"]
+    assert "full" in told["told"]
+    assert any("full" in note for note in told["notes"])
+    assert told["found"] == told["acknowledged"]
+    assert told["healthy"] == "text:1"
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_advice(tmp_path: Path) -> None:
+    told = run_on_disk(tmp_path, 'mount -t tmpfs -o size=4m,ro none "$1"', READ_ONLY)
+    assert str(tmp_path) in told["refusal"]
+    assert told["advice"]

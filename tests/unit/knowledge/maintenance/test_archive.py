@@ -1,0 +1,241 @@
+"""Export and import: the same knowledge base again, and nothing of a file that is not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_core.errors import ConfigError, InvalidInputError, RecordError, StoreBusyError
+from loom_core.knowledge.loaders import LoadLimits
+from loom_core.knowledge.maintenance.archive import ArchiveReader
+from loom_core.knowledge.maintenance.exporting import export
+from loom_core.knowledge.maintenance.importing import receive_archive
+from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.storage import ProcessLock
+
+QUERIES = {
+    "documents": (
+        "SELECT id, uri, title, title_source, mime, language, text, hash, metadata, blocks FROM documents"
+    ),
+    "chunks": "SELECT id, ordinal, start, end, page, kind, heading_path, hash, vector_hash, text FROM chunks",
+    "vectors": "SELECT hash, vector FROM vectors",
+    "names": "SELECT id, name, type, uses FROM names JOIN entities ON key = entity",
+    "fields": (
+        "SELECT d.id, name, value, number, local, instant FROM fields JOIN documents AS d ON d.key = document"
+    ),
+    "decisions": "SELECT id, other, same FROM alias_decisions",
+}
+
+
+def content(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, list[tuple[object, ...]]]:
+    rows = knowledge_base.record.database.rows
+    return {name: sorted(map(tuple, rows(sql)), key=repr) for name, sql in QUERIES.items()}
+
+
+def take_in(knowledge_base: GraphRAGKnowledgeBase, path: Path, **options: object) -> str:
+    archive = ArchiveReader(path)
+    try:
+        return receive_archive(
+            knowledge_base.record,
+            archive,
+            folder=knowledge_base._folder,
+            **options,  # pyright: ignore[reportArgumentType]
+        )
+    finally:
+        archive.close()
+
+
+def rewrite(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+@pytest.fixture
+def archive(filled: GraphRAGKnowledgeBase, tmp_path: Path) -> Path:
+    with filled.record.database.write() as db:
+        db.execute("INSERT INTO alias_decisions VALUES ('paris', '巴黎', 1, 1.0)")
+    filled.record.set("description", "Städte und 城市")
+    export(filled.record, tmp_path / "a.zip", name="wissen")
+    return tmp_path / "a.zip"
+
+
+def test_what_is_imported_equals_what_was_exported(filled, open_kb, archive: Path, tmp_path: Path):
+    other = open_kb(tmp_path / "other")
+    told: list[tuple[int, int]] = []
+    job = take_in(other, archive, progress=lambda done, total: told.append((done, total)))
+    asyncio.run(other.worker.drain())
+    assert other.job(job).counts == {"added": 3}
+    assert told == [(3, 3)]
+    assert content(other) == content(filled)
+    assert other.description == "Städte und 城市"
+    assert not other.record.offered.there_are()
+    assert asyncio.run(other.check()).sound
+
+
+def test_vectors_of_the_same_embedder_are_not_made_again(open_kb, archive: Path, tmp_path: Path):
+    other = open_kb(tmp_path / "other")
+    take_in(other, archive)
+    with other.record.database.write() as db:  # a mark that no embedder makes
+        db.execute("UPDATE offered_vectors SET vector = zeroblob(1024)")
+    asyncio.run(other.worker.drain())
+    vectors = {row["vector"] for row in other.record.database.rows("SELECT vector FROM vectors")}
+    assert vectors == {bytes(1024)}
+
+
+def test_vectors_of_another_embedder_are_made_anew(open_kb, archive: Path, tmp_path: Path):
+    other = open_kb(tmp_path / "other", embedder="static")
+    take_in(other, archive)
+    assert not other.record.offered.there_are()
+    asyncio.run(other.worker.drain())
+    assert other.coverage()[0] == other.coverage()[1] > 0
+    assert asyncio.run(other.check()).sound
+
+
+def test_an_import_joins_what_is_there_and_leaves_its_own_words(
+    filled, open_kb, archive: Path, tmp_path: Path
+):
+    other = open_kb(tmp_path / "other")
+    other.record.set("description", "mine")
+    asyncio.run(other.add_texts(["A note of my own.", "Old text."], uris=["text:mine", "text:paris"]))
+    take_in(other, archive)
+    asyncio.run(other.worker.drain())
+    assert other.description == "mine"
+    assert [row.uri for row in other.record.documents.list()] == [
+        "text:mine",
+        "text:paris",
+        "text:york",
+        "text:北京",
+    ]
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from loom_core.knowledge.maintenance.archive import ArchiveReader
+from loom_core.knowledge.maintenance.importing import receive_archive
+from loom_core.knowledge.record import Record
+
+folder = Path(sys.argv[1])
+folder.mkdir(exist_ok=True)
+record = Record(folder / "record.db")
+receive_archive(record, ArchiveReader(Path(sys.argv[2])), folder=folder,
+                progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_an_import_that_was_killed_leaves_nothing_behind_once_the_next_is_made(
+    filled, open_kb, archive: Path, tmp_path: Path
+):
+    done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "other"), str(archive)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    other = open_kb(tmp_path / "other")
+    assert other.record.jobs.next() is None
+    assert [job.state for job in other.record.jobs.list()] == ["receiving"]
+    take_in(other, archive)
+    asyncio.run(other.worker.drain())
+    assert [job.state for job in other.record.jobs.list()] == ["done"]
+    assert content(other) == content(filled)
+
+
+def test_two_imports_at_once_are_refused(open_kb, archive: Path, tmp_path: Path):
+    other = open_kb(tmp_path / "other")
+    lock = ProcessLock(tmp_path / "other" / "import.lock")
+    assert lock.acquire()
+    with pytest.raises(StoreBusyError, match=str(os.getpid())):
+        take_in(other, archive)
+    lock.release()
+
+
+def _newer(members: dict[str, bytes]) -> None:
+    members["manifest.json"] = json.dumps({"format": 99, "whatever": 1}).encode()
+
+
+def _stranger(members: dict[str, bytes]) -> None:
+    members["../../evil"] = b"x"
+
+
+def _missing(members: dict[str, bytes]) -> None:
+    del members["vectors.bin"]
+
+
+def _unknown_part(members: dict[str, bytes]) -> None:
+    manifest = json.loads(members["manifest.json"])
+    manifest["parts"]["evil.bin"] = {"bytes": 1, "sha256": "", "rows": 1}
+    members["manifest.json"] = json.dumps(manifest).encode()
+    members["evil.bin"] = b"x"
+
+
+def _other_text(members: dict[str, bytes]) -> None:
+    members["documents.jsonl"] = members["documents.jsonl"].replace(b"capital", b"CAPITAL")
+
+
+def _longer(members: dict[str, bytes]) -> None:
+    members["documents.jsonl"] += b"\n"
+
+
+def _no_manifest(members: dict[str, bytes]) -> None:
+    members["manifest.json"] = b"[]"
+
+
+def _large_manifest(members: dict[str, bytes]) -> None:
+    members["manifest.json"] = b" " * (2 << 20)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_newer, "newer Loom"),
+        (_stranger, "other files"),
+        (_missing, "other files"),
+        (_unknown_part, "does not know"),
+        (_other_text, "is not what was written"),
+        (_longer, "another size"),
+        (_no_manifest, "not an archive"),
+        (_large_manifest, "too large"),
+    ],
+)
+def test_a_file_that_is_not_a_whole_archive_is_refused(
+    open_kb, archive: Path, tmp_path: Path, change, words: str
+):
+    rewrite(archive, change)
+    other = open_kb(tmp_path / "other")
+    with pytest.raises(InvalidInputError, match=words):
+        take_in(other, archive)
+    assert other.record.jobs.list() == []
+
+
+@pytest.mark.parametrize("data", [b"", b"no zip at all" * 100])
+def test_what_is_no_zip_is_refused(open_kb, tmp_path: Path, data: bytes):
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        ArchiveReader(tmp_path / "a.zip")
+
+
+def test_a_bomb_is_refused_by_its_own_numbers(open_kb, archive: Path, tmp_path: Path):
+    with pytest.raises(InvalidInputError, match="line of more than"):
+        take_in(open_kb(tmp_path / "other"), archive, limits=LoadLimits(max_text_chars=5))
+
+
+def test_nothing_is_written_over_and_no_half_archive_stays(filled, archive: Path, tmp_path: Path):
+    with pytest.raises(InvalidInputError, match="already a file"):
+        export(filled.record, archive, name="wissen")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        export(filled.record, tmp_path / "none" / "a.zip", name="wissen")
+    with filled.record.database.write() as db:
+        db.execute("UPDATE documents SET text = x'00'")
+    with pytest.raises(RecordError, match="damaged"):
+        export(filled.record, tmp_path / "b.zip", name="wissen")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "kb"]

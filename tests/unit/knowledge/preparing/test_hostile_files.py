@@ -1,0 +1,67 @@
+"""Files made to do harm fail alone, soon, within bounded memory, and are told why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from loom_core.knowledge.pipeline import Pipeline, Recipe
+from loom_core.knowledge.preparing import Material, Preparer
+from loom_core.knowledge.preparing.keeper import ChildLimits
+from loom_core.knowledge.preparing.making import Failed, Made
+from loom_core.knowledge.record.prepared import PreparedDocument
+
+_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def hostile(load: Callable[[Path], ModuleType]) -> ModuleType:
+    return load(Path(__file__).parents[3] / "fixtures" / "hostile_files.py")
+
+
+@pytest.fixture(scope="module")
+def preparer() -> Iterator[Preparer]:
+    limits = ChildLimits(deadline=_SECONDS, memory=1 << 30)
+    preparer = Preparer(Pipeline.of(Recipe("structure", {}, None)), children=1, child_limits=limits)
+    yield preparer
+    preparer.close()
+
+
+def prepared(preparer: Preparer, path: Path) -> Made:
+    preparation = preparer.begin([Material(path.as_uri(), size=path.stat().st_size)])
+    deadline = time.monotonic() + 2 * _SECONDS
+    while not preparer.work(preparation):
+        assert time.monotonic() < deadline
+    (made,) = preparation.made
+    assert made is not None
+    return made
+
+
+def test_each_of_them_is_refused_with_a_reason_and_the_next_file_is_read(hostile, preparer, tmp_path) -> None:
+    for name, (make, reason) in hostile.REFUSED.items():
+        path = tmp_path / name
+        path.write_bytes(make())
+        made = prepared(preparer, path)
+        assert isinstance(made, Failed), name
+        assert reason in made.reason, name
+        assert name in made.reason, name
+        assert "memory to prepare" not in made.reason, name
+        path.unlink()
+
+
+def test_what_tries_in_vain_is_read_like_any_other(hostile, preparer, tmp_path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name, (make, word) in hostile.TAKEN.items():
+        path = tmp_path / "a" / "b" / name
+        path.write_bytes(make())
+        made = prepared(preparer, path)
+        assert isinstance(made, PreparedDocument), (name, made)
+        text = " ".join(prepared.chunk.text for prepared in made.chunks)
+        assert word in text, name
+        assert "root:" not in text, name
+        path.unlink()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,0 +1,244 @@
+"""Documents prepared in children: the same as here, whatever becomes of a child."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.pipeline import Pipeline, Recipe
+from loom_core.knowledge.preparing import Material, Preparation, Preparer, draft_payload
+from loom_core.knowledge.preparing.keeper import ChildLimits
+from loom_core.knowledge.preparing.making import Failed, Made, Unchanged
+from loom_core.knowledge.record import PreparedDocument
+
+PIPELINE = Pipeline.of(Recipe("structure", {}, ExtractionConfig()))
+LONG = "Anna Lind met Otto Brandt in Old Town. 李白是诗人，生于碎叶城。\n\n" * 10_000
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are listed in /proc")
+
+
+@pytest.fixture
+def preparer_of() -> Iterator[Callable[..., Preparer]]:
+    made: list[Preparer] = []
+
+    def make(**limits: float) -> Preparer:
+        made.append(Preparer(PIPELINE, children=1, child_limits=ChildLimits(**limits)))  # pyright: ignore[reportArgumentType]
+        return made[-1]
+
+    yield make
+    for preparer in made:
+        preparer.close()
+
+
+def material(n: int, text: str = "", *, known: bytes = b"") -> Material:
+    payload = draft_payload(DocumentDraft(f"text:{n}", text or f"Text number {n}. 第{n}页。", f"Title {n}"))
+    return Material(f"text:{n}", payload, {"tag": "x"}, known, len(payload))
+
+
+def finish(preparer: Preparer, preparation: Preparation, *, seconds: float = 60.0) -> list[Made]:
+    until = time.monotonic() + seconds
+    while not preparer.work(preparation):
+        assert time.monotonic() < until, "it takes too long"
+    return [made for made in preparation.made if made is not None]
+
+
+def wait_for(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it takes too long"
+        time.sleep(0.01)
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that a process started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_children_make_what_is_made_here(preparer_of):
+    materials = [material(n) for n in range(100)]
+    here = Preparer(PIPELINE, children=0)
+    there = preparer_of()
+    expected = finish(here, here.begin(materials))
+    assert len(expected) == 100
+    assert all(isinstance(made, PreparedDocument) for made in expected)
+    assert finish(there, there.begin(materials)) == expected
+
+
+def test_what_the_record_has_already_is_only_compared(preparer_of):
+    preparer = preparer_of()
+    first = finish(preparer, preparer.begin([material(n) for n in range(70)]))
+    hashes = [made.hash for made in first if isinstance(made, PreparedDocument)]
+    again = [material(n, known=hash_) for n, hash_ in enumerate(hashes)]
+    assert finish(preparer, preparer.begin(again)) == [Unchanged(hash_) for hash_ in hashes]
+
+
+def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp_path: Path):
+    (tmp_path / "good.html").write_text("<h1>Zell</h1><p>A town.</p>", encoding="utf-8")
+    (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    (tmp_path / "note.md").write_text("# Note\n\nRead here.", encoding="utf-8")
+    preparer = preparer_of()
+    names = ("good.html", "bad.pdf", "none.docx", "note.md")
+    good, bad, none, note = finish(
+        preparer, preparer.begin([Material((tmp_path / name).as_uri()) for name in names])
+    )
+    assert isinstance(good, PreparedDocument)
+    assert good.title == "Zell"
+    assert isinstance(note, PreparedDocument)
+    assert isinstance(bad, Failed)
+    assert isinstance(none, Failed)
+    assert "bad.pdf" in bad.reason
+    assert "does not exist" in none.reason
+
+
+def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of):
+    preparer = preparer_of(deadline=2.0)
+    first, long, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
+    assert isinstance(first, PreparedDocument)
+    assert long == Failed("it could not be prepared within 2 s")
+    assert isinstance(last, PreparedDocument)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system sets no such limit")
+def test_a_document_that_takes_too_much_memory_fails_and_the_others_do_not(preparer_of):
+    preparer = preparer_of(memory=400 << 20)
+    first, large, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
+    assert isinstance(first, PreparedDocument)
+    assert large == Failed("it takes more memory to prepare than a document may")
+    assert isinstance(last, PreparedDocument)
+
+
+@needs_proc
+def test_a_child_that_crashes_once_costs_nothing(preparer_of):
+    preparer = preparer_of()
+    preparation = preparer.begin([material(1), material(2, LONG), material(3)])
+    wait_for(lambda: preparation.made[0])
+    (child,) = children_of(os.getpid())
+    os.kill(child, signal.SIGSEGV)
+    made = finish(preparer, preparation)
+    assert all(isinstance(each, PreparedDocument) for each in made)
+
+
+@needs_proc
+def test_a_document_over_which_every_child_crashes_fails_alone(preparer_of):
+    preparer = preparer_of()
+    preparation = preparer.begin([material(1), material(2, LONG), material(3)])
+    wait_for(lambda: preparation.made[0])
+    crashed: set[int] = set()
+    until = time.monotonic() + 30
+    while preparation.made[1] is None:
+        assert time.monotonic() < until
+        for child in set(children_of(os.getpid())) - crashed:
+            os.kill(child, signal.SIGSEGV)
+            crashed.add(child)
+        preparer.work(preparation)
+    _, long, last = finish(preparer, preparation)
+    assert long == Failed("the process that prepared it was killed by SIGSEGV")
+    assert isinstance(last, PreparedDocument)
+    assert len(crashed) == 2
+
+
+@needs_proc
+def test_children_end_when_there_is_nothing_to_do_and_start_again(preparer_of):
+    preparer = preparer_of(idle=0.1)
+    for _ in range(2):
+        finish(preparer, preparer.begin([material(n) for n in range(64)]))
+        wait_for(lambda: not children_of(os.getpid()))
+
+
+@needs_proc
+def test_closing_ends_the_children_at_once(preparer_of):
+    preparer = preparer_of()
+    preparation = preparer.begin([material(1, LONG), material(2, LONG)])
+    wait_for(lambda: children_of(os.getpid()))
+    preparer.close()
+    wait_for(lambda: not children_of(os.getpid()))
+    assert preparation.made == [None, None]
+    assert len(finish(preparer, preparer.begin([material(n) for n in range(64)]))) == 64
+
+
+PARENT = """
+import sys, time
+sys.path[:0] = {path!r}
+from test_preparer import LONG, PIPELINE, children_of, material, os
+from loom_core.knowledge.preparing import Preparer
+preparer = Preparer(PIPELINE, children=1)
+preparer.begin([material(1, LONG * 4)])
+while not (found := children_of(os.getpid())):
+    time.sleep(0.01)
+print(found[0], flush=True)
+time.sleep(60)
+"""
+
+
+@needs_proc
+def test_a_child_ends_with_its_parent_however_that_ends():
+    here = str(Path(__file__).parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(path=[here])], stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert is_alive(child)
+        parent.kill()
+        wait_for(lambda: not is_alive(child))
+
+
+def test_a_pipeline_without_a_recipe_works_here():
+    pipeline = Pipeline.of(Recipe("simple", {"chunk_size": 50}, None))
+    pipeline.recipe = None
+    preparer = Preparer(pipeline)
+    made = finish(preparer, preparer.begin([material(n) for n in range(70)]))
+    assert all(isinstance(each, PreparedDocument) for each in made)
+    preparer.close()
+
+
+def test_where_no_process_can_be_started_documents_are_prepared_here(
+    preparer_of, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    preparer = preparer_of()
+    made = finish(preparer, preparer.begin([material(n) for n in range(64)]))
+    assert all(isinstance(each, PreparedDocument) for each in made)
+    assert "without a child process" in caplog.text
+
+
+def test_an_interpreter_that_is_none_fails_its_documents(
+    preparer_of, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    false = tmp_path / "python"
+    false.write_text("#!/bin/sh\nprintf '\\000\\000\\000\\002{}'; cat >/dev/null\n", encoding="utf-8")
+    false.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(false))
+    preparer = preparer_of()
+    made = finish(preparer, preparer.begin([Material((tmp_path / "a.html").as_uri())]))
+    assert isinstance(made[0], Failed)
+    assert "gave no sense" in made[0].reason
+
+
+def test_the_settings_of_a_payload_come_through():
+    payload = json.loads(draft_payload(DocumentDraft("text:a", "x", "T", "given", metadata={"a": 1})))
+    assert payload == {
+        "text": "x",
+        "title": "T",
+        "title_source": "given",
+        "mime": "text/plain",
+        "metadata": {"a": 1},
+    }

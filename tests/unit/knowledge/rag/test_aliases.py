@@ -1,0 +1,188 @@
+"""Entities under several names, in a whole knowledge base: found, followed, listed, merged and split."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from loom_core.embedding.registry import create_embedder
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.testing.record_content import check_indexes, content
+
+WEATHER = (
+    "The World Meteorological Organization (WMO) is an agency of the United Nations. Its seat is in Geneva, "
+    "near the Palace of Nations."
+)
+DIRECTOR = "Anna Berg led the weather service for WMO in Lisbon. She later wrote about it."
+CHINESE = "世界气象组织（英语：World Meteorological Organization，缩写：WMO）总部在日内瓦。"
+TAIWAN = "國立臺灣大學（簡稱臺大）位於臺北，圖書館很大。"
+MAINLAND = "国立台湾大学的图书馆有很多古籍，台大学生常去。"
+
+Make = Callable[[Sequence[str]], GraphRAGKnowledgeBase]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Makes a knowledge base of texts; its vectors need no model."""
+    made: list[GraphRAGKnowledgeBase] = []
+
+    def build(texts: Sequence[str], path: Path | None = None) -> GraphRAGKnowledgeBase:
+        knowledge_base = GraphRAGKnowledgeBase.from_config(
+            embedding_provider=create_embedder("hashing"), path=path
+        )
+        made.append(knowledge_base)
+        if texts:
+            asyncio.run(add(knowledge_base, texts))
+        return knowledge_base
+
+    yield build
+    for knowledge_base in made:
+        knowledge_base.close()
+
+
+async def add(knowledge_base: GraphRAGKnowledgeBase, texts: Sequence[str]) -> None:
+    await knowledge_base.add_texts(texts, uris=[f"text:{text[:20]}" for text in texts])
+
+
+def groups(knowledge_base: GraphRAGKnowledgeBase) -> list[set[str]]:
+    return [set(group.names) for group in knowledge_base.aliases.groups()[0]]
+
+
+def test_names_that_a_passage_says_are_the_same_are_one_entity(make: Make) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR, CHINESE])
+    assert groups(knowledge_base) == [{"World Meteorological Organization", "WMO", "世界气象组织"}]
+    group = knowledge_base.aliases.group_of("WMO")
+    assert {(reason.name, reason.other, reason.kind) for reason in group.reasons} == {
+        ("World Meteorological Organization", "WMO", "acronym"),
+        ("世界气象组织", "World Meteorological Organization", "also_called"),
+        ("世界气象组织", "WMO", "also_called"),
+    }
+    evidence = {reason.kind: reason.evidence for reason in group.reasons}
+    assert evidence["acronym"] == "World Meteorological Organization (WMO"
+    assert all(reason.passage_id for reason in group.reasons)
+
+
+def test_a_question_by_one_name_reaches_passages_that_use_another(make: Make) -> None:
+    together = asyncio.run(
+        make([WEATHER, DIRECTOR]).search(
+            "Who worked for the World Meteorological Organization?", strategy="graph_only"
+        )
+    )
+    assert "Anna Berg" in " ".join(item.content for item in together.items)
+    apart = asyncio.run(
+        make([DIRECTOR]).search(
+            "Who worked for the World Meteorological Organization?", strategy="graph_only"
+        )
+    )
+    assert "Anna Berg" not in " ".join(item.content for item in apart.items)
+
+
+def test_traditional_and_simplified_chinese_find_each_other(make: Make) -> None:
+    knowledge_base = make([TAIWAN, MAINLAND, DIRECTOR])
+    assert groups(knowledge_base) == [{"國立臺灣大學", "臺大"}]
+    for question in ("國立臺灣大學的古籍在哪裡？", "国立台湾大学的古籍在哪里？"):
+        answer = asyncio.run(knowledge_base.search(question, strategy="bm25"))
+        assert "古籍" in answer.items[0].content
+        answer = asyncio.run(knowledge_base.search(question, strategy="graph_only"))
+        assert {item.content[:2] for item in answer.items} >= {"國立", "国立"}
+
+
+def test_a_merge_goes_with_the_passage_that_it_rests_on(make: Make, tmp_path: Path) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR, CHINESE], tmp_path / "kb")
+    asyncio.run(knowledge_base.remove([f"text:{WEATHER[:20]}", f"text:{CHINESE[:20]}"]))
+    assert groups(knowledge_base) == []
+    assert content(knowledge_base.record) == content(make([DIRECTOR]).record)
+    asyncio.run(knowledge_base.worker.drain())
+    check_indexes(knowledge_base)
+
+
+def test_the_graph_shows_one_entity_with_the_relations_of_all_its_names(make: Make, tmp_path: Path) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR], tmp_path / "kb")
+    graph = knowledge_base.record.graph
+    (key,) = graph.find_canonical(["wmo"]).values()
+    assert graph.find_canonical(["world meteorological organization"]) == {
+        "world meteorological organization": key
+    }
+    others = {graph.names_of([edge.subject, edge.object])[edge.object] for edge in graph.edges([key])}
+    assert {"United Nations", "Lisbon"} <= others
+    check_indexes(knowledge_base)
+
+
+def test_a_person_may_split_what_was_merged_and_take_it_back(make: Make, tmp_path: Path) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR], tmp_path / "kb")
+    one, two = knowledge_base.aliases.split("WMO", "World Meteorological Organization")
+    assert (one.names, two.names) == (("WMO",), ("World Meteorological Organization",))
+    assert groups(knowledge_base) == []
+    assert knowledge_base.aliases.suggestions() == []
+    asyncio.run(knowledge_base.worker.drain())
+    check_indexes(knowledge_base)
+    # It holds for passages that come later.
+    asyncio.run(add(knowledge_base, ["Once more: the World Meteorological Organization (WMO)."]))
+    assert groups(knowledge_base) == []
+    assert knowledge_base.aliases.undecide("WMO", "World Meteorological Organization")
+    assert not knowledge_base.aliases.undecide("WMO", "World Meteorological Organization")
+    assert groups(knowledge_base) == [{"WMO", "World Meteorological Organization"}]
+    asyncio.run(knowledge_base.worker.drain())
+    check_indexes(knowledge_base)
+
+
+def test_a_person_may_merge_names_that_nothing_connects(make: Make) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR])
+    group = knowledge_base.aliases.merge("Anna Berg", "Geneva")
+    assert set(group.names) == {"Anna Berg", "Geneva"}
+    assert [reason.kind for reason in group.reasons] == ["decision"]
+
+
+def test_what_may_be_the_same_is_suggested(make: Make) -> None:
+    knowledge_base = make(["世界气象组织（World Meteorological Organization）在日内瓦。"])
+    (suggestion,) = knowledge_base.aliases.suggestions()
+    assert {suggestion.name, suggestion.other} == {"世界气象组织", "World Meteorological Organization"}
+    assert suggestion.kind == "translation"
+    knowledge_base.aliases.merge("世界气象组织", "World Meteorological Organization")
+    assert knowledge_base.aliases.suggestions() == []
+
+
+def test_decisions_about_unknown_or_equal_names_are_refused(make: Make) -> None:
+    knowledge_base = make([WEATHER])
+    with pytest.raises(NotFoundError, match="Nobody"):
+        knowledge_base.aliases.merge("WMO", "Nobody")
+    with pytest.raises(InvalidInputError, match="spellings of one name"):
+        knowledge_base.aliases.split("WMO", "wmo")
+
+
+def test_a_merge_against_a_split_is_refused(make: Make) -> None:
+    knowledge_base = make([CHINESE])
+    knowledge_base.aliases.split("WMO", "世界气象组织")
+    assert groups(knowledge_base) == [{"世界气象组织", "World Meteorological Organization"}]
+    with pytest.raises(InvalidInputError, match="were split"):
+        knowledge_base.aliases.merge("WMO", "World Meteorological Organization")
+    knowledge_base.aliases.merge("WMO", "世界气象组织")  # which takes back what was decided of these two
+    assert len(groups(knowledge_base)[0]) == 3
+
+
+def test_groups_come_in_pages(make: Make) -> None:
+    knowledge_base = make([WEATHER, TAIWAN])
+    first, after = knowledge_base.aliases.groups(limit=1)
+    assert after is not None
+    second, end = knowledge_base.aliases.groups(limit=1, after=after)
+    assert end is None
+    assert {name for group in first + second for name in group.names} >= {"WMO", "臺大"}
+
+
+async def test_spellings_are_one_entity_where_a_model_finds_them_alike() -> None:
+    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("e5-small"))
+    await knowledge_base.add_texts(
+        [
+            "People asked our System Admin for a password.",
+            "Later another SystemAdmin kept a list of Rock Bands.",
+            "A Rock Band from Leeds plays on Friday.",
+        ]
+    )
+    found = [set(group.names) for group in knowledge_base.aliases.groups()[0]]
+    knowledge_base.close()
+    assert {"System Admin", "SystemAdmin"} in found
+    assert {"Rock Bands", "Rock Band"} in found

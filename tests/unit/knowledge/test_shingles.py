@@ -1,0 +1,58 @@
+"""How much two texts have in common."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_core.knowledge.shingles import bands_of, likeness, shingles, text_hash
+
+WORDS = st.lists(
+    st.sampled_from("harbour lighthouse keeper Velden sea 灯塔 的 看守人 是 李明 ๆ 𠀀 x1 ½".split()),
+    max_size=40,
+)
+
+
+def real(one: str, other: str) -> float:
+    """The Jaccard index of the triples of words, by the book."""
+
+    def triples(text: str) -> set[tuple[str, ...]]:
+        words: list[str] = []
+        for word in text.casefold().split():
+            words += list(word) if word[0] in "灯的看是李ๆ𠀀" else [word]
+        return set(zip(words, words[1:], words[2:], strict=False))
+
+    a, b = triples(one), triples(other)
+    return len(a & b) / len(a | b) if a | b else 0.0
+
+
+@given(WORDS, WORDS)
+def test_the_likeness_is_that_of_the_triples_of_words(one, other):
+    one, other = " ".join(one).replace("½", "half"), " ".join(other).replace("½", "half")
+    assert abs(likeness(shingles(one), shingles(other)) - real(one, other)) < 1e-9
+
+
+@given(st.text())
+def test_any_text_has_a_hash_shingles_and_bands(text):
+    found = shingles(text)
+    assert sorted(set(found.tolist())) == found.tolist()
+    assert len(bands_of(found)) in {0, 6}
+    assert len(text_hash(text)) == 16
+    assert likeness(found, found) == (1.0 if len(found) else 0.0)
+
+
+def test_spaces_case_and_punctuation_make_no_difference_and_chinese_needs_no_spaces():
+    assert likeness(shingles("The harbour, of Veld!"), shingles("the\nharbour of   veld")) == 1
+    assert likeness(shingles("灯塔的看守人"), shingles("灯塔，的 看守人。")) == 1
+    assert text_hash("Ａ b\r\n c") == text_hash("A b c ")
+    assert text_hash("a b") != text_hash("A b")
+
+
+def test_texts_that_are_nearly_the_same_share_a_band_and_others_do_not():
+    lines = [f"line {n} says word{n * 7} and 第{n}行" for n in range(60)]
+    whole = shingles("\n".join(lines))
+    near = shingles("\n".join([*lines[:30], "one changed line", *lines[31:]]))
+    other = shingles("\n".join(f"other {n} tells thing{n} or 页{n}" for n in range(60)))
+    assert likeness(whole, near) > 0.9
+    assert set(bands_of(whole)) & set(bands_of(near))
+    assert not set(bands_of(whole)) & set(bands_of(other))
