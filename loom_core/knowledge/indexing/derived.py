@@ -43,6 +43,7 @@ class DerivedIndex(ABC):
         self._folder = folder
         self._lock = threading.RLock()
         self._probed = 0  # the generation that is known to open
+        self._compared = 0  # the generation that was compared with the record
         self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
@@ -106,6 +107,7 @@ class DerivedIndex(ABC):
         pending = None if anew else changes.pending(self.name, limit=limit)
         if pending is None and not anew:
             self._open_if_wanted(state.generation)
+            self._compare_found(state.generation)
             return False
         if pending is None or self._is_large(pending):
             self._rebuild()
@@ -137,6 +139,25 @@ class DerivedIndex(ABC):
         open_, self._wanted = self._wanted, None
         if open_ is not None and not self._is_open():
             open_(generation)
+
+    def _compare_found(self, generation: int) -> None:
+        """Compare an index that was found and not built here with the record: it may be another's.
+
+        Raises:
+            IndexDamagedError: it holds something else.
+        """
+        if self._folder is None or self._compared == generation or not self._is_open():
+            return
+        with self._record.database.snapshot():
+            if self.lag() > 0:
+                return  # with what has just come it is compared later
+            if not self._agrees():
+                raise IndexDamagedError(f"The {self.name} index does not hold what the record holds.")
+        self._compared = generation
+
+    def _agrees(self) -> bool:
+        """Whether some of what the record holds is in the index, which is open and up to date."""
+        return True
 
     def report_damage(self, error: IndexDamagedError) -> None:
         """Have the index built anew at the next `sync`: some damage shows only when it is used."""
@@ -179,6 +200,7 @@ class DerivedIndex(ABC):
         self._remove(old + 1)  # what a rebuild that was cut short may have left
         watermark = changes.head()
         self._probed = old + 1
+        self._compared = old + 1
         self._build(old + 1)
         changes.restart(self.name, generation=old + 1, watermark=watermark)
         self._remove(old)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["GraphIndex"]
 
 _BATCH = 5000
+_COMPARED = 8  # entities that are compared with the record when a graph is opened
 _LARGE = 500  # entities; above, copying a whole new graph into Kùzu is faster than taking over changes
 
 
@@ -79,6 +80,13 @@ class GraphIndex(DerivedIndex):
 
     def _is_large(self, pending: Pending) -> bool:
         return self._folder is not None and len(set(pending.keys["entity"])) > _LARGE
+
+    def _agrees(self) -> bool:
+        store, graph = self._store, self._record.graph
+        highest = self._record.graph.highest()
+        places = sorted({highest * n // _COMPARED for n in range(_COMPARED)})
+        keys = [key for place in places for key in graph.keys(after=place, limit=1)]
+        return store is not None and set(store.get(keys)) == set(graph.nodes(keys))
 
     def _is_open(self) -> bool:
         return self._store is not None

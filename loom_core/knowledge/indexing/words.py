@@ -22,6 +22,8 @@ _BATCH = 2000
 _OFFERED = 20_000  # chunks, some 40 MB
 _CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
 
+_COMPARED = 8  # passages whose words are compared with the record when an index is opened
+
 
 class WordIndex(DerivedIndex):
     """Finds chunks by their words. Any process may search; see `DerivedIndex`."""
@@ -94,6 +96,19 @@ class WordIndex(DerivedIndex):
         # Without this file the engine would begin an empty index; other damage it tells by itself.
         if self._folder is not None and not (self._path(generation) / "meta.json").is_file():
             raise IndexDamagedError(f"There is no index of words at {self._path(generation)}.")
+
+    def _open_if_wanted(self, generation: int) -> None:
+        if self._index is None:  # it is asked by every question
+            self._open(generation, writable=False)
+
+    def _agrees(self) -> bool:
+        index, documents = self._index, self._record.documents
+        if index is None or index.count() != documents.counts()[1]:
+            return False
+        last = documents.last_chunk()
+        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
+        keys = [key for place in places for key in documents.chunk_keys(after=place, limit=1)]
+        return all(not tokens or key in index.containing(tokens) for key, tokens in self._tokens(keys))
 
     def _is_open(self) -> bool:
         return self._index is not None

@@ -95,6 +95,11 @@ class EntityReader(Incidence):
         )
         return [row["key"] for row in rows]
 
+    def highest(self) -> int:
+        """The highest key that an entity has, or 0."""
+        row = self._database.row("SELECT MAX(key) AS key FROM entities")
+        return 0 if row is None or row["key"] is None else int(row["key"])
+
     def evidence(
         self, subject: int, predicate: str, object_: int, *, limit: int
     ) -> list[tuple[int, int, int]]:
