@@ -9,9 +9,11 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.fetching import client_for
+from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.pipeline import document_id
 from loom_core.knowledge.preparing import draft_payload
 from loom_core.knowledge.rag.drafts import text_drafts
+from loom_core.knowledge.uris import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,7 +121,17 @@ class DocumentIntake:
 
         Returns:
             Id of the job.
+
+        Raises:
+            InvalidInputError: one of them is longer than any document may be; none is added.
         """
+        most = LoadLimits().max_text_chars
+        for draft in documents:
+            if len(draft.text) > most:
+                raise InvalidInputError(
+                    f"{shown(draft.uri)} has {len(draft.text):,} characters, and {most:,} are the most.",
+                    advice="Split it into several documents.",
+                )
         return self.record.jobs.submit(
             {"texts": len(documents)},
             [(draft.uri, draft_payload(draft)) for draft in documents],
