@@ -96,8 +96,11 @@ def test_a_large_folder_goes_on_in_the_background_and_can_be_asked_meanwhile(sta
     assert job["state"] == "running"
     assert f'Ask job(id="{job["id"]}")' in added["content"][0]["text"]
 
-    answer = server.call("query", query="Who is the keeper of Lighthouse 0?")
-    content = answer["structuredContent"]
+    content = answer = {}
+    while not content.get("passages"):
+        assert time.monotonic() - started < 60
+        answer = server.call("query", query="Who is the keeper of Lighthouse 0?")
+        content = answer["structuredContent"]
     assert content["passages"][0]["title"] == "Lighthouse 0"
     assert content["embedded"] < content["total"]
     assert f"{content['total']:,} passages have vectors so far" in answer["content"][0]["text"]

@@ -365,6 +365,8 @@ async def test_the_socket_of_an_owner_that_was_killed_is_removed_by_the_next(ope
     assert not await anyio.Path(card.place).exists()
     write_card(owner._folder, card.model_copy(update={"place": left}))
     async with working(owner):
+        with anyio.fail_after(60):
+            await until(lambda: read_card(owner._folder).place != left)
         assert not await anyio.Path(left).exists()
     assert read_card(owner._folder) is None
 
