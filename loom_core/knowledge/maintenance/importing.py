@@ -149,6 +149,8 @@ def _take_decisions(record: Record, archive: ArchiveReader) -> None:
         marks = ", ".join("?" * len(columns))
         with record.database.write() as db:
             db.executemany(f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+            regrouped = record.aliases.regroup(record.aliases.misgrouped())
+            record.changes.note("entity", sorted(regrouped))
 
 
 def _check_room(folder: Path, manifest: Manifest) -> None:

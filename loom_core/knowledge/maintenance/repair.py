@@ -143,7 +143,7 @@ def _write_fields(record: Record, db: sqlite3.Connection, key: int) -> None:
 
 
 def _recount(record: Record, db: sqlite3.Connection) -> None:
-    """Count names anew, and drop the entities that nothing supports."""
+    """Count names anew, drop the entities that nothing supports, and group the others anew."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
         f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)"
@@ -157,7 +157,8 @@ def _recount(record: Record, db: sqlite3.Connection) -> None:
     )
     unsupported = [row["key"] for row in db.execute(UNSUPPORTED)]
     db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
-    record.changes.note("entity", sorted(entities.union(unsupported)))
+    regrouped = record.aliases.regroup(record.aliases.misgrouped())
+    record.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
     # Links to their names may be lost: they are looked for again.
     db.executemany(
         "INSERT OR REPLACE INTO new_names (entity, newest) VALUES (?, ?)",

@@ -125,6 +125,9 @@ def check_graph(record: Record) -> Iterator[Finding]:
     )
     if wrong["n"]:
         yield Finding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
+    if misgrouped := record.aliases.misgrouped():
+        text = f"{len(misgrouped):,} entities are not one with those that they should be one with"
+        yield Finding("graph", text, "graph")
     (unsupported,) = record.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
     if unsupported["n"]:
         yield Finding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")

@@ -153,11 +153,8 @@ class AliasTable:
         if not entities:
             return set()
         with self._database.write() as db:
-            around, pairs = self._component(db, entities)
-            old = self.canonical_of(sorted(around))
-            ids = self._ids(sorted(around))
-            new = _groups(around & ids.keys(), self._accepted(db, pairs), self._apart(ids), ids)
-            changed = {key for key in around if old.get(key) != new.get(key)}
+            old, new = self._groups_around(db, entities)
+            changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
             db.executemany("DELETE FROM aliases WHERE entity = ?", [(key,) for key in changed])
             db.executemany(
                 "INSERT INTO aliases VALUES (?, ?)",
@@ -220,6 +217,18 @@ class AliasTable:
         )
         return None if row is None else (row["start"], row["end"])
 
+    def misgrouped(self) -> list[int]:
+        """Entities that are not in the group that they should be in. Reads all that groups follow from."""
+        with self._database.read() as db:
+            rows = db.execute(
+                "SELECT entity AS key FROM alias_statements UNION SELECT other FROM alias_statements "
+                "UNION SELECT entity FROM name_likenesses UNION SELECT other FROM name_likenesses "
+                "UNION SELECT entity FROM aliases UNION SELECT e.key FROM entities AS e "
+                "JOIN alias_decisions AS d ON e.id IN (d.id, d.other)"
+            ).fetchall()
+            old, new = self._groups_around(db, {row["key"] for row in rows})
+        return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+
     def uncompared(self, *, limit: int) -> list[tuple[int, int]]:
         """Pairs of entities whose names have yet to be compared by the embedder."""
         rows = self._database.rows(
@@ -235,6 +244,15 @@ class AliasTable:
         return [AliasDecision(row["id"], row["other"], bool(row["same"])) for row in rows]
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def _groups_around(
+        self, db: sqlite3.Connection, entities: Collection[int]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Which entity stands for each around some, as it is written and as it should be."""
+        around, pairs = self._component(db, entities)
+        ids = self._ids(sorted(around))
+        new = _groups(around & ids.keys(), self._accepted(db, pairs), self._apart(ids), ids)
+        return self.canonical_of(sorted(around)), new
 
     def _component(
         self, db: sqlite3.Connection, entities: Collection[int]

@@ -17,7 +17,8 @@ TEXTS = {
     "text:york": "# New York City\n\nShe moved from Paris to New York City, where the Navy is.\n\n"
     "## Harbour\n\n"
     "Ships of the U.S. Navy lie in the harbour of New York City.",
-    "text:北京": "# 北京大学\n\n北京大学是中国的大学。李白诗集在图书馆。\n\n## 图书馆\n\n图书馆由李明建立。",
+    "text:北京": "# 北京大学\n\n北京大学（简称北大）是中国的大学。李白诗集在图书馆。\n\n"
+    "## 图书馆\n\n图书馆由李明建立。",
 }
 
 

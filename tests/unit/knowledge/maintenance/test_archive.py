@@ -33,6 +33,10 @@ QUERIES = {
         "SELECT d.id, name, value, number, local, instant FROM fields JOIN documents AS d ON d.key = document"
     ),
     "decisions": "SELECT id, other, same FROM alias_decisions",
+    "aliases": (
+        "SELECT e.id, o.id FROM aliases AS a JOIN entities AS e ON e.key = a.entity "
+        "JOIN entities AS o ON o.key = a.canonical"
+    ),
 }
 
 
@@ -83,6 +87,16 @@ def test_what_is_imported_equals_what_was_exported(filled, open_kb, archive: Pat
     assert other.description == "Städte und 城市"
     assert not other.record.offered.there_are()
     assert asyncio.run(other.check()).sound
+
+
+def test_decisions_of_an_archive_hold_for_what_is_there_already(filled, archive: Path, tmp_path: Path):
+    filled.aliases.merge("Ada Lovelace", "Charles Babbage")
+    export(filled.record, tmp_path / "b.zip", name="wissen")
+    filled.aliases.undecide("Ada Lovelace", "Charles Babbage")
+    take_in(filled, tmp_path / "b.zip")
+    assert set(filled.aliases.group_of("Ada Lovelace").names) == {"Ada Lovelace", "Charles Babbage"}
+    asyncio.run(filled.worker.drain())
+    assert asyncio.run(filled.check()).sound
 
 
 def test_vectors_of_the_same_embedder_are_not_made_again(open_kb, archive: Path, tmp_path: Path):

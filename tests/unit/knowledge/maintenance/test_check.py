@@ -83,6 +83,7 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
         ("DELETE FROM entities WHERE id = 'paris'", "refer to rows of 'entities'"),
         ("INSERT INTO entities (id) VALUES ('nobody')", "entities are in no passage"),
         ("UPDATE names SET uses = uses + 1 WHERE name = 'Paris'", "how often a name is used"),
+        ("DELETE FROM aliases", "not one with those"),
         ("DELETE FROM mentions WHERE name = 'Paris'", "not mentioned there"),
         ("INSERT INTO vectors VALUES (x'aa', x'0000')", "belong to no passage"),
         ("UPDATE vectors SET vector = x'0000'", "are not of length"),
