@@ -61,7 +61,7 @@ class BatchWriter:
                 if not record.jobs.is_open(job):
                     return False
                 still = record.jobs.still_open(job, [item for item, _ in batch.items])
-                items = [row for row in items if row[0].ordinal in still]
+                items = self._in_order([row for row in items if row[0].ordinal in still])
                 documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
                 outcomes = iter(record.documents.put_all(documents))
                 settled: list[Settled] = []
@@ -75,11 +75,9 @@ class BatchWriter:
                             self._note_file(job, item, fate)
                         case Failed(reason, by_content):
                             settled.append(self._fail(job, item, fate, reason, by_content=by_content))
-                        case Unchanged(hash_):
-                            # Another process may have removed or changed it while it was compared.
-                            if record.documents.is_current(item.uri, hash_):
-                                settled.append(Settled(item, "unchanged"))
-                                self._note_file(job, item, fate)
+                        case Unchanged():
+                            settled.append(Settled(item, "unchanged"))
+                            self._note_file(job, item, fate)
                 record.jobs.settle_all(job, settled)
                 keys = record.documents.keys_after(before)
                 fresh = [(keys[c.id], c) for d in documents for c in d.chunks if c.id in keys]
@@ -91,6 +89,23 @@ class BatchWriter:
             raise
         self._words.offer({key: chunk.tokens for key, chunk in fresh})
         return True
+
+    def _in_order(
+        self, items: Sequence[tuple[JobItem, Fate, Made | None]]
+    ) -> list[tuple[JobItem, Fate, Made | None]]:
+        """Without what was found unchanged and is not any more, and what follows at its address.
+
+        The document was written or removed while it was compared. These stay to be done, in their order.
+        """
+        held: set[str] = set()
+        ready: list[tuple[JobItem, Fate, Made | None]] = []
+        for row in items:
+            item, _, made = row
+            if isinstance(made, Unchanged) and not self._record.documents.is_current(item.uri, made.hash):
+                held.add(item.uri)
+            if item.uri not in held:
+                ready.append(row)
+        return ready
 
     def _settle(self, job: Job, item: JobItem, fate: Fate) -> list[Settled]:
         """Write what needs no preparing."""

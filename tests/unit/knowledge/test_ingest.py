@@ -320,3 +320,14 @@ async def test_work_in_the_background_finishes_jobs_as_they_come(knowledge_base)
         assert await knowledge_base.query("text")
         tasks.cancel_scope.cancel()
     assert not knowledge_base.worker.runs
+
+
+async def test_of_versions_in_one_batch_the_last_one_stays_also_after_an_unchanged_one():
+    knowledge_base = GraphRAGKnowledgeBase.from_config()
+    old, new = (DocumentDraft(uri="text:0", text=text) for text in ("The old text.", "The new text."))
+    await knowledge_base.add_documents([old])
+    for versions in ([old, new], [old, new, old], [new, old, new]):
+        await knowledge_base.add_documents(versions)
+        (document,) = knowledge_base.record.documents.list()
+        assert knowledge_base.record.documents.text(document.key) == versions[-1].text
+    knowledge_base.close()
