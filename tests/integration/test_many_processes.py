@@ -191,8 +191,7 @@ def test_a_killed_owner_is_replaced_and_every_job_of_every_process_is_done_once(
     until(lambda: record.changes.head() == record.changes.state("words").watermark)
     assert "text:2099" in last.do("ask", "Person2099")
     record.close()
-    # A machine that is busy with other things may once be late.
-    assert min(gaps) < 2.0
+    assert max(gaps) < 2.0
 
 
 @pytest.mark.slow

@@ -90,6 +90,7 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
         ("UPDATE vectors SET vector = CAST(zeroblob(1022) || x'007e' AS BLOB)", "or no numbers"),
         ("UPDATE indexes SET watermark = 100000 WHERE name = 'words'", "changes that never were"),
         ("UPDATE coverage SET unembedded = 7", "passages to embed"),
+        ("INSERT INTO unembedded SELECT key FROM chunks", "passages to embed"),
         (
             "INSERT INTO items (job, ordinal, uri, size, state) SELECT key, 99, 'text:x', 1, 'pending' "
             "FROM jobs LIMIT 1",
