@@ -21,6 +21,7 @@ from loom_core.knowledge.rag.channel_search import ChannelSearch
 from loom_core.knowledge.rag.config import RAGConfig
 from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
 from loom_core.knowledge.rag.opening import make_folder, remember, remembered_config, stored_embedder
+from loom_core.knowledge.rag.options import SearchRequest
 from loom_core.knowledge.rag.owner_client import OwnerClient
 from loom_core.knowledge.rag.owner_methods import OwnerMethods
 from loom_core.knowledge.rag.owner_protocol import settings_digest
@@ -269,7 +270,13 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
                 without a reranker.
         """
         return await self._searcher.search(
-            query, limit=limit, filters=filters, strategy=strategy or self.strategy, options=options
+            SearchRequest(
+                query=query,
+                limit=limit,
+                filters=filters,
+                strategy=strategy or self.strategy,
+                options=options,
+            )
         )
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from loom_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from loom_core.knowledge.interface import Reranker
+    from loom_core.knowledge.rag.config import Strategy
 
-__all__ = ["ExpandTo", "NearDuplicates", "SearchOptions"]
+__all__ = ["ExpandTo", "NearDuplicates", "SearchOptions", "SearchRequest"]
 
 NearDuplicates = Literal["keep", "drop"]
 """What becomes of a passage that says again, almost word for word, what a better one says."""
@@ -51,3 +52,14 @@ class SearchOptions:
         ):
             if value is not None and value not in known:
                 raise InvalidInputError(f"{name} is {value!r}.", advice=f"Use one of: {', '.join(known)}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """One search as it was asked for, here or by another process; see `GraphRAGKnowledgeBase.search`."""
+
+    query: str
+    limit: int
+    filters: dict[str, Any] | None
+    strategy: Strategy
+    options: SearchOptions | None = None

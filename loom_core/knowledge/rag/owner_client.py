@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.knowledge.interface import Channel
-    from loom_core.knowledge.rag.config import Strategy
-    from loom_core.knowledge.rag.options import SearchOptions
+    from loom_core.knowledge.rag.options import SearchRequest
     from loom_core.knowledge.rag.owner_protocol import Method
     from loom_core.knowledge.rag.peer_settings import PeerSettings
 
@@ -69,24 +68,9 @@ class OwnerClient:
         self._avoided: OwnerCard | None = None
         self._avoided_until = 0.0
 
-    async def search(
-        self,
-        query: str,
-        *,
-        limit: int,
-        filters: dict[str, Any] | None,
-        strategy: Strategy,
-        options: SearchOptions | None,
-    ) -> Searched | None:
-        """What `GraphRAGKnowledgeBase.search` finds; `options` without a reranker."""
-        params = {
-            "query": query,
-            "limit": limit,
-            "filters": filters,
-            "strategy": strategy,
-            "options": asdict(options) if options else None,
-        }
-        return await self._asked("search", params, _SEARCHED)
+    async def search(self, request: SearchRequest) -> Searched | None:
+        """What `GraphRAGKnowledgeBase.search` finds; its options without a reranker."""
+        return await self._asked("search", asdict(request), _SEARCHED)
 
     async def ask(
         self,

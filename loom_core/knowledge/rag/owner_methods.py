@@ -6,14 +6,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.rag.options import SearchOptions
+from loom_core.knowledge.rag.options import SearchOptions, SearchRequest
 from loom_core.knowledge.rag.owner_protocol import OwnerStatus
 
 if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.interface import Channel
     from loom_core.knowledge.rag.channel_search import ChannelSearch
-    from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.owner_protocol import Request
     from loom_core.knowledge.rag.searching import Searcher
     from loom_core.knowledge.rag.worker import Worker
@@ -52,7 +51,7 @@ class OwnerMethods:
         """
         match request.method:
             case "search":
-                return await self._search(**request.params)
+                return await self._search(request.params)
             case "ask":
                 return await self._ask(**request.params)
             case "embed":
@@ -63,23 +62,10 @@ class OwnerMethods:
             case "status":
                 return asdict(OwnerStatus(self._worker.problem, embeds=self._embedder is not None))
 
-    async def _search(
-        self,
-        *,
-        query: str,
-        limit: int,
-        filters: dict[str, Any] | None,
-        strategy: Strategy,
-        options: dict[str, Any] | None,
-    ) -> dict[str, Any]:
-        found = await self._searcher.find(
-            query,
-            limit=limit,
-            filters=filters,
-            strategy=strategy,
-            options=SearchOptions(**options) if options else None,
-        )
-        return asdict(found)
+    async def _search(self, params: dict[str, Any]) -> dict[str, Any]:
+        options = params.pop("options")
+        request = SearchRequest(**params, options=SearchOptions(**options) if options else None)
+        return asdict(await self._searcher.find(request))
 
     async def _ask(
         self,

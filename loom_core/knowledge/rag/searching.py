@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from anyio import to_thread
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.interface import Reranker
     from loom_core.knowledge.rag.config import RAGConfig
-    from loom_core.knowledge.rag.options import SearchOptions
+    from loom_core.knowledge.rag.options import SearchRequest
     from loom_core.knowledge.rag.owner_client import OwnerClient
     from loom_core.knowledge.rag.question import QuestionReader
     from loom_core.knowledge.rag.strategies import Retrieval
@@ -81,20 +81,13 @@ class Searcher:
         self._tracer = tracer
         self._refiner = Refiner(record, vectors)
 
-    async def search(
-        self,
-        query: str,
-        *,
-        limit: int,
-        filters: dict[str, Any] | None,
-        strategy: Strategy,
-        options: SearchOptions | None,
-    ) -> Answer:
+    async def search(self, request: SearchRequest) -> Answer:
         """See `GraphRAGKnowledgeBase.search`.
 
         Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
         never what was asked.
         """
+        strategy = request.strategy
         if strategy not in (known := get_args(Strategy)):
             raise InvalidInputError(
                 f"There is no strategy {strategy!r}.", advice=f"Use one of: {', '.join(known)}."
@@ -104,29 +97,18 @@ class Searcher:
             "retrieval.strategy": strategy,
         }
         with span(_SPAN, scope=_SCOPE, tracer=self._tracer, attributes=attributes) as current:
-            found = await self._asked_of_the_owner(query, limit, filters, strategy, options)
-            if found is None:
-                found = await self.find(
-                    query, limit=limit, filters=filters, strategy=strategy, options=options
-                )
+            found = await self._asked_of_the_owner(request) or await self.find(request)
             current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
             return found.answer
 
-    async def find(
-        self,
-        query: str,
-        *,
-        limit: int,
-        filters: dict[str, Any] | None,
-        strategy: Strategy,
-        options: SearchOptions | None,
-    ) -> Searched:
+    async def find(self, request: SearchRequest) -> Searched:
         """Answer in this process, without a span."""
         started = time.perf_counter()
         await self._reader.prepare()
-        text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
-        wanted = Refinement.of(options, config=self._config, reranker=self._reranker)
-        among = await self._reader.allowed(filters)
+        limit, strategy = request.limit, request.strategy
+        text = self._reader.text(request.query, limit=limit, most=_MAX_LIMIT)
+        wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
+        among = await self._reader.allowed(request.filters)
         by_vectors = strategy not in {"bm25", "graph_only"}
         embedded, chunks, languages = await to_thread.run_sync(self._extent, by_vectors)
         embedding = time.perf_counter()
@@ -160,22 +142,13 @@ class Searcher:
             answer, told | {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)}
         )
 
-    async def _asked_of_the_owner(
-        self,
-        query: str,
-        limit: int,
-        filters: dict[str, Any] | None,
-        strategy: Strategy,
-        options: SearchOptions | None,
-    ) -> Searched | None:
+    async def _asked_of_the_owner(self, request: SearchRequest) -> Searched | None:
         """What another process answers that works for the knowledge base; a reranker is asked here only."""
         if self._owner is None or self._worker.holds or self._reranker is not None:
             return None
-        if options is not None and options.reranker is not None:
+        if request.options is not None and request.options.reranker is not None:
             return None
-        return await self._owner.search(
-            query, limit=limit, filters=filters, strategy=strategy, options=options
-        )
+        return await self._owner.search(request)
 
     def _extent(self, by_vectors: bool) -> tuple[int, int, frozenset[str]]:
         """Chunks that have a vector, all chunks, and the languages of the vectors if they are asked."""

@@ -23,6 +23,7 @@ from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
 from loom_core.knowledge.rag.answer import Answer
+from loom_core.knowledge.rag.options import SearchRequest
 from loom_core.knowledge.rag.owner_client import OwnerClient
 from loom_core.knowledge.rag.peer_settings import PeerSettings
 from loom_core.knowledge.rerankers.features import FeatureReranker
@@ -219,13 +220,10 @@ async def test_filters_that_json_would_change_are_answered_here(open_kb: Open):
     async with working(owner):
         peer = open_kb()
         asked = peer._owner
-        assert (
-            await asked.search("x", limit=1, filters={"language": ("en",)}, strategy="bm25", options=None)
-            is None
-        )
-        assert await asked.search("x", limit=1, filters={1: "en"}, strategy="bm25", options=None) is None
-        assert await asked.search("x", limit=1, filters={"a": {1}}, strategy="bm25", options=None) is None
-        assert await asked.search("x", limit=1, filters=None, strategy="bm25", options=None) is not None
+        request = SearchRequest(query="x", limit=1, filters=None, strategy="bm25")
+        for filters in ({"language": ("en",)}, {1: "en"}, {"a": {1}}):
+            assert await asked.search(replace(request, filters=filters)) is None
+        assert await asked.search(request) is not None
 
 
 async def test_an_owner_that_does_not_answer_is_left_alone_for_a_while(open_kb: Open):
