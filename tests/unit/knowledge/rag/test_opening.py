@@ -348,8 +348,9 @@ async def test_two_processes_share_a_folder(tmp_path: Path):
             await knowledge_base.add_texts(["The second process wrote about Lübeck."])
         assert not knowledge_base.worker.holds
         with anyio.fail_after(60):
-            while "vector" not in (item := (await knowledge_base.query("Lübeck", 1))[0]).metadata["scores"]:
-                await anyio.sleep(0.01)  # it is embedded after it is found by words
+            (item,) = await knowledge_base.query("Lübeck", 1)
+            while "vector" not in item.metadata["scores"]:  # it is embedded after it is found by words
+                (item,) = await knowledge_base.query("Lübeck", 1)
         assert "second process" in item.content
         holder.stdin.write("\n")
         holder.stdin.flush()
