@@ -41,6 +41,14 @@ CORPUS = {
 }
 
 
+@pytest.fixture
+def kb() -> Iterator[GraphRAGKnowledgeBase]:
+    """An empty one in memory, with vectors that need no model."""
+    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("hashing"))
+    yield knowledge_base
+    knowledge_base.close()
+
+
 @pytest.fixture(scope="session")
 def films() -> Iterator[GraphRAGKnowledgeBase]:
     """The corpus in memory, with vectors that need no model. Nobody changes it."""

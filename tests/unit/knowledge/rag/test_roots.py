@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes symbolic links")
-
-
-@pytest.fixture
-def kb() -> Iterator[GraphRAGKnowledgeBase]:
-    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("hashing"))
-    yield knowledge_base
-    knowledge_base.close()
 
 
 @pytest.fixture

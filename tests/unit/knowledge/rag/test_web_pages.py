@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, InvalidInputError, NetError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 
@@ -19,13 +17,6 @@ DOCUMENTS = Path(__file__).parents[3] / "fixtures" / "documents"
 ALLOWED = ["127.0.0.1"]
 PAGE = """<!doctype html><html><head><meta charset=utf-8><title>{title}</title></head>
 <body><nav>Menu</nav><main><h1>{title}</h1><p>{text}</p></main></body></html>"""
-
-
-@pytest.fixture
-def kb() -> Iterator[GraphRAGKnowledgeBase]:
-    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("hashing"))
-    yield knowledge_base
-    knowledge_base.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -14,6 +15,7 @@ from loom_core.knowledge.pipeline import Pipeline
 from loom_core.knowledge.record import PreparedDocument, Record
 
 Prepare = Callable[..., PreparedDocument]
+Steps = Callable[[Record], AbstractContextManager[list[int]]]
 
 
 @pytest.fixture
@@ -21,6 +23,26 @@ def record() -> Iterator[Record]:
     record = Record(None)
     yield record
     record.close()
+
+
+@pytest.fixture
+def steps() -> Steps:
+    """Counts the steps of SQLite's machine, in tens: what a statement costs, whatever the clock says."""
+
+    @contextmanager
+    def counted(record: Record) -> Iterator[list[int]]:
+        count = [0]
+
+        def tick() -> int:
+            count[0] += 1
+            return 0
+
+        with record.database.read() as db:
+            db.set_progress_handler(tick, 10)
+            yield count
+            db.set_progress_handler(None, 0)
+
+    return counted
 
 
 @pytest.fixture
