@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.text import is_stop_word, words
+from loom_core.knowledge.remembered import remembered
+from loom_core.knowledge.tagging import tagged_words
+from loom_core.knowledge.text import is_stop_word, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,8 @@ _PART = f"[{_LETTER}0-9_]++"
 # A plain word is no candidate; it is matched by itself, outside the group.
 _CANDIDATE = re.compile(f"[{_LETTER}][a-zß-öø-ÿ]*+(?![.-]?[{_LETTER}0-9_])|({_PART}(?:[.-]{_PART})*+)")
 _OPTION = re.compile(f"(?<![{_LETTER}0-9_-])--[A-Za-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+")
-_HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]{2,}")
+# Stretches that both patterns see as a whole; the first character stands alone, so that the engine leaps.
+_STRETCH = re.compile(f"[{_LETTER}0-9_.-][{_LETTER}0-9_.-]*")
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9]+s?(?:-[A-Z0-9]+)*")
 _CAMEL = re.compile(f"[{_LETTER}][{_LETTER}0-9]*")
@@ -79,7 +82,7 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
     return list(_ranked(text)[: max(0, limit)])
 
 
-@lru_cache(maxsize=1024)  # a passage is asked about twice: for its keywords, and for its mentions
+@lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
 def _ranked(text: str) -> tuple[str, ...]:
     forms: dict[str, str] = {}
     scores: dict[str, float] = {}
@@ -92,28 +95,42 @@ def _ranked(text: str) -> tuple[str, ...]:
 
 
 def _scored(text: str) -> Iterator[tuple[str, float]]:
-    candidates: list[str] = _CANDIDATE.findall(text)
-    for candidate, count in Counter(filter(None, candidates)).items():
-        if not (candidate[1:].islower() and candidate.isalpha()) and 1 < len(candidate) <= _LONGEST:
-            for form, weight in _identifiers(candidate):
-                yield form, weight * count
-    if "--" in text:
-        for option, count in Counter(_OPTION.findall(text)).items():
-            if len(option) <= _LONGEST:
-                yield option, _PATH_WEIGHT * count
-    if runs := _HAN_RUN.findall(text):
-        for word, count in Counter(words("\n".join(runs))).items():
-            if _is_significant(word):
-                yield word, _CHINESE_WEIGHTS.get(len(word), _LONG_CHINESE_WEIGHT) * count
+    stretches: list[str] = pieces(text) if text.isascii() else _STRETCH.findall(text)
+    yield from chain.from_iterable(filter(None, map(_forms_in, stretches)))
+    for word, _, _ in tagged_words(text):
+        weight = _chinese_weight(word)
+        if weight:
+            yield word, weight
+
+
+@remembered
+def _forms_in(stretch: str) -> tuple[tuple[str, float], ...]:
+    """The identifiers and options in a stretch of text, each with its weight."""
+    if stretch[1:].islower() and stretch.isalpha():
+        return ()
+    found: list[tuple[str, float]] = []
+    for candidate in _CANDIDATE.findall(stretch):
+        plain = candidate[1:].islower() and candidate.isalpha()
+        if not plain and 1 < len(candidate) <= _LONGEST:
+            found += _identifiers(candidate)
+    if "--" in stretch:
+        found += [(o, _PATH_WEIGHT) for o in _OPTION.findall(stretch) if len(o) <= _LONGEST]
+    return tuple(found)
+
+
+@remembered
+def _chinese_weight(word: str) -> float:
+    if not _is_significant(word):
+        return 0.0
+    return _CHINESE_WEIGHTS.get(len(word), _LONG_CHINESE_WEIGHT)
 
 
 def _is_significant(word: str) -> bool:
-    if len(word) < 2 or word in _GENERIC or is_stop_word(word):
+    if word in _GENERIC or is_stop_word(word):
         return False
     return _CHINESE_NUMBER.fullmatch(word) is None
 
 
-@lru_cache(maxsize=16384)
 def _identifiers(candidate: str) -> tuple[tuple[str, float], ...]:
     """The identifiers in parts joined by dots and hyphens, each with its weight: one, several or none."""
     if _VERSION.fullmatch(candidate):

@@ -16,7 +16,7 @@ from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.record.blocks import encode_blocks
 from loom_core.knowledge.record.fields import field_rows
 from loom_core.knowledge.record.prepared import FoundRows, PreparedChunk, PreparedDocument, found_in
-from loom_core.knowledge.text import analyse_with_keys, detect_language, lookup_tokens_of
+from loom_core.knowledge.text import analyse_passage, detect_language
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Pipeline", "Recipe", "document_id", "embedding_text", "index_tokens"]
 
 _VERSION = "2"
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_as_sorted_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str).encode
 _HEADINGS_SEEN = 200  # a heading in the first characters of a passage need not be repeated before it
 
 
@@ -57,13 +59,7 @@ def index_words(title: str, heading_path: Sequence[str], text: str) -> tuple[lis
     """`index_tokens` of a chunk and the `surface_keys` of its text, read together."""
     # Above the text is a line of its own each, so that no token spans the two.
     above = embedding_text(title, heading_path, text)[: -len(text)] if text else ""
-    tokens, keys = analyse_with_keys(text)
-    all_keys = keys
-    if above:
-        tokens_above, keys_above = analyse_with_keys(above)
-        tokens, all_keys = tokens_above + tokens, keys_above + keys
-    known = set(tokens)
-    return tokens + [token for token in dict.fromkeys(lookup_tokens_of(all_keys)) if token not in known], keys
+    return analyse_passage(text, above=above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +125,7 @@ class Pipeline:
 
     def hash(self, draft: DocumentDraft) -> bytes:
         """What a document is to this pipeline: equal hashes, equal results."""
-        described = json.dumps(
-            [self.id, draft.title, draft.title_source, draft.mime, draft.metadata],
-            ensure_ascii=False,
-            sort_keys=True,
-            default=str,
-        )
+        described = _as_sorted_json([self.id, draft.title, draft.title_source, draft.mime, draft.metadata])
         return hashlib.sha256(f"{described}\0{draft.text}".encode()).digest()[:16]
 
     async def prepare(self, drafts: Sequence[DocumentDraft]) -> list[PreparedDocument]:
@@ -145,12 +136,21 @@ class Pipeline:
         prepared = await to_thread.run_sync(lambda: list(map(self.prepare_one, drafts)))
         return await self.extract([document for document in prepared if document is not None])
 
-    def prepare_one(self, draft: DocumentDraft) -> PreparedDocument | None:
-        """Chunk a document, with all that the rules find in it; None if there is no text in it. Blocks."""
-        chunks = [self._completed(chunk, draft) for chunk in self._chunker.chunk(draft)]
+    def prepare_one(self, draft: DocumentDraft, *, hash_: bytes | None = None) -> PreparedDocument | None:
+        """Chunk a document, with all that the rules find in it. Blocks.
+
+        Args:
+            draft: the document.
+            hash_: what `hash` gives for it, if that is known.
+
+        Returns:
+            The document, or None if there is no text in it.
+        """
+        id_ = document_id(draft.uri)
+        chunks = self._prepared(id_, draft)
         if not chunks:
             return None
-        id_, language = document_id(draft.uri), _prevailing(chunks)
+        language = _prevailing([prepared.chunk for prepared in chunks])
         return PreparedDocument(
             id=id_,
             uri=draft.uri,
@@ -158,13 +158,13 @@ class Pipeline:
             title_source=draft.title_source,
             mime=draft.mime,
             language=language,
-            metadata=json.dumps(draft.metadata, ensure_ascii=False, sort_keys=True, default=str),
-            hash=self.hash(draft),
+            metadata=_as_sorted_json(draft.metadata),
+            hash=self.hash(draft) if hash_ is None else hash_,
             length=len(draft.text),
             text=zlib.compress(draft.text.encode(), 1),
             blocks=encode_blocks(draft.blocks),
             fields=tuple(field_rows(draft, language=language)),
-            chunks=tuple(self._prepared(id_, chunks)),
+            chunks=tuple(chunks),
         )
 
     async def extract(self, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
@@ -189,13 +189,14 @@ class Pipeline:
             keywords=tuple(extract_chunk_keywords(chunk.text)),
         )
 
-    def _prepared(self, document: str, chunks: Sequence[Chunk]) -> list[PreparedChunk]:
+    def _prepared(self, document: str, draft: DocumentDraft) -> list[PreparedChunk]:
         seen: dict[bytes, int] = {}
         prepared: list[PreparedChunk] = []
-        for chunk in chunks:
-            described = json.dumps(
-                [self.id, chunk.title, chunk.title_source, chunk.heading_path, chunk.kind, chunk.name],
-                ensure_ascii=False,
+        for cut in self._chunker.chunk(draft):
+            # One chunk after the other, as what is found out about its words is not kept for long.
+            chunk = self._completed(cut, draft)
+            described = _as_json(
+                [self.id, chunk.title, chunk.title_source, chunk.heading_path, chunk.kind, chunk.name]
             )
             hash_ = hashlib.sha256(f"{described}\0{chunk.text}".encode()).digest()[:16]
             copy = seen[hash_] = seen.get(hash_, 0) + 1

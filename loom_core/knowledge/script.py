@@ -17,9 +17,17 @@ def simplified(text: str) -> str:
     return text if text.isascii() else text.translate(_table())
 
 
+class _Table(dict[int, int]):
+    """Code points by code points; what a table does not have costs `translate` an exception each time."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code
+        return code
+
+
 @lru_cache(maxsize=1)
-def _table() -> dict[int, int]:
+def _table() -> _Table:
     traditional, plain = (
         files("loom_core.knowledge").joinpath("data/simplified.txt").read_text(encoding="utf-8").split()
     )
-    return dict(zip(map(ord, traditional), map(ord, plain), strict=True))
+    return _Table(zip(map(ord, traditional), map(ord, plain), strict=True))

@@ -13,10 +13,12 @@ import re
 import threading
 import unicodedata
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, filterfalse, groupby, islice
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.knowledge._stopwords import CHINESE_STOP_WORDS, ENGLISH_STOP_WORDS
+from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.script import simplified
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SurfaceToken",
     "analyse",
-    "analyse_with_keys",
+    "analyse_passage",
     "detect_language",
     "estimate_tokens",
     "holds_cjk",
@@ -33,10 +35,10 @@ __all__ = [
     "is_stop_word",
     "language_group",
     "lookup_tokens",
-    "lookup_tokens_of",
     "name_form",
     "name_key",
     "normalise",
+    "pieces",
     "surface_keys",
     "surface_spans",
     "surface_tokens",
@@ -57,10 +59,13 @@ _HANGUL = re.compile("[\uac00-\ud7af]")
 _WORD = f"(?:[^\\W_{_CJK}])+"
 _TOKEN = re.compile(f"[{_CJK}]+|{_WORD}(?:['’._-]?{_WORD})*")
 _SURFACE = re.compile(f"[{_CJK}]|{_WORD}(?:['’]{_WORD})*")
-# The same two for ASCII text, at half the price.
-_ASCII_TOKEN = re.compile("[A-Za-z0-9]++(?:['._-]?[A-Za-z0-9]++)*+")
-_ASCII_SURFACE = re.compile("[A-Za-z0-9]++(?:'[A-Za-z0-9]++)*+")
-_SURFACE_GAP = re.compile("[._-]")  # what is inside a token of the one kind and between two of the other
+# What CJK text and the rest of a text are parted by; the first character stands alone, so that the engine
+# leaps to it.
+_CJK_PARTS = re.compile(f"([{_CJK}][{_CJK}]*)")
+_FULL_WIDTH = tuple(zip("，：；！？（）", ",:;!?()", strict=True))
+_AROUND_WORDS = "'’._-,;:!?()[]\"“”‘–—/"
+# Blanks in place of all that no token of ASCII text holds.
+_ASCII_GAPS = bytes(c if chr(c).isalnum() or chr(c) in "'._-" else 32 for c in range(128)).ljust(256)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _LATIN = re.compile("[A-Za-z]")
 _POSSESSIVE = re.compile(r"(?:['’]s?)+$")
@@ -140,32 +145,85 @@ def analyse(text: str) -> list[str]:
     (`HTTPServer` → `httpserver`, `http`, `server`); Chinese gives words, with the words inside long
     words, and character bigrams. Tokens hold no white space.
     """
-    text = unicodedata.normalize("NFKC", text)
-    return _analysed(_tokens(text), cjk=holds_cjk(text))
+    normal = _compatible(text)
+    if holds_cjk(normal):
+        return _cjk_text_tokens(normal)
+    return list(chain.from_iterable(map(_TOKENS, map(_forms, pieces(normal)))))
 
 
-def analyse_with_keys(text: str) -> tuple[list[str], list[str]]:
-    """What `analyse` and `surface_keys` give, for little more than the price of the first."""
-    normal = unicodedata.normalize("NFKC", text)
-    found, cjk = _tokens(normal), holds_cjk(normal)
-    same = normal == text
-    keys = list(chain.from_iterable(map(_keys_within, found))) if same else surface_keys(text)
-    return _analysed(found, cjk=cjk), keys
+def analyse_passage(text: str, *, above: str = "") -> tuple[list[str], list[str]]:
+    """What `analyse` gives for a passage, with all its `lookup_tokens`, and its `surface_keys`.
+
+    Args:
+        text: the passage.
+        above: what is indexed with it, ending with a line end; the keys are those of the text alone.
+    """
+    normal = _compatible(above + text)
+    if not (holds_cjk(normal) or holds_cjk(text) or holds_cjk(above)):
+        own = list(map(_forms, pieces(text)))
+        forms = [*map(_forms, pieces(above)), *own]
+        tokens = list(chain.from_iterable(map(_TOKENS, forms)))
+        keys = list(chain.from_iterable(map(_KEYS, own)))
+        lookups = chain.from_iterable(map(_LOOKUPS, forms))
+    else:
+        tokens, keys = _cjk_text_tokens(normal), surface_keys(text)
+        lookups = _lookup_tokens_of(surface_keys(above) + keys)
+    if others := dict.fromkeys(lookups):
+        known = set(tokens)
+        tokens += [token for token in others if token not in known]
+    return tokens, keys
 
 
-def _tokens(text: str) -> list[str]:
-    return (_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text)
+def pieces(text: str) -> list[str]:
+    """A text cut at white space and, where it is ASCII, at all that is in no word, so that most are words."""
+    if text.isascii():
+        return text.encode().translate(_ASCII_GAPS).decode().split()
+    return text.split()
 
 
-def _analysed(found: list[str], *, cjk: bool) -> list[str]:
-    if not cjk:
-        return list(chain.from_iterable(map(_latin_tokens, found)))
-    tokens: list[str] = []
-    for token in found:
-        if is_cjk(token[0]):
-            tokens.extend(_cjk_tokens(simplified(token).casefold()))
-        else:
-            tokens.extend(_latin_tokens(token))
+def _compatible(text: str) -> str:
+    """A text in NFKC. The marks of Chinese text are seen to beforehand: most texts need no more than that."""
+    if not text.isascii():
+        for mark, plain in _FULL_WIDTH:
+            text = text.replace(mark, plain)
+    return unicodedata.normalize("NFKC", text)
+
+
+_Words = tuple[str, ...]
+_TOKENS, _KEYS, _LOOKUPS = itemgetter(0), itemgetter(1), itemgetter(2)
+
+
+@remembered
+def _forms(piece: str) -> tuple[_Words, _Words, _Words]:
+    """Of a piece without CJK the tokens, the surface keys, and the keys' lookup tokens that are no tokens."""
+    if (bare := piece.strip(_AROUND_WORDS)) != piece:
+        return _forms(bare)
+    if _is_plain(piece):
+        return _plain_tokens(piece), (piece.lower(),), ()
+    found: list[str] = _TOKEN.findall(unicodedata.normalize("NFKC", piece))
+    tokens = tuple(chain.from_iterable(map(_latin_tokens, found)))
+    keys = _keys_within(piece)
+    lookups = tuple(token for token in chain.from_iterable(map(_latin_tokens, keys)) if token not in tokens)
+    return tokens, keys, lookups
+
+
+@remembered
+def _keys_within(piece: str) -> _Words:
+    return tuple(map(_surface_key, _SURFACE.findall(piece)))
+
+
+def _cjk_text_tokens(normal: str) -> list[str]:
+    """Tokens of a text in NFKC that holds CJK characters."""
+    # Other text and CJK runs come by turns. All the runs are cut at once, which costs a third less.
+    gaps_and_runs = _CJK_PARTS.split(simplified(normal))
+    runs = gaps_and_runs[1::2]
+    tokens = list(chain.from_iterable(map(_TOKENS, map(_forms, gaps_and_runs[0].split()))))
+    for run, found, gap in zip(runs, _searched(runs), gaps_and_runs[2::2], strict=True):
+        tokens += found
+        tokens += [
+            pair for pair in map(add, run, run[1:]) if pair not in found and pair not in CHINESE_STOP_WORDS
+        ]
+        tokens += chain.from_iterable(map(_TOKENS, map(_forms, gap.split())))
     return tokens
 
 
@@ -189,13 +247,19 @@ def surface_tokens(text: str) -> Iterator[SurfaceToken]:
 
 def surface_keys(text: str) -> list[str]:
     """The keys of `surface_tokens`, several times as fast as with their places."""
-    return list(map(_surface_key, (_ASCII_SURFACE if text.isascii() else _SURFACE).findall(text)))
+    if not holds_cjk(text):
+        return list(chain.from_iterable(map(_keys_within, pieces(text))))
+    gaps_and_runs = _CJK_PARTS.split(text)
+    keys: list[str] = []
+    for gap, run in zip(gaps_and_runs[::2], [*gaps_and_runs[1::2], ""], strict=True):
+        keys += chain.from_iterable(map(_keys_within, gap.split()))
+        keys += map(_surface_key, run)
+    return keys
 
 
 def surface_spans(text: str, count: int) -> list[tuple[int, int]]:
     """The places of the first `count` of `surface_tokens`: start and end."""
-    pattern = _ASCII_SURFACE if text.isascii() else _SURFACE
-    return [match.span() for match in islice(pattern.finditer(text), count)]
+    return [match.span() for match in islice(_SURFACE.finditer(text), count)]
 
 
 def lookup_tokens(text: str) -> list[str]:
@@ -204,25 +268,24 @@ def lookup_tokens(text: str) -> list[str]:
     They are read off the surface tokens one by one, so that those of a name are always among those of a
     passage that holds it, whatever stands around the name and whatever punctuation is inside it.
     """
-    return lookup_tokens_of(surface_keys(text))
+    keys = surface_keys(text)
+    return _lookup_tokens_of(keys if holds_cjk(text) else list(dict.fromkeys(keys)))
 
 
-def lookup_tokens_of(keys: list[str]) -> list[str]:
-    """`lookup_tokens` of the text that has these surface keys."""
-    if not holds_cjk(" ".join(keys)):
-        return list(chain.from_iterable(map(_latin_tokens, dict.fromkeys(keys))))
+def _lookup_tokens_of(keys: list[str]) -> list[str]:
     found: list[str] = []
-    before = ""
-    for key in keys:
-        if not is_cjk(key[0]):
-            found.extend(_latin_tokens(key))
-            before = ""
-            continue
-        pair = before + key
-        if before and pair not in CHINESE_STOP_WORDS:
-            found.append(pair)
-        before = key
+    for is_cjk_text, group in groupby(keys, _begins_with_cjk):
+        if is_cjk_text:
+            characters = list(group)
+            found += filterfalse(CHINESE_STOP_WORDS.__contains__, map(add, characters, characters[1:]))
+        else:
+            found += chain.from_iterable(map(_latin_tokens, group))
     return found
+
+
+@remembered
+def _begins_with_cjk(key: str) -> bool:
+    return is_cjk(key[0])
 
 
 @lru_cache(maxsize=65536)
@@ -259,7 +322,7 @@ def _join(tokens: list[str]) -> str:
     return joined
 
 
-@lru_cache(maxsize=65536)
+@remembered
 def _surface_key(token: str) -> str:
     if token.isascii() and token.isalnum():
         return token.lower()
@@ -271,38 +334,30 @@ def _surface_key(token: str) -> str:
     return key if _SURFACE.fullmatch(key) else token
 
 
-@lru_cache(maxsize=65536)
-def _keys_within(token: str) -> tuple[str, ...]:
-    """The surface keys in a token of the lexical index, whose text is in NFKC."""
-    if token.isascii() and token.isalnum():
-        return (token.lower(),)
-    if is_cjk(token[0]):
-        return tuple(map(_surface_key, token))
-    return tuple(map(_surface_key, _SURFACE_GAP.split(token)))
-
-
 def _segment(run: str) -> list[str]:
     import rjieba
 
     return rjieba.cut(run)
 
 
-def _cjk_tokens(run: str) -> list[str]:
+def _searched(runs: list[str]) -> Iterator[list[str]]:
+    """The words of each run of CJK text, with those inside of long ones, and without stop words."""
     import rjieba
 
-    found = [word for word in rjieba.cut_for_search(run) if word not in CHINESE_STOP_WORDS]
-    known = set(found)
-    pairs = (run[i : i + 2] for i in range(len(run) - 1))
-    return found + [pair for pair in pairs if pair not in known and pair not in CHINESE_STOP_WORDS]
+    found: list[str] = []
+    for word in rjieba.cut_for_search("\n".join(runs)):
+        if word == "\n":
+            yield found
+            found = []
+        elif word not in CHINESE_STOP_WORDS:
+            found.append(word)
+    yield found
 
 
-@lru_cache(maxsize=65536)
+@remembered
 def _latin_tokens(token: str) -> tuple[str, ...]:
-    if (
-        token.isascii() and token.isalpha() and (token[1:].islower() or len(token) == 1)
-    ):  # most are plain words
-        folded = token.lower()
-        return () if folded in ENGLISH_STOP_WORDS else (_stem(folded),)
+    if _is_plain(token):
+        return _plain_tokens(token)
     folded = _POSSESSIVE.sub("", token.casefold())
     if not folded or folded in ENGLISH_STOP_WORDS:
         return ()
@@ -312,6 +367,16 @@ def _latin_tokens(token: str) -> tuple[str, ...]:
         return (whole,)
     stems = [_stem(part) for part in parts if len(part) > 1 and part not in ENGLISH_STOP_WORDS]
     return tuple(dict.fromkeys([whole, *stems]))
+
+
+def _is_plain(token: str) -> bool:
+    """Whether a word is what most are: English, and small but for the first letter."""
+    return token.isascii() and token.isalpha() and (token[1:].islower() or len(token) == 1)
+
+
+def _plain_tokens(word: str) -> _Words:
+    folded = word.lower()
+    return () if folded in ENGLISH_STOP_WORDS else (_stem(folded),)
 
 
 _local = threading.local()

@@ -30,7 +30,9 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 _CAPITALISED = r"[A-ZÀ-ÖØ-ÞĀ-Ž][\w’'&.-]*"
 _NAME = rf"{_CAPITALISED}(?:[ ](?:(?:of|the|de|la|van|von|and|for)[ ]){{0,2}}(?:{_CAPITALISED}|\d+)){{0,7}}"
-_CUES = ("known", "called", "referred", "abbreviated", "k.a", "aka")
+_CUES = ("known", "called", "referred")
+_BEFORE_CUES = ("also", "otherwise", "formerly", "better", "commonly")
+_WHOLE_CUES = ("abbreviated", "k.a", "aka")
 _CUE = re.compile(
     r"\b(?:(?:also|otherwise|formerly|better|commonly)\s+(?:known|called|referred\s+to)(?:\s+as)?"
     rf"|abbreviated(?:\s+(?:as|to))?|a\.?k\.?a\.?)\s+[\"“']?(?P<other>{_NAME})"
@@ -108,7 +110,7 @@ def _spell(words: Sequence[str], short: str) -> bool:
 
 
 def _called(text: str) -> Iterator[Alias]:
-    if not any(word in text for word in _CUES):  # which spares most texts the pattern
+    if not _may_call(text):  # which spares most texts the pattern
         return
     for cue in _CUE.finditer(text):
         before = _NAME_BEFORE.search(text, max(0, cue.start() - 80), cue.start())
@@ -117,6 +119,12 @@ def _called(text: str) -> Iterator[Alias]:
         name, other = before["name"].rstrip(" .,'’"), cue["other"].rstrip(" .,'’")
         if name.casefold() != other.casefold() and not is_stop_word(name.casefold()):
             yield Alias(name, other, "also_called", before.start(), cue.end(), _SAID)
+
+
+def _may_call(text: str) -> bool:
+    if any(word in text for word in _CUES) and any(word in text for word in _BEFORE_CUES):
+        return True
+    return any(word in text for word in _WHOLE_CUES)
 
 
 def _chinese(text: str, mentions: Sequence[Mention], title: str) -> Iterator[Alias]:

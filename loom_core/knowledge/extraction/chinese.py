@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.model import Mention, Relation
+from loom_core.knowledge.remembered import remembered
+from loom_core.knowledge.tagging import tagged_words
 from loom_core.knowledge.text import is_stop_word
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["chinese_definition", "chinese_mentions", "chinese_predicate"]
 
 _RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·]{2,}")
-_SIGN = re.compile("[《〈『「·\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")  # what either of the two needs
 _WORK = re.compile(r"[《〈『「]([^《》〈〉『』「」\n]{1,40})[》〉』」]")
 _TYPES = {
     "nr": "person",
@@ -35,17 +36,14 @@ _VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
 
 def chinese_mentions(text: str) -> Iterator[Mention]:
     """Titles of works, and the words that jieba tags as names of persons, places, organisations."""
-    if text.isascii() or not _SIGN.search(text):
+    if text.isascii():
         return
     for match in _WORK.finditer(text):
         yield Mention(match[1], match.start(1), match.end(1), "work", "quoted", 0.9)
-    for run in _RUN.finditer(text):
-        start = run.start()
-        for word, tag in _tagged(run.group()):
-            kind = _TYPES.get(tag)
-            if kind is not None and len(word) > 1 and not is_stop_word(word):
-                yield Mention(word, start, start + len(word), kind, "tagged", 0.6)
-            start += len(word)
+    for word, tag, start in tagged_words(text):
+        kind = _TYPES.get(tag)
+        if kind is not None and not is_stop_word(word):
+            yield Mention(word, start, start + len(word), kind, "tagged", 0.6)
 
 
 def chinese_definition(text: str) -> Relation | None:
@@ -63,20 +61,17 @@ def chinese_definition(text: str) -> Relation | None:
     )
 
 
+@remembered
 def chinese_predicate(between: str) -> str:
     """The verbs between two names, or empty if there are none."""
     if len(between) > 20 or any(mark in between for mark in "。；！？\n"):
         return ""
+    import rjieba
+
     verbs = [
         word
         for run in _RUN.findall(between) or [between.strip("，、 ")]
-        for word, tag in _tagged(run)
+        for word, tag in rjieba.tag(run)
         if tag in _VERB_TAGS
     ]
     return "".join(verbs[:3])
-
-
-def _tagged(run: str) -> list[tuple[str, str]]:
-    import rjieba
-
-    return rjieba.tag(run)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.model import Mention, Relation
+from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.text import is_stop_word
 
 if TYPE_CHECKING:
@@ -54,12 +54,18 @@ def english_mentions(text: str) -> Iterator[Mention]:
         before, name, confidence = _trimmed(match.group())
         start = match.start() + before
         if confidence is None:
-            confidence = 0.3 if _SENTENCE_START.search(text, max(0, start - 4), start) else 0.7
+            confidence = 0.3 if _begins_sentence(text, start) else 0.7
         if confidence:
             yield Mention(name, start, start + len(name), "thing", "capitalised", confidence)
 
 
-@lru_cache(maxsize=32768)
+def _begins_sentence(text: str, start: int) -> bool:
+    if start > 1 and text[start - 1] == " " and text[start - 2].isalnum():
+        return False  # most names stand between two words, where the pattern need not be asked
+    return _SENTENCE_START.search(text, max(0, start - 4), start) is not None
+
+
+@remembered
 def _trimmed(phrase: str) -> tuple[int, str, float | None]:
     """A capitalised phrase without what is no part of a name.
 
@@ -111,6 +117,7 @@ def english_definition(text: str) -> Relation | None:
     )
 
 
+@remembered
 def english_predicate(between: str) -> str:
     """The words between two names as a verb phrase, or empty if they are none."""
     if any(mark in between for mark in ".;:!?()[]\n"):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RuleExtractor"]
 
-# Begins with the mark that ends the sentence, so that the engine leaps from mark to mark.
-_SENTENCE_END = re.compile(r"[.!?]\s+(?=[\"“‘(A-Z0-9])|[。！？；]|\n+")
+# All begins with one set of marks, before the alternatives, so that the engine leaps from mark to mark.
+_SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
 _CODE_CONFIDENCE = 0.7
 _MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
 

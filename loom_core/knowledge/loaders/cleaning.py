@@ -10,6 +10,8 @@ __all__ = ["clean_line", "clean_text", "join_lines"]
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+# Any of the three, so that clean text, as most is, is read once.
+_UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
 _SPACES = re.compile(r"\s+")
 _CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60\U00020000-\U0003ffff"
 _CJK_BREAK = re.compile(f"(?<=[{_CJK}])\n+(?=[{_CJK}])")
@@ -24,8 +26,9 @@ def clean_text(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _CONTROLS.sub("", _LINE_ENDS.sub("\n", text))
-    text = _SURROGATES.sub("\ufffd", text)
+    if _UNCLEAN.search(text):
+        text = _CONTROLS.sub("", _LINE_ENDS.sub("\n", text))
+        text = _SURROGATES.sub("\ufffd", text)
     return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
 
 

@@ -93,7 +93,7 @@ def _strict(data: bytes, encoding: str) -> str | None:
 def _wide_without_mark(head: bytes) -> str:
     """UTF-16 without a mark shows by NULs in every other byte only: the high halves of ASCII."""
     pairs = len(head) // 2
-    if pairs < 2:
+    if pairs < 2 or 0 not in head:
         return ""
     even, odd = head[0 : 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
     if odd >= 0.3 * pairs and even == 0:

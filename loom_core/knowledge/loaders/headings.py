@@ -11,6 +11,7 @@ _NUMERAL = "[一二三四五六七八九十百千零〇两0-9０-９]{1,7}"
 _MAX_LATIN = 80
 _MAX_CJK = 40
 _UNDERLINE = re.compile(r"([=\-~^])\1{2,}")
+_HAN = re.compile("[\u4e00-\u9fff]")
 _SENTENCE_END = re.compile(r"[.。,，;；:：!！?？、…]$")
 _LEVELS = {"编": 1, "編": 1, "部": 1, "篇": 1, "卷": 1, "章": 2, "回": 2, "节": 3, "節": 3}
 
@@ -75,8 +76,10 @@ class _Candidate:
 
 
 def _candidate(text: str) -> _Candidate | None:
-    cjk = bool(re.search("[\u4e00-\u9fff]", text))
-    if not text or len(text) > (_MAX_CJK if cjk else _MAX_LATIN) or _SENTENCE_END.search(text):
+    if not text or len(text) > _MAX_LATIN:
+        return None
+    cjk = _HAN.search(text) is not None
+    if (cjk and len(text) > _MAX_CJK) or _SENTENCE_END.search(text):
         return None
     if match := _CHINESE_PART.fullmatch(text):
         return _Candidate(_LEVELS[match[1]], match[1], alone=False)

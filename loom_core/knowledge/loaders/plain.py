@@ -81,7 +81,7 @@ def _paragraphs(text: str, lines: list[Line]) -> list[list[Line]]:
     """Cut lines without a blank one between them into paragraphs."""
     if not lines:
         return []
-    if max(_columns(line.text) for line in lines) > _UNWRAPPED:
+    if any(_is_unwrapped(line.text) for line in lines):
         return [[line] for line in lines]
     pieces: list[list[Line]] = [[lines[0]]]
     for before, line in pairwise(lines):
@@ -98,5 +98,7 @@ def _indented(text: str, line: Line) -> bool:
     return line.start > 0 and text[line.start - 1] in " \t\u3000"
 
 
-def _columns(text: str) -> int:
-    return len(text) if text.isascii() else sum(2 if char >= "\u2e80" else 1 for char in text)
+def _is_unwrapped(line: str) -> bool:
+    if len(line) > _UNWRAPPED or line.isascii():
+        return len(line) > _UNWRAPPED
+    return sum(2 if char >= "\u2e80" else 1 for char in line) > _UNWRAPPED

@@ -37,6 +37,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\x00asm", "a WebAssembly program"),
     (b"PAR1", "a Parquet file"),
 )
+_MARKS = tuple(mark for mark, _ in _SIGNATURES)
 _SAMPLE = 64 * 1024
 _MAX_CONTROLS = 0.02
 _FEW = 4
@@ -47,7 +48,9 @@ _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffe\uff
 
 def find_signature(data: bytes) -> str:
     """What the first bytes say a file is, with its article; empty if they say nothing."""
-    return next((name for mark, name in _SIGNATURES if data.startswith(mark)), "")
+    if not data.startswith(_MARKS):
+        return ""
+    return next(name for mark, name in _SIGNATURES if data.startswith(mark))
 
 
 def looks_binary(text: str) -> bool:

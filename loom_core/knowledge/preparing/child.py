@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "main"]
 
 _NICENESS = 10
+_ALLOCATIONS = 50_000  # between two searches for garbage; what is made of a document has no cycles
 _SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the child's own alarm does
 
 
@@ -62,6 +64,8 @@ def main() -> None:
     materials: queue.SimpleQueue[Material] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests, materials), daemon=True).start()
     pipeline, limits = _pipeline(settings), LoadLimits(**settings["limits"])
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS)
     while True:
         material = materials.get()
         _set_alarm(settings["deadline"] + _SPARE_SECONDS)

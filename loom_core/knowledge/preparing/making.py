@@ -53,7 +53,7 @@ def made(material: Material, *, pipeline: Pipeline, limits: LoadLimits) -> Made:
         hash_ = pipeline.hash(draft)
         if hash_ == material.known:
             return Unchanged(hash_)
-        document = pipeline.prepare_one(draft)
+        document = pipeline.prepare_one(draft, hash_=hash_)
     except DocumentError as error:
         return Failed(str(error), by_content=True)
     except MemoryError:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.text import (
     analyse,
-    analyse_with_keys,
+    analyse_passage,
     detect_language,
     estimate_tokens,
     is_cjk,
@@ -90,7 +90,18 @@ def test_keys_and_spans_are_those_of_the_surface_tokens(text: str):
     assert surface_keys(text) == [token.key for token in tokens]
     for count in (0, 1, len(tokens), len(tokens) + 1):
         assert surface_spans(text, count) == [(token.start, token.end) for token in tokens[:count]]
-    assert analyse_with_keys(text) == (analyse(text), surface_keys(text))
+
+
+@given(texts, texts)
+def test_a_passage_is_analysed_with_what_names_are_looked_up_by(text: str, title: str):
+    tokens, keys = analyse_passage(text, above=title + "\n")
+    whole = f"{title}\n{text}"
+    plain = analyse(whole)
+    assert tokens[: len(plain)] == plain
+    others = tokens[len(plain) :]
+    assert len(set(others)) == len(others)
+    assert set(tokens) == {*plain, *lookup_tokens(whole)}
+    assert keys == surface_keys(text)
 
 
 @given(texts)
