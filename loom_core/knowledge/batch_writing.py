@@ -55,6 +55,7 @@ class BatchWriter:
         items = [
             (item, fate, next(results) if fate.kind == "prepare" else None) for item, fate in batch.items
         ]
+        self._linker.names()  # now, as nobody else can write while this does
         before = record.documents.last_chunk()
         try:
             with record.database.write():
@@ -82,7 +83,8 @@ class BatchWriter:
                 keys = record.documents.keys_after(before)
                 fresh = [(keys[c.id], c) for d in documents for c in d.chunks if c.id in keys]
                 self._linker.link_new(
-                    [(key, c.keys.split(" ") if c.keys else [], c.chunk.text) for key, c in fresh]
+                    [(key, c.keys.split(" ") if c.keys else [], c.chunk.text) for key, c in fresh],
+                    before=before,
                 )
         except BaseException:
             self._linker.forget()  # it may hold names that were not written in the end

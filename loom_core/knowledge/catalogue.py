@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.filters import supported
 from loom_core.knowledge.record.schema import SCHEMA
+from loom_core.knowledge.record.usable import unusable
 from loom_core.knowledge.unified import SourceInfo
 from loom_core.knowledge.visible import ACTING
 
@@ -92,6 +93,8 @@ def _is_name(name: str) -> bool:
 
 def _read(path: Path) -> CatalogueEntry | None:
     """What a record says of itself, of whatever format; None if it is only being made."""
+    if reason := unusable(path):
+        return _unusable(path, reason)
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
@@ -102,14 +105,18 @@ def _read(path: Path) -> CatalogueEntry | None:
                 problem = f"it is of a newer Loom's format ({version}, this one knows {len(SCHEMA)}): upgrade"
             return _described(path, db, problem)
     except sqlite3.Error as error:
-        return CatalogueEntry(
-            folder=path.parent,
-            source=SourceInfo(name=path.parent.name, description="", search_hints=(), supported_filters=()),
-            documents=0,
-            chunks=0,
-            embedder="",
-            problem=f"its record cannot be read ({error})",
-        )
+        return _unusable(path, f"its record cannot be read ({error})")
+
+
+def _unusable(path: Path, problem: str) -> CatalogueEntry:
+    return CatalogueEntry(
+        folder=path.parent,
+        source=SourceInfo(name=path.parent.name, description="", search_hints=(), supported_filters=()),
+        documents=0,
+        chunks=0,
+        embedder="",
+        problem=problem,
+    )
 
 
 def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from anyio import to_thread
 
 from loom_core.knowledge.rag.owner_client import OwnerClient
 from loom_core.knowledge.rag.peer_settings import PeerSettings
+from loom_core.knowledge.record.usable import unusable
 from loom_core.storage.ownership import Holder, holder_of
 
 if TYPE_CHECKING:
@@ -92,10 +92,8 @@ def _examined(entry: CatalogueEntry) -> KnowledgeBaseHealth:
         holder=holder_of(entry.folder),
     )
     problems = [entry.problem] if entry.problem else []
-    if not os.access(entry.folder, os.W_OK) or not os.access(entry.folder / "record.db", os.W_OK):
-        problems.append(f"this user may not write to {entry.folder}")
     try:
-        health = _with_record(health)
+        health = health if unusable(entry.folder / "record.db") else _with_record(health)
     except sqlite3.Error as error:
         if not problems:
             problems.append(f"its record cannot be read ({error})")

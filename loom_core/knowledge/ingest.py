@@ -58,7 +58,7 @@ class IngestLimits:
     items: int = 256
     size: int = 4 << 20
     ahead: int = 2
-    words: float = 1.0
+    words: float = 2.5
     patience: float = 1.0
 
 

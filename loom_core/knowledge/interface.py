@@ -248,8 +248,11 @@ class VectorIndex(Protocol):
 class LexicalIndex(Protocol):
     """Words: BM25 ranking over token lists. Keys as in `VectorIndex`."""
 
-    def add(self, documents: Iterable[tuple[int, Sequence[str]]]) -> None:
-        """Index token lists under their keys (new keys only), visible after `commit`."""
+    def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
+        """Index token lists under their keys (new keys only), visible after `commit`.
+
+        A string is a list whose tokens are joined by single spaces, and taken as it is.
+        """
         ...
 
     def delete(self, keys: Collection[int]) -> None:
@@ -357,6 +360,10 @@ class GraphStore(Protocol):
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
         """Every relation whose subject's key is from `first` to `last`, in any order."""
+        ...
+
+    def touching(self, keys: Collection[int]) -> list[EntityEdge]:
+        """Every relation with an end among the keys, in any order."""
         ...
 
     def counts(self) -> tuple[int, int]:

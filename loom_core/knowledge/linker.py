@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
-from loom_core.knowledge.linking import NameIndex
+from loom_core.knowledge.linking import NameIndex, bare
 from loom_core.knowledge.text import lookup_tokens, surface_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.record import Record
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Linker"]
 
-_NAMES = 400  # looked for in earlier chunks at a time
+_NAMES = 1000  # looked for in earlier chunks at a time
 _PAGE = 1000
 
 _Link = tuple[int, int, int, int, str]  # chunk, entity, start, end, name
@@ -44,14 +45,15 @@ class Linker:
         """Drop what is held in memory, as it may not be in the record, or there may be more by now."""
         self._names = None
 
-    def link_new(self, chunks: Sequence[tuple[int, list[str], str]]) -> None:
+    def link_new(self, chunks: Sequence[tuple[int, list[str], str]], *, before: int) -> None:
         """Look for all known names in new chunks; part of the transaction that writes them.
 
         Args:
             chunks: keys, `surface_keys` and texts.
+            before: key of the last chunk that was there before this transaction.
         """
-        names = self._names or self._read_names()
-        for name in self._record.graph.new_names():
+        names = self.names()
+        for name in self._record.graph.new_names(since=before):
             names.add(name.entity, name.id)
         self._add_links(
             (key, match.entity, match.start, match.end, text[match.start : match.end])
@@ -75,36 +77,49 @@ class Linker:
         except IndexDamagedError as error:
             self._words.report_damage(error)
             return True
+        links = list(self._links_in(candidates, names))
         with self._record.database.write():
-            self._add_links(self._links_in(candidates, names))
+            there = set(self._record.documents.existing(sorted({chunk for chunk, *_ in links})))
+            self._add_links(link for link in links if link[0] in there)
             graph.forget_new_names(name.entity for name in new)
         return True
 
-    def _read_names(self) -> NameIndex:
-        names = self._names = NameIndex()
-        for entity, id_ in self._record.graph.subjects():
-            names.add(entity, id_)
-        return names
+    def names(self) -> NameIndex:
+        """All known names. The first time they are read, which takes seconds where there are many."""
+        if self._names is None:
+            self._names = NameIndex()
+            for entity, id_ in self._record.graph.subjects():
+                self._names.add(entity, id_)
+        return self._names
 
-    def _candidates(self, new: Sequence[NewName], names: NameIndex) -> list[int]:
-        """The chunks that may hold one of some new names, which are added to an index of names.
+    def _candidates(self, new: Sequence[NewName], names: NameIndex) -> dict[int, list[bytes]]:
+        """The chunks that may hold some new names, which are added to an index of names.
 
         In chunks that came with a name or after it, it was looked for when they were written.
+
+        Returns:
+            By chunk the `bare` names.
         """
         self._words.sync_all()
         words = self._words.searcher()
         if words is None:
             raise IndexDamagedError("The index of words does not open.")
-        found: set[int] = set()
+        found: defaultdict[int, list[bytes]] = defaultdict(list)
         for name in new:
-            tokens = lookup_tokens(name.id)
-            if tokens and names.add(name.entity, name.id):
-                found.update(key for key in words.containing(tokens) if key <= name.newest)
-        return sorted(found)
+            if names.add(name.entity, name.id):
+                letters = bare(name.id)
+                for key in words.containing(lookup_tokens(name.id)):
+                    if key <= name.newest:
+                        found[key].append(letters)
+        return found
 
-    def _links_in(self, chunks: Sequence[int], names: NameIndex) -> Iterator[_Link]:
+    def _links_in(self, candidates: Mapping[int, Sequence[bytes]], names: NameIndex) -> Iterator[_Link]:
+        chunks = sorted(candidates)
         for start in range(0, len(chunks), _PAGE):
             for key, text in self._record.graph.texts(chunks[start : start + _PAGE]).items():
+                letters = bare(text)
+                if not any(name in letters for name in candidates[key]):
+                    continue  # most have the words of a name somewhere, and not the name
                 for match in names.find_in(surface_keys(text), text):
                     yield key, match.entity, match.start, match.end, text[match.start : match.end]
 

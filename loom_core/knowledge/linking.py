@@ -7,6 +7,7 @@ depends on its text and on the names alone, never on the order in which they cam
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.knowledge.text import is_cjk, is_stop_word, lookup_tokens, surface_keys, surface_spans
@@ -14,9 +15,10 @@ from loom_core.knowledge.text import is_cjk, is_stop_word, lookup_tokens, surfac
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NameIndex", "NameMatch", "is_marked"]
+__all__ = ["NameIndex", "NameMatch", "bare", "is_marked"]
 
 _MAX_TOKENS = 24  # a longer title is a sentence, and nobody quotes it whole
+_LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
 
 
 class NameMatch(NamedTuple):
@@ -49,8 +51,10 @@ class NameIndex:
         Returns:
             Whether it is a name that can be looked for.
         """
-        tokens = surface_keys(id_)
-        if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens) or not lookup_tokens(id_):
+        tokens = _tokens(id_)
+        if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens):
+            return False
+        if not (any(map(_is_plain, tokens)) or lookup_tokens(id_)):
             return False  # without tokens to look it up by it would be found in later passages only
         self._names[" ".join(tokens)] = entity
         longest = self._begin.setdefault(tokens[0], {})
@@ -60,7 +64,7 @@ class NameIndex:
 
     def discard(self, id_: str) -> None:
         """Stop looking for an id."""
-        self._names.pop(" ".join(surface_keys(id_)), None)
+        self._names.pop(" ".join(_tokens(id_)), None)
 
     def find(self, text: str) -> Iterator[NameMatch]:
         """All names in a text, also those inside longer ones."""
@@ -84,17 +88,34 @@ class NameIndex:
             if longest is None:
                 continue
             joined = keys[first]
-            entity = names.get(joined)
-            if entity is not None:
+            if (entity := names.get(joined)) is not None:
                 yield entity, first, first
-            after = keys[first + 1 : first + 2]
-            if not after or after[0] not in longest:
+            if first + 1 == len(keys) or (count := longest.get(keys[first + 1])) is None:
                 continue
-            for last in range(first + 1, min(len(keys), first + longest[after[0]])):
+            for last in range(first + 1, min(len(keys), first + count)):
                 joined += " " + keys[last]
-                entity = names.get(joined)
-                if entity is not None:
+                if (entity := names.get(joined)) is not None:
                     yield entity, first, last
+
+
+def bare(text: str) -> bytes:
+    """The plain Latin letters and digits of a text, by which it is soon told that it does not hold a name.
+
+    If it does, theirs are in the text's one after the other, however both are spelled. The letter s is left
+    out, as a possessive may add it to a word.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text).casefold()
+    return text.lower().encode("ascii", "ignore").translate(None, _LEFT_OUT)
+
+
+def _tokens(id_: str) -> list[str]:
+    """The `surface_keys` of an id, which is made of them."""
+    return id_.split() if id_.isascii() else surface_keys(id_)
+
+
+def _is_plain(token: str) -> bool:
+    return token.isascii() and token.isalnum() and not is_stop_word(token)
 
 
 def _tells(tokens: list[str]) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Database"]
 
 _log = logging.getLogger(__name__)
-_BUSY_SECONDS = 30
 _MIGRATION_SECONDS = 3600  # others wait so long while one copies and migrates a large file
 _LIST = 900  # below the 999 parameters that every SQLite takes
 
@@ -35,15 +34,26 @@ class Database:
         path: the database file, made if absent; None for a database in memory.
         schema: one SQL script per version; version n of a file means that the first n scripts ran. Those
             that are missing run in one transaction, after a copy of the file was put beside it (`back_up`).
+        read_only: refuse to change anything.
+        busy_seconds: how long to wait for another process that writes.
 
     Raises:
         RecordError: the file cannot be opened or written, is not a database, was written by a newer Loom,
             or is older and there is no room for a copy of it.
     """
 
-    def __init__(self, path: Path | None, *, schema: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        schema: Sequence[str],
+        read_only: bool = False,
+        busy_seconds: float = 30.0,
+    ) -> None:
         self._path = path
         self._schema = schema
+        self._read_only = read_only
+        self._busy_seconds = busy_seconds
         self._local = threading.local()
         self._writing = threading.RLock()
         self._idle: deque[sqlite3.Connection] = deque()
@@ -153,7 +163,10 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self._path or ":memory:",
+            timeout=self._busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
         )
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA foreign_keys=ON")
@@ -161,10 +174,13 @@ class Database:
         if self._path is not None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            # In pages: an ingest changes thousands of pages again and again, each to be copied back once.
-            connection.execute("PRAGMA wal_autocheckpoint=8000")
+            # In pages, 128 MB: a batch of an ingest changes up to 9,000 of a large file, many of which the
+            # next batches change again, so that each is copied back once for several of them.
+            connection.execute("PRAGMA wal_autocheckpoint=32000")
             connection.execute("PRAGMA cache_size=-32768")
             connection.execute("PRAGMA mmap_size=268435456")
+        if self._read_only:
+            connection.execute("PRAGMA query_only=ON")
         return connection
 
     def _migrate(self) -> None:
@@ -178,7 +194,7 @@ class Database:
                 with self.write() as db:
                     self._run_missing(db)
             finally:
-                connection.execute(f"PRAGMA busy_timeout={1000 * _BUSY_SECONDS}")
+                connection.execute(f"PRAGMA busy_timeout={round(1000 * self._busy_seconds)}")
 
     def _run_missing(self, db: sqlite3.Connection) -> None:
         """Bring the file up to date; part of a transaction, so that nobody writes meanwhile."""
@@ -223,17 +239,17 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise RecordError(f"{self._path or 'the database'}: {error}.", advice=_advice(error)) from error
+            advice = self._advice(error)
+            raise RecordError(f"{self._path or 'the database'}: {error}.", advice=advice) from error
 
-
-def _advice(error: sqlite3.Error) -> str:
-    text = str(error)
-    if "full" in text:
-        return "The disk is full: free some space; everything acknowledged so far is safe."
-    if "readonly" in text or "unable to open" in text:
-        return "Check that the folder exists and that this user may write to it."
-    if "not a database" in text or "malformed" in text:
-        return "The file is damaged or not Loom's: restore it from a backup, or move it away to start anew."
-    if "locked" in text or "busy" in text:
-        return f"Another process has been writing for over {_BUSY_SECONDS} s: try again, or stop it."
-    return "Run the command again with --debug for details."
+    def _advice(self, error: sqlite3.Error) -> str:
+        text = str(error)
+        if "full" in text:
+            return "The disk is full: free some space; everything acknowledged so far is safe."
+        if "readonly" in text or "unable to open" in text:
+            return "Check that the folder exists and that this user may write to it."
+        if any(sign in text for sign in ("not a database", "malformed", "decode to UTF-8")):
+            return "It is damaged: `loom-kb check --repair` saves what can be read of it."
+        if "locked" in text or "busy" in text:
+            return f"Another process was writing for over {self._busy_seconds:g} s: try again, or stop it."
+        return "Run the command again with --debug for details."

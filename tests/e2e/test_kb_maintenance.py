@@ -38,9 +38,40 @@ def test_a_record_that_is_no_database_is_listed_and_salvaged(loom_kb, home: Path
     assert "notes cannot be used" in loom_kb("list").stderr.decode()
     assert loom_kb("check", "--kb", "notes").returncode == 1
     done = loom_kb("check", "--repair", "--kb", "notes")
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 3, done.stderr.decode()  # what was in it is lost
     assert "the damaged file is kept as" in done.stdout.decode()
+    assert "more may be lost" in done.stdout.decode()
     assert list(record.parent.glob("record.db.damaged-*"))
+    assert loom_kb("check", "--kb", "notes").returncode == 0
+
+
+def test_documents_that_are_lost_are_named_and_those_with_files_loaded_again(
+    loom_kb, home: Path, documents: Path
+):
+    loom_kb("add", documents / "guide.md", "--kb", "notes")
+    loom_kb("add", "-", "--kb", "notes", stdin="It is nowhere else: 青岛。".encode())
+    record = home / "kb" / "notes" / "record.db"
+    db = sqlite3.connect(record)
+    db.execute("UPDATE documents SET text = x'00', title = CAST(x'ff' AS TEXT)")
+    db.commit()
+    db.close()
+    assert loom_kb("query", "青岛", "--kb", "notes").returncode == 1
+    done = loom_kb("check", "--repair", "--kb", "notes")
+    told = done.stdout.decode()
+    assert done.returncode == 3, done.stderr.decode()
+    assert "1 could not be read, and are loaded again from their files" in told
+    assert "1 documents could not be read and are lost: text:" in told
+    assert len(json.loads(loom_kb("list", "--kb", "notes", "--json").stdout)["documents"]) == 1
+
+
+def test_an_emptied_record_is_no_new_knowledge_base(loom_kb, home: Path, documents: Path):
+    loom_kb("add", documents / "guide.md", "--kb", "notes")
+    (home / "kb" / "notes" / "record.db").write_bytes(b"")
+    assert "record.db is empty" in loom_kb("list").stderr.decode()
+    refused = loom_kb("add", documents / "guide.md", "--kb", "notes")
+    assert (refused.returncode, "check --repair" in refused.stderr.decode()) == (1, True)
+    assert loom_kb("check", "--repair", "--kb", "notes").returncode == 3
+    assert loom_kb("add", documents / "guide.md", "--kb", "notes").returncode == 0
 
 
 def test_export_and_import_move_a_knowledge_base_to_another_home(

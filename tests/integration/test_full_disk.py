@@ -120,3 +120,40 @@ def test_a_folder_that_cannot_be_written_is_refused_with_advice(tmp_path: Path) 
     told = run_on_disk(tmp_path, 'mount -t tmpfs -o size=4m,ro none "$1"', READ_ONLY)
     assert str(tmp_path) in told["refusal"]
     assert told["advice"]
+
+
+COMMANDS = """
+import json, subprocess, sys
+
+home, document = sys.argv[1] + "/home", sys.argv[1] + "/note.md"
+subprocess.run(["mount", "--bind", home, home], check=True)
+subprocess.run(["mount", "-o", "remount,ro,bind", home], check=True)
+told = {}
+for command in (
+    ["list"], ["query", "Visby"], ["stats"], ["check"], ["check", "--repair"], ["add", document],
+    ["sync", sys.argv[1]], ["remove", "--all"], ["rebuild"], ["export", sys.argv[1] + "/out.zip"], ["doctor"],
+    ["serve"],
+):
+    done = subprocess.run(
+        [sys.executable, "-m", "loom_kb", *command, "--home", home, "--embedder", "hashing"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )
+    told[" ".join(command[:2])[:14]] = [done.returncode, done.stdout + done.stderr]
+json.dump(told, sys.stdout)
+"""
+
+
+def test_every_command_says_that_a_knowledge_base_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("# Visby\n\nVisby lies on Gotland.", encoding="utf-8")
+    home = ["--home", str(tmp_path / "home"), "--embedder", "hashing"]
+    subprocess.run(
+        [sys.executable, "-m", "loom_kb", "add", str(tmp_path / "note.md"), *home],
+        check=True,
+        capture_output=True,
+    )
+    told = run_on_disk(tmp_path, "true", COMMANDS)
+    for command, (code, text) in told.items():
+        assert "Traceback" not in text, command
+        if command != "serve":  # which has not opened any when its client goes
+            assert "this user may not write to" in text, command
+        assert code == (0 if command in {"list", "serve"} else 1), command

@@ -25,6 +25,7 @@ __all__ = ["ChromaVectorIndex", "groups_in", "open_client"]
 _log = logging.getLogger(__name__)
 
 _BATCH = 1000  # the engine's own limit is 5461
+_LISTED = 50_000  # keys that are listed at a time
 _PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three characters
 _OVERFETCH = 2  # times the candidates that are needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
@@ -114,6 +115,24 @@ class ChromaVectorIndex:
                         return kept
             return self._exact(query, limit, wanted)
 
+    def keys(self) -> list[int]:
+        """The keys that are stored, in no particular order."""
+        found: list[int] = []
+        with self._boundary():
+            while ids := self._collection.get(limit=_LISTED, offset=len(found), include=[])["ids"]:
+                found += map(int, ids)
+        return found
+
+    def vectors(self, keys: Collection[int]) -> dict[int, NDArray[np.float64]]:
+        """The vectors stored under keys; unknown ones are left out."""
+        stored: dict[int, NDArray[np.float64]] = {}
+        with self._boundary():
+            for ids in _batches(keys):
+                found = self._collection.get(ids=ids, include=["embeddings"])
+                if found["ids"]:
+                    stored.update(zip(map(int, found["ids"]), found["embeddings"], strict=True))
+        return stored
+
     def count(self) -> int:
         """How many vectors are stored."""
         with self._boundary():
@@ -157,13 +176,8 @@ class ChromaVectorIndex:
     def _exact(
         self, query: NDArray[np.float32], limit: int, keys: Collection[int]
     ) -> list[tuple[int, float]]:
-        similarities: dict[int, float] = {}
-        for ids in _batches(keys):
-            found = self._collection.get(ids=ids, include=["embeddings"])
-            if found["ids"]:
-                cosines = (found["embeddings"] @ query).tolist()
-                similarities.update(zip(map(int, found["ids"]), cosines, strict=True))
-        return _best(similarities.items(), limit)
+        stored = self.vectors(keys)
+        return _best(((key, float(vector @ query)) for key, vector in stored.items()), limit)
 
 
 def groups_in(path: Path) -> list[str]:

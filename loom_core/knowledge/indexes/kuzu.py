@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tempfile
 import threading
 from contextlib import ExitStack, contextmanager
@@ -27,7 +26,6 @@ from loom_core.knowledge.indexes.kuzu_session import (
     translated,
 )
 from loom_core.knowledge.indexes.kuzu_statements import (
-    copy_table,
     create_relation,
     create_schema,
     delete_entity,
@@ -35,6 +33,7 @@ from loom_core.knowledge.indexes.kuzu_statements import (
     read_counts,
     read_edges_among,
     read_edges_of_range,
+    read_edges_touching,
     read_entities,
     read_ring_of_many,
     read_ring_of_one,
@@ -42,6 +41,7 @@ from loom_core.knowledge.indexes.kuzu_statements import (
     store_entity,
     update_relation,
 )
+from loom_core.knowledge.indexes.kuzu_tables import copy_tables, write_tables
 from loom_core.knowledge.interface import GraphPath
 
 if TYPE_CHECKING:
@@ -141,6 +141,30 @@ class KuzuGraphStore:
             StoreBusyError: the database is open.
             IndexDamagedError: the engine failed.
         """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            write_tables(Path(folder), entities, relations)
+            return cls.load_tables(
+                path,
+                Path(folder),
+                module=module,
+                buffer_pool_mb=buffer_pool_mb,
+                max_db_size=max_db_size,
+                timeout_ms=timeout_ms,
+            )
+
+    @classmethod
+    def load_tables(
+        cls,
+        path: Path,
+        tables: Path,
+        *,
+        module: str = "kuzu",
+        buffer_pool_mb: int = 256,
+        max_db_size: int = 1 << 34,
+        timeout_ms: int = 4000,
+    ) -> Self:
+        """The same from a folder of `write_tables`."""
         claim(path)  # so that no open database is deleted
         try:
             remove_kuzu_files(path)
@@ -154,10 +178,7 @@ class KuzuGraphStore:
             timeout_ms=timeout_ms,
         )
         try:
-            store._copy("Entity", ((e.key, e.name, e.type, e.mentions) for e in entities))
-            store._copy(
-                "REL", ((r.subject, r.object, r.predicate, r.support, r.confidence) for r in relations)
-            )
+            copy_tables(store._writer, tables)
         except BaseException:
             store.close()
             remove_kuzu_files(path)
@@ -272,6 +293,15 @@ class KuzuGraphStore:
         with self._question() as session:
             return read_edges_of_range(session, first, last)
 
+    def touching(self, keys: Collection[int]) -> list[EntityEdge]:
+        """Every relation with an end among the keys, in no order, however long it takes.
+
+        Raises:
+            IndexDamagedError: the engine failed.
+        """
+        with self._writing:  # whose connection has no time limit
+            return read_edges_touching(self._writer, keys) if keys else []
+
     def counts(self) -> tuple[int, int]:
         """How many entities and how many relations are stored."""
         with self._question() as session:
@@ -346,12 +376,3 @@ class KuzuGraphStore:
         with self._writing, self._writer.change():
             self._changes += 1
             yield self._writer
-
-    def _copy(self, table: str, rows: Iterable[tuple[int | str | float, ...]]) -> None:
-        with self._writing, tempfile.TemporaryDirectory(dir=self._path.parent) as directory:
-            file = Path(directory, f"{table}.csv")
-            with file.open("w", encoding="utf-8", newline="") as stream:
-                csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
-            if file.stat().st_size:
-                copy_table(self._writer, table, file)
-                self._changes += 1

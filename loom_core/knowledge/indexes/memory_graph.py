@@ -132,6 +132,12 @@ class MemoryGraphStore:
         with self._lock:
             return [edge for edge in self._relations.values() if first <= edge.subject <= last]
 
+    def touching(self, keys: Collection[int]) -> list[EntityEdge]:
+        """Every relation with an end among the keys."""
+        with self._lock:
+            identities = set[_Identity]().union(*(self._touching.get(key, ()) for key in keys))
+            return [self._relations[identity] for identity in identities]
+
     def counts(self) -> tuple[int, int]:
         """How many entities and how many relations are stored."""
         return len(self._entities), len(self._relations)

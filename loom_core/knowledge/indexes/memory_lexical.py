@@ -34,16 +34,18 @@ class MemoryLexicalIndex:
         self._frequencies: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._length = 0
 
-    def add(self, documents: Iterable[tuple[int, Sequence[str]]]) -> None:
+    def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
+
+        A string is a list whose tokens are joined by single spaces, and taken as it is.
 
         Raises:
             InvalidInputError: a token is empty or holds white space.
         """
         checked: list[tuple[int, tuple[str, ...] | None]] = []
         for key, tokens in documents:
-            joined_tokens(tokens)
-            checked.append((key, tuple(tokens)))
+            text = joined_tokens(tokens)
+            checked.append((key, tuple(text.split(" ")) if text else ()))
         with self._lock:
             self._pending.extend(checked)
 

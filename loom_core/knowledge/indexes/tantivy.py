@@ -68,10 +68,11 @@ class TantivyIndex:
         with self._boundary():
             self._schema, self._index = self._open()
 
-    def add(self, documents: Iterable[tuple[int, Sequence[str]]]) -> None:
+    def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
-        Replacing makes it safe to repeat additions whose commit was not noted before a crash.
+        A string is a list whose tokens are joined by single spaces, and taken as it is. Replacing makes it
+        safe to repeat additions whose commit was not noted before a crash.
 
         Raises:
             InvalidInputError: a token is empty or holds white space, or a key is not positive.
@@ -159,11 +160,9 @@ class TantivyIndex:
         if not tokens or not all(map(is_searchable, tokens)):
             return []
         with self._boundary():
-            terms = [
-                (Occur.Must, Query.const_score_query(Query.term_query(self._schema, _BODY, token), 0.0))
-                for token in set(tokens)
-            ]
-            return [key for key, _ in self._hits(Query.boolean_query(terms), self._index.searcher().num_docs)]
+            terms = [(Occur.Must, Query.term_query(self._schema, _BODY, token)) for token in set(tokens)]
+            unscored = Query.const_score_query(Query.boolean_query(terms), 0.0)
+            return self._found(unscored, self._index.searcher().num_docs)[0]
 
     def keys(self) -> list[int]:
         """Every key that is indexed as of the last commit, as often as it is there; in no order.

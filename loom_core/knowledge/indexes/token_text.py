@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 __all__ = ["is_searchable", "joined_tokens"]
 
 
-def joined_tokens(tokens: Sequence[str]) -> str:
+def joined_tokens(tokens: Sequence[str] | str) -> str:
     """The tokens with a space between; cutting at ASCII white space gives exactly them back.
+
+    A string is taken for tokens that were joined so before.
 
     Raises:
         InvalidInputError: a token is empty, holds ASCII white space, or cannot be written as UTF-8.
     """
+    if isinstance(tokens, str):
+        return tokens
     text = " ".join(tokens)
     try:
         encoded = text.encode()

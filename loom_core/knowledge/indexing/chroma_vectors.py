@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from loom_core.knowledge.record import Record
     from loom_core.knowledge.record.changes import Pending
 
-__all__ = ["ChromaVectors", "NearestByChroma"]
+__all__ = ["ChromaVectors", "NearestByChroma", "differing"]
 
 _BATCH = 1000  # about a second's work
+_COMPARED = 64  # vectors that are compared with the record when an index is opened
+_SAME = 1e-3  # what Chroma gives back may be rounded
 
 
 @dataclass(slots=True)
@@ -83,7 +85,8 @@ class ChromaVectors(DerivedIndex):
         if self._grow(growing):
             return
         changes.restart(self.name, generation=growing.generation, watermark=growing.watermark)
-        self._probed, self._growing = growing.generation, None
+        self._probed = self._compared = growing.generation
+        self._growing = None
         self._remove(old)
 
     def _grow(self, growing: _Growing) -> bool:
@@ -123,6 +126,15 @@ class ChromaVectors(DerivedIndex):
                 indexes[group] = index = ChromaVectorIndex(path, dimension=dimension, group=group)
             index.upsert([found[row] for row in chosen], matrix[chosen])
 
+    def _agrees(self) -> bool:
+        vectors, groups = self._record.vectors, self._open(self._record.changes.state(self.name).generation)
+        if sum(index.count() for index in groups.values()) != vectors.coverage()[0]:
+            return False
+        last = self._record.documents.last_chunk()
+        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
+        chosen = [key for place in places for key in self._record.documents.chunk_keys(after=place, limit=1)]
+        return not differing(vectors.of(chosen), groups.values())
+
     def _is_open(self) -> bool:
         return self._indexes is not None
 
@@ -149,6 +161,27 @@ class ChromaVectors(DerivedIndex):
 
     def _dimension(self) -> int:
         return int(self._record.get("dimension") or 0)
+
+
+def differing(
+    expected: tuple[Sequence[int], NDArray[np.float32]], indexes: Collection[ChromaVectorIndex]
+) -> list[int]:
+    """The keys under which indexes hold another vector than they should, or none.
+
+    Args:
+        expected: keys, and a row for each, see `VectorTable.of`.
+        indexes: each key should be in one of them.
+    """
+    import numpy as np
+
+    stored: dict[int, NDArray[np.float64]] = {}
+    for index in indexes:
+        stored |= index.vectors(expected[0])
+    return [
+        key
+        for key, vector in zip(*expected, strict=True)
+        if key not in stored or not np.allclose(stored[key], vector, atol=_SAME)
+    ]
 
 
 class NearestByChroma:

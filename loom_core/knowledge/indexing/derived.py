@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import threading
 from abc import ABC, abstractmethod
@@ -29,7 +30,8 @@ class DerivedIndex(ABC):
 
     It lives in `<name>-<generation>` beside the record, or in memory. A rebuild makes the directory of
     the next generation, and the record names the one that counts: a rebuild cut short leaves the old
-    one in force. Only the process that holds the knowledge base's lock calls `sync`.
+    one in force, and what it left behind is removed later. Only the process that holds the knowledge
+    base's lock calls `sync`.
 
     Args:
         record: what it is derived from.
@@ -44,6 +46,7 @@ class DerivedIndex(ABC):
         self._lock = threading.RLock()
         self._probed = 0  # the generation that is known to open
         self._compared = 0  # the generation that was compared with the record
+        self._swept = False  # whether only the generation that counts is there
         self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
@@ -53,6 +56,8 @@ class DerivedIndex(ABC):
             Whether there may be more to take over.
         """
         with self._lock:
+            if not self._swept:
+                self._sweep()
             try:
                 return self._follow(limit)
             except IndexDamagedError as error:
@@ -61,8 +66,12 @@ class DerivedIndex(ABC):
 
     def sync_all(self) -> None:
         """Take over everything."""
-        while self.sync():
+        while self.sync() or self.wait():
             pass
+
+    def wait(self) -> bool:
+        """Wait a moment for an index that is being built elsewhere; False if none is."""
+        return False
 
     def lag(self) -> int:
         """How many changes are still to be taken over."""
@@ -73,6 +82,7 @@ class DerivedIndex(ABC):
         """Release files; the next use opens them again."""
         with self._lock:
             self._close()
+            self._swept = False  # until then others may work here
 
     @abstractmethod
     def _build(self, generation: int) -> None:
@@ -194,20 +204,40 @@ class DerivedIndex(ABC):
 
     def _rebuild(self) -> None:
         changes = self._record.changes
-        old = changes.state(self.name).generation
+        generation = changes.state(self.name).generation + 1
         with suppress(IndexDamagedError):  # what is damaged may not even close
             self._close()
-        self._remove(old + 1)  # what a rebuild that was cut short may have left
+        self._sweep()  # what a rebuild that was cut short may have left
+        self._probed = self._compared = generation
         watermark = changes.head()
-        self._probed = old + 1
-        self._compared = old + 1
-        self._build(old + 1)
-        changes.restart(self.name, generation=old + 1, watermark=watermark)
-        self._remove(old)
+        self._build(generation)
+        self._adopt(generation, watermark)
+
+    def _adopt(self, generation: int, watermark: int) -> None:
+        """Let a new generation, which holds the changes up to a watermark, take the place of the old one."""
+        self._record.changes.restart(self.name, generation=generation, watermark=watermark)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove all generations but the one that counts: a kill may have left any."""
+        if self._folder is not None:
+            current = self._record.changes.state(self.name).generation
+            for path in self._folder.glob(f"{self.name}-*"):
+                match = re.fullmatch(rf"{self.name}-(\d+)(\..*)?", path.name)
+                if match is not None and int(match[1]) != current:
+                    _remove(path)
+        self._swept = True
 
     def _remove(self, generation: int) -> None:
         if self._folder is None:
             return
         name = f"{self.name}-{generation}"
         for path in (self._folder / name, *self._folder.glob(f"{name}.*")):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

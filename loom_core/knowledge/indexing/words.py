@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
+from loom_core.knowledge.indexes.token_text import joined_tokens
 from loom_core.knowledge.indexing.derived import DerivedIndex
 from loom_core.knowledge.pipeline import index_tokens
 
@@ -108,7 +109,9 @@ class WordIndex(DerivedIndex):
         last = documents.last_chunk()
         places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
         keys = [key for place in places for key in documents.chunk_keys(after=place, limit=1)]
-        return all(not tokens or key in index.containing(tokens) for key, tokens in self._tokens(keys))
+        return all(
+            not tokens or key in index.containing(tokens.split(" ")) for key, tokens in self._tokens(keys)
+        )
 
     def _is_open(self) -> bool:
         return self._index is not None
@@ -141,11 +144,11 @@ class WordIndex(DerivedIndex):
         if isinstance(self._index, TantivyIndex):
             self._index.reload()
 
-    def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+    def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Tokens of those chunks that are there, joined by spaces."""
         there = self._record.documents.existing(keys)
         offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
-        for key, tokens in offered.items():
-            yield key, tokens.split(" ") if tokens else []
+        yield from offered.items()
         missing = [key for key in there if key not in offered]
         for key, row in self._record.documents.chunks(missing).items():
-            yield key, index_tokens(row.title, row.heading_path, row.text)
+            yield key, joined_tokens(index_tokens(row.title, row.heading_path, row.text))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
@@ -15,14 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
+    from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
     from loom_core.knowledge.interface import GraphStore, LexicalIndex
     from loom_core.knowledge.record import Record
     from loom_core.knowledge.record.changes import ChangeKind, IndexName
 
-__all__ = ["check_flat_vectors", "check_graph_store", "check_indexes", "check_words"]
+__all__ = ["check_chroma", "check_flat_vectors", "check_graph_store", "check_indexes", "check_words"]
 
 _ATTEMPTS = 5
 _SAMPLES = 25  # chunks whose content is looked up: a directory of another knowledge base has the same keys
+_CHROMA_SAMPLES = 1000  # passages whose vectors are looked up there, at the price of a file read each
 _BATCH = 5000
 _ALL = 1 << 62
 
@@ -110,7 +114,7 @@ def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
         if found is None:
             return
         yield from found.findings("words", "passages")
-        chosen = _sample(found.settled)
+        chosen = _sample(found.settled, _SAMPLES)
         if wrong := _wrong_words(record, index, chosen):
             text = f"the index 'words' has other words for {wrong} of {len(chosen)} passages looked at"
             yield Finding("indexes", text, "index", ("words",))
@@ -144,9 +148,9 @@ def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
         yield Finding("indexes", text, "index", ("graph",))
 
 
-def _sample(keys: Sequence[int]) -> list[int]:
-    """Some of many keys, from the first to the last."""
-    return list(keys[:: max(1, len(keys) // _SAMPLES)][:_SAMPLES])
+def _sample(keys: Sequence[int], count: int) -> list[int]:
+    """So many of many keys, from the first to the last."""
+    return list(keys[:: max(1, len(keys) // count)][:count])
 
 
 def _wrong_words(record: Record, index: LexicalIndex, chosen: Sequence[int]) -> int:
@@ -160,8 +164,11 @@ def _wrong_words(record: Record, index: LexicalIndex, chosen: Sequence[int]) -> 
 
 
 def _changed(record: Record, watermark: int, kind: ChangeKind) -> set[int]:
-    rows = record.database.rows("SELECT key FROM changes WHERE seq > ? AND kind = ?", (watermark, kind))
-    return {row["key"] for row in rows}
+    changed: set[int] = set()
+    while (pending := record.changes.since(watermark)) is not None:
+        changed.update(pending.keys[kind])
+        watermark = pending.watermark
+    return changed
 
 
 def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Finding]:
@@ -191,14 +198,42 @@ def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Findi
         yield Finding("indexes", text, "index", ("vectors",))
 
 
-def check_indexes(record: Record, folder: Path, *, graph: bool) -> Iterator[Finding]:
+def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
+    """Chroma has every chunk that has a vector once, some with their own vector. Nobody may be writing to it.
+
+    Args:
+        record: says what it should hold.
+        indexes: the index of each language.
+    """
+    from loom_core.knowledge.indexing.chroma_vectors import differing
+
+    try:
+        found = _compared(
+            record,
+            "chroma",
+            lambda: list(chain.from_iterable(index.keys() for index in indexes)),
+            lambda: _embedded(record),
+            kinds=("chunk+", "chunk-", "vector+"),
+        )
+        if found is None:
+            return
+        yield from found.findings("chroma", "passages")
+        chosen = _sample(found.settled, _CHROMA_SAMPLES)
+        if wrong := differing(record.vectors.of(chosen), indexes):
+            text = f"the index 'chroma' has other vectors for {len(wrong)} of {len(chosen)} passages seen"
+            yield Finding("indexes", text, "index", ("chroma",))
+    except IndexDamagedError as error:
+        yield Finding("indexes", f"the index 'chroma' cannot be read: {error.message}", "index", ("chroma",))
+
+
+def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Finding]:
     """Check the derived indexes of a knowledge base on disk. Blocks.
 
     Args:
         record: its record.
         folder: where they are.
-        graph: whether to open the graph, too, which only the holder of the lock may, and not while it has
-            it open otherwise.
+        owned: whether to open the graph and Chroma, too, which only the holder of the lock may, and not
+            while it has them open otherwise.
     """
     from loom_core.knowledge.indexes.tantivy import TantivyIndex
 
@@ -226,8 +261,11 @@ def check_indexes(record: Record, folder: Path, *, graph: bool) -> Iterator[Find
             yield from check_flat_vectors(record, vectors)
             vectors.close()
     state = record.changes.state("graph")
-    if graph and state.built and state.watermark >= record.changes.head():
+    if owned and state.built and state.watermark >= record.changes.head():
         yield from _check_kuzu(record, folder / f"graph-{state.generation}")
+    state = record.changes.state("chroma")
+    if owned and state.built:
+        yield from _check_chroma(record, folder / f"chroma-{state.generation}")
 
 
 def _check_kuzu(record: Record, path: Path) -> Iterator[Finding]:
@@ -242,6 +280,21 @@ def _check_kuzu(record: Record, path: Path) -> Iterator[Finding]:
         yield from check_graph_store(record, store)
     finally:
         store.close()
+
+
+def _check_chroma(record: Record, path: Path) -> Iterator[Finding]:
+    from loom_core.knowledge.indexes.chroma import ChromaVectorIndex, groups_in
+    from loom_core.knowledge.indexes.probe import probe_chroma
+
+    dimension = int(record.get("dimension") or 0)
+    if reason := probe_chroma(path, dimension=dimension):
+        yield Finding("indexes", f"the index 'chroma' does not open: {reason}", "index", ("chroma",))
+        return
+    with ExitStack() as opened:
+        indexes = [ChromaVectorIndex(path, dimension=dimension, group=group) for group in groups_in(path)]
+        for index in indexes:
+            opened.callback(index.close)
+        yield from check_chroma(record, indexes)
 
 
 def _embedded(record: Record) -> list[int]:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import sqlite3
 import time
+from collections import deque
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
-from loom_core.errors import DocumentError, StoreBusyError
+from loom_core.errors import DocumentError, RecordError, StoreBusyError
+from loom_core.knowledge.indexes.damage import first_line
+from loom_core.knowledge.maintenance.damaged import DamagedRecord, is_database, mend_header
 from loom_core.knowledge.maintenance.finding import Finding
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.record import Record
 from loom_core.knowledge.record.changes import IndexName
 from loom_core.knowledge.record.receiving import Receiving
-from loom_core.knowledge.stored import draft_of_row, packed_draft
+from loom_core.knowledge.record.schema import SCHEMA
+from loom_core.knowledge.record.usable import is_emptied, refuse_inaccessible
+from loom_core.knowledge.stored import draft_of_row, packed_draft, unpacked_draft
+from loom_core.knowledge.uris import path_of
 from loom_core.storage import ProcessLock
 
 if TYPE_CHECKING:
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Salvaged", "check_file", "salvage"]
 
-_log = logging.getLogger(__name__)
 _MESSAGES = 20
 _PAGE = 200
 _TABLES = ("meta", "alias_decisions")  # what people have decided, as far as it refers to nothing by key
@@ -35,35 +39,60 @@ _TABLES = ("meta", "alias_decisions")  # what people have decided, as far as it 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What was saved.
+    """What was saved, and what was not.
 
     Attributes:
         documents: how many documents.
-        lost: how many rows of documents could not be read.
         vectors: how many vectors.
         jobs: how many documents of unfinished jobs.
+        lost: URIs of the documents that could not be read and are nowhere else either, as far as known.
+        reloaded: URIs of those that could not be read, and are loaded again from their files.
+        incomplete: whether more may be lost, of which not even the names can be read.
         kept: where the damaged file is now; None where mending its indexes was enough.
     """
 
-    documents: int
-    lost: int
-    vectors: int
-    jobs: int
-    kept: Path | None
+    documents: int = 0
+    vectors: int = 0
+    jobs: int = 0
+    lost: tuple[str, ...] = ()
+    reloaded: tuple[str, ...] = ()
+    incomplete: bool = False
+    kept: Path | None = None
 
 
 def check_file(path: Path) -> list[Finding]:
-    """Whether the file of a record is a whole SQLite database. Blocks; reads all of it."""
+    """Whether the file of a record is a whole SQLite database, texts included. Blocks; reads all of it.
+
+    Raises:
+        RecordError: see `refuse_inaccessible`.
+    """
+    refuse_inaccessible(path)
+    if is_emptied(path):
+        return [Finding("file", f"{path.name} is empty, but there are indexes made from it", "salvage")]
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             rows = db.execute(f"PRAGMA integrity_check({_MESSAGES})").fetchall()
+            messages = [line for (text,) in rows for line in str(text).splitlines()]
+            if messages == ["ok"]:
+                _decode_texts(db)
+                return []
     except sqlite3.Error as error:
-        return [Finding("file", f"{path.name} cannot be read: {error}", "salvage")]
-    messages = [line for (text,) in rows for line in str(text).splitlines()]
-    if messages == ["ok"]:
-        return []
+        return [Finding("file", f"{path.name} cannot be read: {first_line(error)}", "salvage")]
     more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
     return [Finding("file", f"{path.name} is damaged: {messages[0]}{more}", "salvage")]
+
+
+def _decode_texts(db: sqlite3.Connection) -> None:
+    """Read every text, which SQLite itself does not.
+
+    Raises:
+        sqlite3.OperationalError: one is not UTF-8.
+    """
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for table in tables:
+        columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[2] == "TEXT"]
+        if columns:
+            deque(db.execute(f"SELECT {', '.join(columns)} FROM {table}"), maxlen=0)
 
 
 def salvage(folder: Path) -> Salvaged:
@@ -78,8 +107,10 @@ def salvage(folder: Path) -> Salvaged:
 
     Raises:
         StoreBusyError: another process works on it.
-        RecordError: the new record cannot be written.
+        RecordError: the new record cannot be written, or the old one cannot be reached, or is of
+            a newer format.
     """
+    refuse_inaccessible(folder / "record.db")
     lock = ProcessLock(folder / "lock")
     if not lock.acquire():
         raise StoreBusyError(
@@ -88,24 +119,44 @@ def salvage(folder: Path) -> Salvaged:
         )
     try:
         path = folder / "record.db"
+        _refuse_newer(path)
         if _reindexed(path):
-            return Salvaged(0, 0, 0, 0, None)
+            return Salvaged()
         fresh = folder / "record.db.salvaged"
         _remove_database(fresh)
         record = Record(fresh)
         try:
-            saved = _copied(path, record)
-            with record.database.read() as db:
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            _empty_log(record)
+            saved = _saved(path, record, fresh)
+            _empty_log(record)
         finally:
             record.close()
         kept = _put_in_place(fresh, path)
         for name in get_args(IndexName):
-            for directory in folder.glob(f"{name}-*"):
-                shutil.rmtree(directory) if directory.is_dir() else directory.unlink()
-        return Salvaged(*saved, kept)
+            for index in folder.glob(f"{name}-*"):
+                if index.is_dir() and not index.is_symlink():
+                    shutil.rmtree(index)
+                else:
+                    index.unlink()
+        return replace(saved, kept=kept)
     finally:
         lock.release()
+
+
+def _refuse_newer(path: Path) -> None:
+    """See that a record is of a format that is known here: else what is new in it would be lost."""
+    with closing(DamagedRecord(path)) as source:
+        version = source.version()
+    if version > len(SCHEMA):
+        raise RecordError(
+            f"{path} was written by a newer Loom (format {version}, this one knows {len(SCHEMA)}).",
+            advice="Upgrade this installation and try again; nothing was changed.",
+        )
+
+
+def _empty_log(record: Record) -> None:
+    with record.database.read() as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _reindexed(path: Path) -> bool:
@@ -116,89 +167,66 @@ def _reindexed(path: Path) -> bool:
             if not all("index" in message for message in messages):
                 return False
             db.execute("REINDEX")
+            _decode_texts(db)
             return [text for (text,) in db.execute("PRAGMA integrity_check")] == ["ok"]
     except sqlite3.Error:
         return False
 
 
-def _copied(path: Path, record: Record) -> tuple[int, int, int, int]:
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
-        source.row_factory = sqlite3.Row
-        source.text_factory = _any_text
+def _saved(path: Path, record: Record, fresh: Path) -> Salvaged:
+    if is_database(path):
+        return _copied(path, record)
+    mended = path.with_name("record.db.mended")
+    try:
+        for suffix in ("", "-wal"):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                shutil.copyfile(beside, mended.with_name(mended.name + suffix))
+        mend_header(mended, like=fresh)
+        return replace(_copied(mended, record), incomplete=True)
+    finally:
+        _remove_database(mended)
+
+
+def _copied(path: Path, record: Record) -> Salvaged:
+    with closing(DamagedRecord(path)) as source:
         for table in _TABLES:
             _copy_table(source, record, table)
         vectors = _copy_vectors(source, record)
-        lost = 0
-        documents = 0
+        saved: set[str] = set()
 
         def drafts() -> Iterator[DocumentDraft]:
-            nonlocal lost, documents
-            for row in _rows(source, "documents"):
-                draft = None
-                if row is not None:
-                    with suppress(DocumentError, IndexError, KeyError):
-                        draft = draft_of_row(row)
-                if draft is None:
-                    lost += 1
-                else:
-                    documents += 1
+            for row in source.rows("documents"):
+                with suppress(DocumentError, IndexError, KeyError):
+                    # On a damaged page there may be anything: what is packed is looked at when unpacked.
+                    draft = unpacked_draft(packed_draft(draft_of_row(row)))
+                    saved.add(draft.uri)
                     yield draft
 
         _submit(record, drafts())
-        jobs = _copy_jobs(source, record)
-        return documents, lost, vectors, jobs
+        unread = sorted(source.uris() - saved)
+        reloaded = [uri for uri in unread if uri.startswith("file:") and path_of(uri).is_file()]
+        if reloaded:
+            paths = [str(path_of(uri)) for uri in reloaded]
+            record.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
+        return Salvaged(
+            documents=len(saved),
+            vectors=vectors,
+            jobs=_copy_jobs(source, record),
+            lost=tuple(uri for uri in unread if uri not in set(reloaded)),
+            reloaded=tuple(reloaded),
+            incomplete=source.incomplete,
+        )
 
 
-def _any_text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _rows(source: sqlite3.Connection, table: str) -> Iterator[sqlite3.Row | None]:
-    """Rows of a table by rowid as far as they can be read; None for one that can not."""
-    after = 0
-    last = _last(source, table)
-    while True:
-        try:
-            rows = source.execute(
-                f"SELECT rowid AS _row, * FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?", (after, _PAGE)
-            ).fetchall()
-        except sqlite3.Error:
-            break
-        if not rows:
-            return
-        yield from rows
-        after = rows[-1]["_row"]
-    # From here on one by one: which of them lie on a damaged page is not known.
-    for rowid in range(after + 1, last + 1):
-        try:
-            row = source.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,)).fetchone()
-        except sqlite3.Error:
-            yield None
-        else:
-            if row is not None:
-                yield row
-
-
-def _last(source: sqlite3.Connection, table: str) -> int:
-    for sql in (
-        f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'",
-        f"SELECT MAX(rowid) FROM {table}",
-    ):
-        with suppress(sqlite3.Error):
-            row = source.execute(sql).fetchone()
-            if row is not None and row[0]:
-                return int(row[0])
-    return 0
-
-
-def _copy_table(source: sqlite3.Connection, record: Record, table: str) -> None:
-    rows: list[sqlite3.Row] = []
-    with suppress(sqlite3.Error):
-        rows.extend(source.execute(f"SELECT * FROM {table}"))  # as far as they can be read
+def _copy_table(source: DamagedRecord, record: Record, table: str) -> None:
     with record.database.write() as db:
-        known = [row["name"] for row in db.execute(f"PRAGMA table_info({table})")]
-        for row in rows:
-            columns = [name for name in row.keys() if name in known]  # noqa: SIM118 - a Row, not a dict
+        texts = {row["name"]: row["type"] == "TEXT" for row in db.execute(f"PRAGMA table_info({table})")}
+        for row in source.select(f"SELECT * FROM {table}"):
+            columns = [name for name in row.keys() if name in texts]  # noqa: SIM118 - a Row, not a dict
+            if any(texts[name] and not isinstance(row[name], str) for name in columns):
+                source.incomplete = True
+                continue
             marks = ", ".join("?" * len(columns))
             db.execute(
                 f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})",
@@ -206,11 +234,11 @@ def _copy_table(source: sqlite3.Connection, record: Record, table: str) -> None:
             )
 
 
-def _copy_vectors(source: sqlite3.Connection, record: Record) -> int:
-    found = (row for row in _rows(source, "vectors") if row is not None)
+def _copy_vectors(source: DamagedRecord, record: Record) -> int:
+    found = source.rows("vectors")
     count = 0
     while page := list(islice(found, _PAGE)):
-        rows = [(row["hash"], row["vector"]) for row in page]
+        rows = [(row["hash"], row["vector"]) for row in page if isinstance(row["vector"], bytes)]
         with record.database.write() as db:
             db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
         count += len(rows)
@@ -226,42 +254,49 @@ def _submit(record: Record, drafts: Iterator[DocumentDraft]) -> None:
         job.acknowledge()
 
 
-def _copy_jobs(source: sqlite3.Connection, record: Record) -> int:
+def _copy_jobs(source: DamagedRecord, record: Record) -> int:
     """Unfinished jobs with what is left of them: their documents were acknowledged."""
     count = 0
-    try:
-        jobs = source.execute(
-            "SELECT key, state, request FROM jobs "
-            "WHERE state IN ('queued', 'listing', 'running') ORDER BY key"
-        ).fetchall()
-        for job in jobs:
+    for job in source.select(
+        "SELECT key, kind, request FROM jobs WHERE state IN ('queued', 'listing', 'running') ORDER BY key"
+    ):
+        try:
             request = json.loads(job["request"])
-            given = source.execute(
-                "SELECT uri, payload FROM items WHERE job = ? AND state = 'pending' ORDER BY ordinal",
-                (job["key"],),
-            ).fetchall()
-            if all(item["payload"] is None for item in given):
-                if "paths" in request:  # found again when the folders are listed again
-                    record.jobs.submit(request)
-                    count += len(given)
-                continue
-            items = [(item["uri"], item["payload"]) for item in given if item["payload"] is not None]
+        except (TypeError, ValueError):
+            source.incomplete = True
+            continue
+        given = source.select(
+            "SELECT uri, payload FROM items WHERE job = ? AND state = 'pending' ORDER BY ordinal",
+            (job["key"],),
+        )
+        items = [(item["uri"], item["payload"]) for item in given if isinstance(item["payload"], bytes)]
+        if items:
             record.jobs.submit(request, items, listed=True)
             count += len(items)
-    except (sqlite3.Error, ValueError) as error:
-        _log.warning("the unfinished jobs of a damaged record cannot be read: %s", error)
+        elif "paths" in request or "urls" in request:  # found again when it is listed again
+            record.jobs.submit(request, kind="sync" if job["kind"] == "sync" else "add")
+            count += len(given)
     return count
 
 
 def _put_in_place(fresh: Path, path: Path) -> Path:
+    """Put a new record in the place of a damaged one, so that there is one of the two at every moment."""
     kept = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-    for suffix in ("-wal", "-shm"):
+    for suffix in ("-wal", "-shm"):  # of the damaged one, which SQLite would otherwise read into the new one
         beside = path.with_name(path.name + suffix)
         if beside.exists():
             beside.replace(kept.with_name(kept.name + suffix))
-    path.replace(kept)
+    _keep(path, kept)
     fresh.replace(path)
     return kept
+
+
+def _keep(path: Path, kept: Path) -> None:
+    """Give a file a second name; where the file system has no such thing, copy it."""
+    try:
+        kept.hardlink_to(path)
+    except OSError:
+        shutil.copy2(path, kept)
 
 
 def _remove_database(path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, BinaryIO, TypedDict
 
+from loom_core.knowledge.child_process import give_way, limit_memory
 from loom_core.knowledge.extraction import ExtractionConfig
 from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.pipeline import Pipeline, Recipe
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "main"]
 
-_NICENESS = 10
 _ALLOCATIONS = 50_000  # between two searches for garbage; what is made of a document has no cycles
 _SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the child's own alarm does
 
@@ -57,10 +57,9 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a parser prints must not get among the replies
     requests = sys.stdin.buffer
-    if hasattr(os, "nice"):
-        os.nice(_NICENESS)
+    give_way()
     settings: Settings = json.loads(read_frame(requests))
-    _limit_memory(settings["memory"])
+    limit_memory(settings["memory"])
     materials: queue.SimpleQueue[Material] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests, materials), daemon=True).start()
     pipeline, limits = _pipeline(settings), LoadLimits(**settings["limits"])
@@ -93,15 +92,6 @@ def _pipeline(settings: Settings) -> Pipeline:
     rules = settings["rules"]
     config = ExtractionConfig.model_validate_json(rules) if rules is not None else None
     return Pipeline.of(Recipe(settings["chunker"], settings["options"], config), id_=settings["id"])
-
-
-def _limit_memory(size: int | None) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    if size is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 def _set_alarm(seconds: float) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -15,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
+from loom_core.knowledge.child_process import child_command, ending
 from loom_core.knowledge.preparing.making import Failed
 from loom_core.knowledge.preparing.wire import decode_made, encode_material, read_frame, write_frame
 
@@ -28,11 +26,6 @@ __all__ = ["ChildLimits", "Keeper", "Order"]
 
 _log = logging.getLogger(__name__)
 
-# -I keeps the child from the user's environment; the parent's own path makes it find the same packages.
-_BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from loom_core.knowledge.preparing.child import main; main()"
-)
 _AHEAD = 16  # materials that a child has before it, so that it never waits for the next one
 _AHEAD_BYTES = 1 << 20
 _ENDING_SECONDS = 1.0
@@ -173,7 +166,7 @@ class Keeper:
         """The child ended, or talks nonsense: settle what it was at, and keep the rest for the next one."""
         was_new, overdue, sent = self._done == 0, self._overdue, self._sent
         self._sent = deque()
-        ending = self._close()
+        how = self._close()
         if self._ended or not sent:
             return
         first = sent[0]
@@ -182,7 +175,7 @@ class Keeper:
         elif isinstance(error, ValueError):
             reason = f"the process that prepared it gave no sense: {error}"
         elif was_new or first.tried:
-            reason = f"the process that prepared it {ending}"
+            reason = f"the process that prepared it {how}"
         else:
             reason = ""
             first.tried = True
@@ -194,10 +187,12 @@ class Keeper:
 
     def _start(self) -> bool:
         """Start a child; False where that is not possible."""
-        command = [sys.executable, "-I", "-c", _BOOTSTRAP, json.dumps(sys.path)]
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                child_command("loom_core.knowledge.preparing.child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
         except OSError as error:
             _log.warning("Documents are prepared without a child process: %s", error)
@@ -227,18 +222,12 @@ class Keeper:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        return _ending(code)
+        return ending(code)
 
 
 def _close_quietly(stream: IO[bytes]) -> None:
     with suppress(OSError):  # what was written and not read by a child that is gone
         stream.close()
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 def _stdin(process: subprocess.Popen[bytes] | None) -> BinaryIO:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.record.aliases import AliasDecision
+from loom_core.knowledge.record.spellings import in_several_scripts, spellings_of
 from loom_core.knowledge.text import name_key
 
 if TYPE_CHECKING:
@@ -79,6 +80,17 @@ class EntityAliases:
             NotFoundError: no entity has this name.
         """
         return self._group(self._members(self._key(name)))
+
+    def names_of(self, entity: int) -> list[str]:
+        """All names of an entity given by its key, whatever their script, the most used first."""
+        return spellings_of(self._record.database, self._members(entity))
+
+    def in_several_scripts(self) -> list[tuple[str, ...]]:
+        """Names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.
+
+        Each is one name, which cannot be split. This reads the names of all entities: a second for millions.
+        """
+        return in_several_scripts(self._record.database)
 
     def suggestions(self, *, limit: int = 100) -> list[AliasReason]:
         """Pairs of names that may be the same entity's, but are not merged: too little speaks for it."""

@@ -11,6 +11,7 @@ from loom_core.knowledge.rag.channels import FirstStageSettings
 from loom_core.knowledge.rag.links import LinkSettings
 from loom_core.knowledge.rag.options import ExpandTo, NearDuplicates
 from loom_core.knowledge.rag.vectors import VectorIndexChoice
+from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.knowledge.rag.walk import WalkSettings
 
 __all__ = ["RAGConfig", "Strategy"]
@@ -45,6 +46,7 @@ class RAGConfig(BaseModel):
     )
     links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
     walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
+    waits: WaitSettings = Field(default=WaitSettings(), description="How long to wait for what is needed.")
     vector_index: VectorIndexChoice = Field(
         default="auto",
         description="How vectors are searched: exact compares all of them, chroma asks an approximate index "

@@ -33,6 +33,7 @@ from loom_core.knowledge.rag.upkeep import Upkeep
 from loom_core.knowledge.rag.vectors import Vectors
 from loom_core.knowledge.rag.worker import Worker
 from loom_core.knowledge.record import Record
+from loom_core.knowledge.record.usable import refuse_unusable
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 
 if TYPE_CHECKING:
@@ -118,9 +119,10 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             lock=lock,
             server=server,
             owner=owner,
+            waits=config.waits,
         )
         super().__init__(record, worker, pipeline=pipeline, folder=folder, embedder=current)
-        self._reader = QuestionReader(record, current)
+        self._reader = QuestionReader(record, current, patience=config.waits.embedder)
         self._searcher = Searcher(
             name,
             record=record,
@@ -181,6 +183,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         config = config or RAGConfig()
         if path is not None:
             make_folder(path)
+            refuse_unusable(path / "record.db")
         record = Record(path / "record.db" if path is not None else None)
         try:
             embedder = stored_embedder(record) if embedding_provider == "stored" else embedding_provider

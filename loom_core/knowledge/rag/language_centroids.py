@@ -23,8 +23,6 @@ __all__ = ["LanguageCentroids"]
 
 _log = logging.getLogger(__name__)
 
-_EMBED_SECONDS = 10.0
-
 
 class LanguageCentroids:
     """The centroids of one embedder, made when they are first asked for and then kept.
@@ -34,11 +32,15 @@ class LanguageCentroids:
 
     Args:
         embedder: embeds the sentences.
+        patience: seconds that embedding may take.
         retry_after: seconds for which nothing is tried once embedding has failed.
     """
 
-    def __init__(self, embedder: EmbeddingProvider, *, retry_after: float = 60.0) -> None:
+    def __init__(
+        self, embedder: EmbeddingProvider, *, patience: float = 10.0, retry_after: float = 60.0
+    ) -> None:
         self._embedder = embedder
+        self._patience = patience
         self._retry_after = retry_after
         self._not_before = 0.0
         self._made: dict[tuple[str, str], NDArray[np.float32]] = {}  # by embedder and language
@@ -52,7 +54,7 @@ class LanguageCentroids:
             languages: see `language_group`.
 
         Returns:
-            One for every group; or none at all if embedding fails or takes over 10 seconds, as that of
+            One for every group; or none at all if embedding fails or takes too long, as that of
             one language tells nothing without that of the others.
         """
         id_ = self._embedder.id  # another one may take its place
@@ -60,7 +62,7 @@ class LanguageCentroids:
         if missing and time.monotonic() < self._not_before:
             return {}
         try:
-            with anyio.fail_after(_EMBED_SECONDS):
+            with anyio.fail_after(self._patience):
                 for language in missing:
                     vectors = await self._embedder.embed(STOCK_SENTENCES[language])
                     self._made[id_, language] = vectors.mean(axis=0)

@@ -9,6 +9,7 @@ from loom_core.knowledge.text import is_stop_word, name_key, surface_tokens
 
 if TYPE_CHECKING:
     from loom_core.knowledge.record.graph import GraphTable
+    from loom_core.knowledge.text import SurfaceToken
 
 __all__ = ["NamedEntity", "named_entities"]
 
@@ -32,15 +33,15 @@ class NamedEntity(NamedTuple):
 def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
     """The entities that a question names, in the order in which it does, each once.
 
-    Of names that overlap only the longest counts ("New York City" does not name "York"); stop words and
-    single characters of Chinese are no names.
+    Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
+    not in capitals and single characters of Chinese are no names.
     """
     tokens = list(surface_tokens(question))[:_MAX_TOKENS]
     spans: dict[tuple[int, int], str] = {}
     for first in range(len(tokens)):
         for last in range(first + 1, min(first + _MAX_NAME, len(tokens)) + 1):
             name = name_key(" ".join(token.key for token in tokens[first:last]))
-            if len(name) > 1 and not is_stop_word(name):
+            if len(name) > 1 and (not is_stop_word(name) or _is_acronym(question, tokens[first])):
                 spans[first, last] = name
     entities = graph.find_canonical(sorted(set(spans.values())))
     taken: set[int] = set()
@@ -53,3 +54,9 @@ def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
             found[first] = NamedEntity(entities[name], last - first > 1 or is_marked(words))
     unique = {named.key: named for _, named in sorted(found.items(), reverse=True)}
     return [unique[key] for key in reversed(unique)]
+
+
+def _is_acronym(question: str, token: SurfaceToken) -> bool:
+    """Whether a word is in capitals, and what is around it is not: WHO is somebody else than who."""
+    around = question[: token.start] + question[token.end :]
+    return question[token.start : token.end].isupper() and not around.isupper()

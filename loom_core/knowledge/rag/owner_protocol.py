@@ -168,5 +168,6 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
         extractor_id: what finds entities; empty without.
         reranks: whether there is a reranker that is asked unless a question says otherwise.
     """
-    same = [loom_version(), config.model_dump(mode="json"), embeds, extractor_id, reranks]
+    shaping = config.model_dump(mode="json", exclude={"waits"})
+    same = [loom_version(), shaping, embeds, extractor_id, reranks]
     return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()

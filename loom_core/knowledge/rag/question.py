@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["QuestionReader"]
 
 _MAX_CHARACTERS = 8000  # that are read of a question; more is somebody's document
-_EMBED_SECONDS = 20.0
 
 
 class QuestionReader:
@@ -35,12 +34,14 @@ class QuestionReader:
     Args:
         record: what is asked.
         embedder: embeds questions; None where there are no vectors.
+        patience: seconds that this may take.
     """
 
-    def __init__(self, record: Record, embedder: CurrentEmbedder | None) -> None:
+    def __init__(self, record: Record, embedder: CurrentEmbedder | None, *, patience: float = 20.0) -> None:
         self.filter = ChunkFilter(record)
         self._record = record
         self._embedder = embedder
+        self._patience = patience
         self._centroids = LanguageCentroids(embedder) if embedder is not None else None
 
     async def prepare(self) -> None:
@@ -131,16 +132,16 @@ class QuestionReader:
         """The vector of a question; None without an embedder, or without one that covers its language.
 
         Raises:
-            EmbeddingError: it fails, or takes over 20 seconds.
+            EmbeddingError: it fails, or takes too long.
         """
         if self._embedder is None or self.uncovered(text):
             return None
         try:
-            with anyio.fail_after(_EMBED_SECONDS):
+            with anyio.fail_after(self._patience):
                 return (await self._embedder.embed([text], kind="query"))[0]
         except TimeoutError:
             raise EmbeddingError(
-                f"Embedding the question took over {_EMBED_SECONDS:.0f} s.",
+                f"Embedding the question took over {self._patience:g} s.",
                 advice="Ask again when the machine has less to do, or use the strategy graph_only.",
             ) from None
 

@@ -28,7 +28,6 @@ __all__ = ["Refinement", "Refiner"]
 _log = logging.getLogger(__name__)
 
 _CANDIDATES = 20  # that are refined at the least; four for each passage that is wanted
-_RERANK_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,13 @@ class Refiner:
     Args:
         record: has the documents they are from.
         vectors: tell how alike two of them are.
+        patience: seconds that a reranker may take.
     """
 
-    def __init__(self, record: Record, vectors: Vectors) -> None:
+    def __init__(self, record: Record, vectors: Vectors, *, patience: float = 30.0) -> None:
         self._record = record
         self._vectors = vectors
+        self._patience = patience
 
     async def refine(
         self, query: str, found: dict[int, KnowledgeItem], *, limit: int, wanted: Refinement
@@ -112,7 +113,7 @@ class Refiner:
         # What comes after may leave some out or put some together, and needs more than are shown.
         room = len(items) if wanted.diversity or wanted.sections else limit
         if wanted.reranker is not None:
-            items, notes = await _reranked(wanted.reranker, query, items, limit=room)
+            items, notes = await self._reranked(wanted.reranker, query, items, limit=room)
         if wanted.diversity:
             items = await to_thread.run_sync(partial(self._varied, items, keys, wanted.diversity))
         if wanted.sections:
@@ -141,17 +142,16 @@ class Refiner:
                 return None
             return ParentDocument(text=documents.text(document.key), chunks=documents.chunks_of(document.key))
 
-
-async def _reranked(
-    reranker: Reranker, query: str, items: Sequence[KnowledgeItem], *, limit: int
-) -> tuple[list[KnowledgeItem], list[str]]:
-    """The passages in the reranker's order, or in the one they had, with a note why."""
-    try:
-        with anyio.fail_after(_RERANK_SECONDS):
-            return await reranker.rerank(query, items, limit=limit), []
-    except TimeoutError:
-        reason = f"it took over {_RERANK_SECONDS:.0f} s"
-    except LoomError as error:
-        reason = str(error)
-    _log.warning("A reranker failed: %s", reason)
-    return list(items[:limit]), [f"not reranked: {reason}"]
+    async def _reranked(
+        self, reranker: Reranker, query: str, items: Sequence[KnowledgeItem], *, limit: int
+    ) -> tuple[list[KnowledgeItem], list[str]]:
+        """The passages in the reranker's order, or in the one they had, with a note why."""
+        try:
+            with anyio.fail_after(self._patience):
+                return await reranker.rerank(query, items, limit=limit), []
+        except TimeoutError:
+            reason = f"it took over {self._patience:g} s"
+        except LoomError as error:
+            reason = str(error)
+        _log.warning("A reranker failed: %s", reason)
+        return list(items[:limit]), [f"not reranked: {reason}"]

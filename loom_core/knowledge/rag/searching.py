@@ -79,7 +79,7 @@ class Searcher:
         self._config = config
         self._reranker = reranker
         self._tracer = tracer
-        self._refiner = Refiner(record, vectors)
+        self._refiner = Refiner(record, vectors, patience=config.waits.reranker)
 
     async def search(self, request: SearchRequest) -> Answer:
         """See `GraphRAGKnowledgeBase.search`.

@@ -179,13 +179,14 @@ class Upkeep(DocumentIntake):
         finally:
             if ours:
                 await to_thread.run_sync(self.worker.release)
-        report.checked.append("indexes: words, vectors" + (", graph" if ours else ""))
+        owned = ", graph, chroma" if self.record.changes.state("chroma").built else ", graph"
+        report.checked.append("indexes: words, vectors" + (owned if ours else ""))
         if not ours:
-            report.notes.append(f"the graph was not looked at, as {self._other()} works with it")
+            report.notes.append(f"not looked at, as {self._other()} works with it: {owned.lstrip(' ,')}")
         return report
 
-    def _check_indexes(self, folder: Path, graph: bool) -> list[Finding]:
-        return list(check_indexes(self.record, folder, graph=graph))
+    def _check_indexes(self, folder: Path, owned: bool) -> list[Finding]:
+        return list(check_indexes(self.record, folder, owned=owned))
 
     def _repair(self, report: CheckReport) -> None:
         repair_record(self.record, report.findings)

@@ -29,19 +29,18 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.owner_client import OwnerClient
     from loom_core.knowledge.rag.owner_server import OwnerServer
     from loom_core.knowledge.rag.vectors import Vectors
+    from loom_core.knowledge.rag.waits import WaitSettings
     from loom_core.knowledge.record import Record
     from loom_core.storage import ProcessLock
 
 __all__ = ["Worker"]
 
 _log = logging.getLogger(__name__)
-_POLL_SECONDS = 0.5
 _EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
 _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
 _PAIRS = 32  # pairs of names that are compared at a time
 _EMBED_RETRY_SECONDS = 30.0
-_RETRY_SECONDS = 5.0
 
 
 class Worker:
@@ -61,6 +60,7 @@ class Worker:
         lock: of the knowledge base's folder, or None in memory.
         server: answers other processes, or None in memory.
         owner: speaks with the process that holds the lock, where it is another; or None in memory.
+        waits: how long to wait before looking for work, and before trying again.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Worker:
         lock: ProcessLock | None,
         server: OwnerServer | None,
         owner: OwnerClient | None,
+        waits: WaitSettings,
     ) -> None:
         self._record = record
         self._ingest = ingest
@@ -86,6 +87,7 @@ class Worker:
         self._lock = lock
         self._server = server
         self._owner = owner
+        self._waits = waits
         self._turn = anyio.Lock()
         self._users = 0
         self._forever = False
@@ -154,7 +156,7 @@ class Worker:
                 worked = await self._try_step(tasks)
             if not worked:
                 # Jobs of other processes are seen by looking, if nobody tells of them.
-                with anyio.move_on_after(_POLL_SECONDS):
+                with anyio.move_on_after(self._waits.work):
                     await self._wake.wait()
                 woken = self._wake.is_set()
                 self._wake = anyio.Event()
@@ -176,7 +178,7 @@ class Worker:
             if not woken:
                 await self._wake_owner()
             woken = True
-            await anyio.sleep(_POLL_SECONDS / 5)
+            await anyio.sleep(self._waits.work / 5)
 
     async def _take_part(self, tasks: TaskGroup) -> bool:
         """Become the process that works, if there is none, and begin to answer the others."""
@@ -211,7 +213,7 @@ class Worker:
             if self.problem != str(error):
                 _log.error("Adding documents has stopped for now: %s", error)
             self.problem = str(error)
-            await anyio.sleep(_RETRY_SECONDS)
+            await anyio.sleep(self._waits.retry)
             return False
         if worked and anyio.current_time() >= self._retry_at:
             self.problem = ""
@@ -233,7 +235,9 @@ class Worker:
             return True
         if self._reembedding is not None and await self._reembedding.step():
             return True
-        return await to_thread.run_sync(self._prune)
+        if await to_thread.run_sync(self._prune):
+            return True
+        return await to_thread.run_sync(self._graph.wait)
 
     async def _take_offered(self) -> bool:
         """Give chunks the vectors that came with them in an archive."""

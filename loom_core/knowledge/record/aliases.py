@@ -8,6 +8,7 @@ documents in any order ends in the same groups, and every merge can be listed, e
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -305,27 +306,23 @@ def _counts(pair: AliasPair) -> bool:
 
 def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
     """What speaks for entities being the same as others: of each kind the surest, of equals the first."""
-    found: set[AliasPair] = set()
-    for entity in entities:
-        rows = db.execute(
-            "SELECT entity, other, kind, MAX(confidence) AS confidence, MIN(chunk) AS chunk "
-            "FROM alias_statements WHERE entity = ?1 GROUP BY other, kind UNION ALL "
-            "SELECT entity, other, kind, MAX(confidence), MIN(chunk) "
-            "FROM alias_statements WHERE other = ?1 GROUP BY entity, kind UNION ALL "
-            "SELECT entity, other, 'spelling', cosine, NULL FROM name_likenesses "
-            "WHERE entity = ?1 AND cosine IS NOT NULL UNION ALL "
-            "SELECT entity, other, 'spelling', cosine, NULL FROM name_likenesses "
-            "WHERE other = ?1 AND cosine IS NOT NULL UNION ALL "
-            "SELECT e.key, o.key, 'decision', 1.0, NULL FROM entities AS e "
-            "JOIN alias_decisions AS d ON d.id = e.id AND d.same JOIN entities AS o ON o.id = d.other "
-            "WHERE e.key = ?1 UNION ALL "
-            "SELECT o.key, e.key, 'decision', 1.0, NULL FROM entities AS e "
-            "JOIN alias_decisions AS d ON d.other = e.id AND d.same JOIN entities AS o ON o.id = d.id "
-            "WHERE e.key = ?1",
-            (entity,),
-        )
-        found.update(AliasPair(**dict(row)) for row in rows)
-    return found
+    rows = db.execute(
+        "WITH wanted AS MATERIALIZED (SELECT value FROM json_each(?)) "
+        "SELECT entity, other, kind, MAX(confidence) AS confidence, MIN(chunk) AS chunk FROM wanted "
+        "CROSS JOIN alias_statements ON entity = value GROUP BY entity, other, kind UNION "
+        "SELECT entity, other, kind, MAX(confidence), MIN(chunk) FROM wanted "
+        "CROSS JOIN alias_statements ON other = value GROUP BY entity, other, kind UNION "
+        "SELECT entity, other, 'spelling', cosine, NULL FROM wanted "
+        "CROSS JOIN name_likenesses ON entity = value AND cosine IS NOT NULL UNION "
+        "SELECT entity, other, 'spelling', cosine, NULL FROM wanted "
+        "CROSS JOIN name_likenesses ON other = value AND cosine IS NOT NULL UNION "
+        "SELECT e.key, o.key, 'decision', 1.0, NULL FROM wanted CROSS JOIN entities AS e ON e.key = value "
+        "JOIN alias_decisions AS d ON d.id = e.id AND d.same JOIN entities AS o ON o.id = d.other UNION "
+        "SELECT o.key, e.key, 'decision', 1.0, NULL FROM wanted CROSS JOIN entities AS e ON e.key = value "
+        "JOIN alias_decisions AS d ON d.other = e.id AND d.same JOIN entities AS o ON o.id = d.id",
+        (json.dumps(entities),),
+    )
+    return {AliasPair(*row) for row in rows}
 
 
 def _groups(

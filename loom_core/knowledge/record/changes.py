@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from loom_core.storage import Database
 
 __all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "Pending"]
 
 _PRUNED = 20_000
+_RUN = 1000  # keys that follow each other are written as one row, up to so many
 
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
@@ -57,7 +58,12 @@ class ChangeLog:
     def note(self, kind: ChangeKind, keys: Iterable[int]) -> None:
         """Append changes; part of the transaction that makes them."""
         with self._database.write() as db:
-            db.executemany("INSERT INTO changes (kind, key) VALUES (?, ?)", ((kind, key) for key in keys))
+            seq = self.head()
+            rows: list[tuple[int, ChangeKind, int, int]] = []
+            for last, count in _runs(keys):
+                seq += count
+                rows.append((seq, kind, last, count))
+            db.executemany("INSERT INTO changes (seq, kind, key, count) VALUES (?, ?, ?, ?)", rows)
 
     def head(self) -> int:
         """Number of the last change ever made."""
@@ -72,20 +78,21 @@ class ChangeLog:
         """The next `limit` changes after a watermark, or None if there are none."""
         # Writers take turns, so that numbers become visible in their order.
         rows = self._database.rows(
-            "SELECT seq, kind, key FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)
+            "SELECT seq, kind, key, count FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)
         )
         if not rows:
             return None
         keys: dict[ChangeKind, list[int]] = {kind: [] for kind in get_args(ChangeKind)}
-        for row in rows:
-            keys[row["kind"]].append(row["key"])
-        return Pending(keys=keys, watermark=rows[-1]["seq"])
+        until = watermark + limit
+        for seq, kind, key, count in rows:
+            first, last = max(seq - count, watermark), min(seq, until)
+            keys[kind].extend(range(key - seq + first + 1, key - seq + last + 1))
+        return Pending(keys=keys, watermark=min(rows[-1]["seq"], until))
 
     def reaches_back_to(self, watermark: int) -> bool:
         """Whether no change after a watermark has been pruned."""
-        row = self._database.row("SELECT MIN(seq) AS first FROM changes")
-        first = None if row is None else row["first"]
-        return first <= watermark + 1 if first is not None else watermark >= self.head()
+        row = self._database.row("SELECT seq - count AS before FROM changes ORDER BY seq LIMIT 1")
+        return row["before"] <= watermark if row is not None else watermark >= self.head()
 
     def state(self, index: IndexName) -> IndexState:
         """How far an index is."""
@@ -135,3 +142,16 @@ class ChangeLog:
             last = min(row["last"], row["first"] + limit - 1)
             db.execute("DELETE FROM changes WHERE seq <= ?", (last,))
         return True
+
+
+def _runs(keys: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Stretches of keys of which each is one more than the one before: the last key, and how many."""
+    last, count = 0, 0
+    for key in keys:
+        if count and (key != last + 1 or count == _RUN):
+            yield last, count
+            count = 0
+        last = key
+        count += 1
+    if count:
+        yield last, count

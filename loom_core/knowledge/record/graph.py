@@ -121,8 +121,12 @@ class GraphTable(EntityReader):
 
     def subjects(self) -> list[tuple[int, str]]:
         """Every entity that something is titled, headed or defined with: key and id."""
-        rows = self._database.rows(f"SELECT key, id FROM entities AS e WHERE EXISTS ({_SUBJECT}e.key)")
-        return [(row["key"], row["id"]) for row in rows]
+        # Of a million subjects so in half the time that it takes to ask for each entity whether it is one.
+        rows = self._database.rows(
+            "SELECT key, id FROM entities "
+            "WHERE key IN (SELECT entity FROM abouts WHERE source != 'first_phrase')"
+        )
+        return [(key, id_) for key, id_ in rows]
 
     def still_subjects(self, entities: Sequence[int]) -> set[int]:
         """Those of the entities that something is titled, headed or defined with."""
@@ -131,16 +135,17 @@ class GraphTable(EntityReader):
         )
         return {row["key"] for row in rows}
 
-    def new_names(self, *, limit: int = -1) -> list[NewName]:
+    def new_names(self, *, since: int = 0, limit: int = -1) -> list[NewName]:
         """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
 
         Args:
+            since: a chunk; only those that came after it.
             limit: how many at the most; below 0, all.
         """
         rows = self._database.rows(
             "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
-            "ORDER BY entity LIMIT ?",
-            (limit,),
+            "WHERE newest >= ? ORDER BY entity LIMIT ?",
+            (since, limit),
         )
         return list(map(NewName._make, rows))
 
@@ -203,13 +208,21 @@ class GraphTable(EntityReader):
         ids.update(id_ for _, found in chunks for id_, *_ in found.abouts)
         # The ends of relations and aliases are among them.
         wanted = sorted(ids)
-        known = self.find(wanted)
-        new = [id_ for id_ in wanted if id_ not in known]
+        keys = self.find(wanted)
+        first = self._next_key(db)
+        new = list(enumerate((id_ for id_ in wanted if id_ not in keys), start=first))
         db.executemany(
-            "INSERT INTO entities (id, form) VALUES (?, ?)", [(id_, name_form(id_)) for id_ in new]
+            "INSERT INTO entities (key, id, form) VALUES (?, ?, ?)",
+            [(key, id_, name_form(id_)) for key, id_ in new],
         )
-        written = self.find(new)
-        return known | written, self.aliases.note_new(list(written.values()))
+        keys.update((id_, key) for key, id_ in new)
+        return keys, self.aliases.note_new([key for key, _ in new])
+
+    @staticmethod
+    def _next_key(db: sqlite3.Connection) -> int:
+        """The key that SQLite would give next; nobody else gives one until the transaction ends."""
+        row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entities'").fetchone()
+        return 1 if row is None else int(row["seq"]) + 1
 
 
 def _count(db: sqlite3.Connection, uses: Counter[tuple[int, str, str]]) -> None:

@@ -33,13 +33,14 @@ class Record:
 
     Args:
         path: `record.db`, made if absent; None keeps the record in memory.
+        read_only: refuse to change anything.
 
     Raises:
         RecordError: see `Database`.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.database = Database(path, schema=SCHEMA)
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
+        self.database = Database(path, schema=SCHEMA, read_only=read_only)
         self.changes = ChangeLog(self.database)
         self.graph = GraphTable(self.database)
         self.aliases = self.graph.aliases

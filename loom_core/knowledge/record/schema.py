@@ -327,6 +327,9 @@ INSERT INTO free_relations SELECT * FROM relations ORDER BY chunk, subject, pred
 DROP TABLE relations;
 ALTER TABLE free_relations RENAME TO relations;
 
+-- A row stands for so many changes: their keys and numbers follow each other, and the row has the last ones.
+ALTER TABLE changes ADD COLUMN count INTEGER NOT NULL DEFAULT 1;
+
 -- Its directories held another index of vectors.
 DELETE FROM indexes WHERE name = 'vectors';
 CREATE TABLE unembedded (        -- chunks without a vector; the triggers below see to it, whoever writes

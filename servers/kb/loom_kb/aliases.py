@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError
+from loom_core.errors import InvalidInputError, NotFoundError
 from loom_kb.console import out, out_json, say, strong
 
 if TYPE_CHECKING:
     import argparse
 
-    from loom_core.knowledge.rag.aliases import AliasGroup, AliasReason
+    from loom_core.knowledge.rag.aliases import AliasGroup, AliasReason, EntityAliases
     from loom_kb.service import Service
 
 __all__ = ["aliases"]
@@ -32,49 +33,75 @@ async def aliases(service: Service, args: argparse.Namespace) -> int:
     """List, merge or split; returns the exit code."""
     knowledge_base = await service.library.get(args.kb)
     known = knowledge_base.aliases
-    given: list[str] = args.names
     if args.merge or args.split or args.undecide:
-        if len(given) != 2:
-            raise InvalidInputError(
-                f"Two names are needed, not {len(given)}.",
-                advice='Write for example: loom-kb aliases --merge "System Admin" 系统管理员',
-            )
-        name, other = given
-        if args.merge:
-            groups = [await to_thread.run_sync(known.merge, name, other)]
-        elif args.split:
-            groups = list(await to_thread.run_sync(known.split, name, other))
-        elif await to_thread.run_sync(known.undecide, name, other):
-            groups = [await to_thread.run_sync(known.group_of, name) for name in given]
-        else:
-            say("Nothing was decided of these two names.")
-            return 1
+        decided = await to_thread.run_sync(_decide, known, args)
         knowledge_base.worker.wake()
-        _show(groups, as_json=args.json)
-        return 0
+        return 0 if decided else 1
     if args.suggested:
-        reasons = await to_thread.run_sync(known.suggestions)
-        if args.json:
-            out_json({"suggestions": [asdict(reason) for reason in reasons]})
-            return 0
-        for reason in reasons:
-            out(_told(reason))
-        say(
-            "Merge two of them: loom-kb aliases --merge NAME OTHER"
-            if reasons
-            else "There is nothing to suggest."
+        await to_thread.run_sync(_suggest, known, args)
+    elif args.names:
+        groups = [await to_thread.run_sync(known.group_of, name) for name in args.names]
+        _show(groups, as_json=args.json)
+    else:
+        await to_thread.run_sync(_list, known, args)
+    return 0
+
+
+def _decide(known: EntityAliases, args: argparse.Namespace) -> bool:
+    """Merge, split, or undo either; False where there was nothing to undo."""
+    if len(args.names) != 2:
+        raise InvalidInputError(
+            f"Two names are needed, not {len(args.names)}.",
+            advice='Write for example: loom-kb aliases --merge "System Admin" 系统管理员',
         )
-        return 0
-    if given:
-        _show([await to_thread.run_sync(known.group_of, name) for name in given], as_json=args.json)
-        return 0
+    name, other = args.names
+    if args.merge:
+        groups = [known.merge(name, other)]
+    elif args.split:
+        groups = list(known.split(name, other))
+    elif known.undecide(name, other):
+        # A name that no document uses any more may have been decided about, too.
+        groups = list(dict.fromkeys(filter(None, map(partial(_group_of, known), args.names))))
+    else:
+        say("Nothing was decided of these two names.")
+        return False
+    _show(groups, as_json=args.json)
+    return True
+
+
+def _group_of(known: EntityAliases, name: str) -> AliasGroup | None:
+    try:
+        return known.group_of(name)
+    except NotFoundError:
+        return None
+
+
+def _suggest(known: EntityAliases, args: argparse.Namespace) -> None:
+    reasons = known.suggestions()
+    if args.json:
+        out_json({"suggestions": [asdict(reason) for reason in reasons]})
+        return
+    for reason in reasons:
+        out(_told(reason))
+    advice = "Merge two of them: loom-kb aliases --merge NAME OTHER"
+    say(advice if reasons else "There is nothing to suggest.")
+
+
+def _list(known: EntityAliases, args: argparse.Namespace) -> None:
     groups: list[AliasGroup] = []
     after: int | None = 0
     while after is not None:
-        found, after = await to_thread.run_sync(lambda start=after: known.groups(limit=_PAGE, after=start))
+        found, after = known.groups(limit=_PAGE, after=after)
         groups += found
-    _show(groups, as_json=args.json)
-    return 0
+    written = known.in_several_scripts()
+    if args.json:
+        out_json({"groups": [asdict(group) for group in groups], "in_several_scripts": written})
+        return
+    _show(groups, as_json=False)
+    if written:
+        out(strong("Same name in another script"))
+    for spellings in written:
+        out(f"    {' = '.join(spellings)}")
 
 
 def _show(groups: list[AliasGroup], *, as_json: bool) -> None:

@@ -307,7 +307,11 @@ def _aliases(
     aliases.add_argument("--suggested", action="store_true", help="list names that may be the same")
     deciding = aliases.add_mutually_exclusive_group()
     deciding.add_argument("--merge", action="store_true", help="take two names for the same entity's")
-    deciding.add_argument("--split", action="store_true", help="keep two names apart")
+    deciding.add_argument(
+        "--split",
+        action="store_true",
+        help="keep two names apart; not the scripts of one name, such as 臺灣 and 台湾",
+    )
     deciding.add_argument("--undecide", action="store_true", help="forget what you decided of two names")
 
 

@@ -14,25 +14,24 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.uris import shown, uri_of
 from loom_core.server.health import fact_lines
 from loom_kb.aliases import aliases
-from loom_kb.console import ProgressBar, out, out_json, say, strong
+from loom_kb.console import out, out_json, say, strong
 from loom_kb.doctor import doctor
 from loom_kb.maintenance import check, export_archive, import_archive, next_embedder, rebuild
-from loom_kb.models import AddResult, QueryResult, RemoveResult
+from loom_kb.models import QueryResult, RemoveResult
 from loom_kb.reports import duplicates, jobs
-from loom_kb.service import Service, job_info
+from loom_kb.service import Service
 from loom_kb.syncing import sync
-from loom_kb.texts import citation, coverage_line, held_by, job_text
+from loom_kb.texts import citation, coverage_line, held_by
+from loom_kb.working import see_through, work_to_the_end
 
 if TYPE_CHECKING:
     import argparse
 
-    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.options import SearchOptions
     from loom_kb.settings import Settings
 
-__all__ = ["add_with_progress", "print_answer", "run_command", "tell_job"]
+__all__ = ["print_answer", "run_command"]
 
-_LEFT_OUT = 3
 _PAGE = 500
 
 
@@ -96,54 +95,17 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
         knowledge_base = await service.library.get(args.kb)
         unfinished = await to_thread.run_sync(knowledge_base.record.jobs.next)
         if unfinished is None:
-            await add_with_progress(knowledge_base, "")
+            await work_to_the_end(knowledge_base)
             say("There is no unfinished job.")
             return 0
         job = unfinished.id
-    try:
-        await add_with_progress(knowledge_base, job)
-    except anyio.get_cancelled_exc_class():
-        say(f"\nStopped. What is done is kept; `loom-kb add --kb {args.kb}` goes on with {job}.")
-        raise
-    return await tell_job(knowledge_base, job, as_json=args.json)
-
-
-async def tell_job(knowledge_base: GraphRAGKnowledgeBase, job: str, *, as_json: bool) -> int:
-    """Say what has become of a job; returns the exit code."""
-    info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(job))
-    if as_json:
-        out_json(AddResult(job=info, documents=[]))
-    else:
-        out(job_text([info]))
-    return _LEFT_OUT if info.counts.get("failed") else 0
+    return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
 
 
 def _standard_input() -> str:
     from loom_core.knowledge.loaders import decode
 
     return decode(sys.stdin.buffer.read())[0]
-
-
-async def add_with_progress(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:
-    """Work until nothing is left to do, and show how far it is."""
-    reading, embedding = ProgressBar("reading  ", "documents"), ProgressBar("embedding", "passages")
-    finished = not job
-
-    def progress() -> None:
-        nonlocal finished
-        if not finished:
-            state = knowledge_base.job(job)
-            finished = state.finished
-            reading.show(state.processed, state.total, final=finished)
-        elif knowledge_base.strategy in {"hybrid", "vector_first", "graph_first"}:
-            embedding.show(*knowledge_base.coverage())
-
-    await knowledge_base.worker.drain(progress=progress)
-    done, total = await to_thread.run_sync(knowledge_base.coverage)
-    if done:
-        embedding.show(done, total, final=True)
-    if knowledge_base.worker.problem:
-        say(knowledge_base.worker.problem)
 
 
 async def _query(service: Service, args: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.paths import loom_home
-from loom_kb.commands import add_with_progress
 from loom_kb.console import out, out_json, say, strong
 from loom_kb.texts import citation
+from loom_kb.working import work_to_the_end
 
 if TYPE_CHECKING:
     from loom_kb.service import Service
@@ -62,7 +62,7 @@ async def _build(service: Service) -> tuple[int, int, int, int]:
         knowledge_base, job = await service.add_paths(
             [folder], source=_NAME, metadata={}, description=_DESCRIPTION
         )
-        await add_with_progress(knowledge_base, job)
+        await work_to_the_end(knowledge_base, job)
     record = knowledge_base.record
     documents, passages, _ = await to_thread.run_sync(record.documents.counts)
     entities, relations, _ = await to_thread.run_sync(record.graph.counts)

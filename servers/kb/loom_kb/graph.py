@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["explore"]
 
 _MAX_PATH = 4
+_MAX_NAMES = 20
 _MAX_QUOTE = 240  # characters of a passage that are quoted as evidence
 
 
@@ -36,6 +37,7 @@ def _explore(
     knowledge_base: GraphRAGKnowledgeBase, entity: str, to: str | None, hops: int, limit: int
 ) -> GraphResult:
     start = _find(knowledge_base, entity)
+    names = knowledge_base.aliases.names_of(start.key)[:_MAX_NAMES]
     if to is None:
         nodes, edges = knowledge_base.ask_graph(
             lambda store: store.neighbours(start.key, hops=hops, limit=limit), around=[start.key], hops=hops
@@ -58,6 +60,7 @@ def _explore(
         path = [node.name for node in found.nodes]
     return GraphResult(
         entity=start.name,
+        also_known_as=[name for name in names if name != start.name],
         entities=[EntityInfo(name=node.name, type=node.type, mentions=node.mentions) for node in nodes],
         relations=_relations(knowledge_base, [start, *nodes], edges),
         path=path,

@@ -9,36 +9,35 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_kb.console import ProgressBar, out, out_json, say, strong
+from loom_kb.working import see_through
 
 if TYPE_CHECKING:
     import argparse
 
     from loom_core.knowledge.maintenance.finding import CheckReport
+    from loom_core.knowledge.maintenance.salvage import Salvaged
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.record.changes import IndexName
     from loom_kb.service import Service
 
 __all__ = ["check", "export_archive", "import_archive", "next_embedder", "rebuild"]
 
+_NAMED = 20  # documents that were lost
+
 
 async def check(service: Service, args: argparse.Namespace) -> int:
-    """`loom-kb check`: 0 if everything is as it should be (again), 1 if not."""
+    """`loom-kb check`: 0 if everything is as it should be (again), 1 if not, 3 if documents were lost."""
     from loom_core.knowledge.maintenance.salvage import check_file, salvage
 
     folder = service.library.catalogue.folder(args.kb)
     if not (folder / "record.db").exists():
         raise NotFoundError(f"There is no knowledge base {args.kb!r}.", advice="`loom-kb list` shows them.")
     done: list[str] = []
+    lost: list[str] = []
     damage = await to_thread.run_sync(check_file, folder / "record.db")
     if damage and args.repair:
         saved = await to_thread.run_sync(salvage, folder)
-        if saved.kept is None:
-            done.append("the record's own indexes were made anew; nothing is lost")
-        else:
-            done.append(
-                f"{saved.documents:,} documents were saved from the damaged record with {saved.vectors:,} "
-                f"vectors; {saved.lost:,} could not be read; the damaged file is kept as {saved.kept}"
-            )
+        done, lost = _saved(saved), _lost(saved)
         damage = await to_thread.run_sync(check_file, folder / "record.db")
     if damage:
         from loom_core.knowledge.maintenance.finding import CheckReport
@@ -51,11 +50,41 @@ async def check(service: Service, args: argparse.Namespace) -> int:
         report = await knowledge_base.check(repair=args.repair)
         report.checked.insert(0, "file: a whole SQLite database")
     report.repaired[:0] = done
+    report.notes[:0] = lost
     if args.json:
         out_json({"name": args.kb, "sound": report.sound, **asdict(report)})
     else:
         _print_report(args.kb, report, repair=args.repair)
-    return 0 if report.sound else 1
+    if not report.sound:
+        return 1
+    return 3 if lost else 0
+
+
+def _saved(saved: Salvaged) -> list[str]:
+    """What became of a damaged record, in words."""
+    if saved.kept is None:
+        return ["the record's own indexes were made anew; nothing is lost"]
+    lines = [
+        f"{saved.documents:,} documents were saved from the damaged record with {saved.vectors:,} vectors, "
+        f"and {saved.jobs:,} of unfinished jobs; the damaged file is kept as {saved.kept}"
+    ]
+    if saved.reloaded:
+        lines.append(f"{len(saved.reloaded):,} could not be read, and are loaded again from their files")
+    return lines
+
+
+def _lost(saved: Salvaged) -> list[str]:
+    """What could not be saved of a damaged record, in words."""
+    lines: list[str] = []
+    if saved.lost:
+        more = len(saved.lost) - _NAMED
+        lines.append(
+            f"{len(saved.lost):,} documents could not be read and are lost: {', '.join(saved.lost[:_NAMED])}"
+            + (f", and {more:,} more" if more > 0 else "")
+        )
+    if saved.incomplete:
+        lines.append("more may be lost, as parts of the record cannot even be counted: add your files again")
+    return lines
 
 
 def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
@@ -158,7 +187,6 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
     """`loom-kb import`: such a file into a knowledge base."""
     from loom_core.knowledge.maintenance.archive import ArchiveReader
     from loom_core.knowledge.maintenance.importing import receive_archive
-    from loom_kb.commands import add_with_progress, tell_job
 
     archive = await to_thread.run_sync(ArchiveReader, args.file)
     try:
@@ -188,5 +216,4 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
             f"Its vectors were made by {archive.manifest.embedder}, those here are made by "
             f"{knowledge_base.embedder_id}: they are made anew."
         )
-    await add_with_progress(knowledge_base, job)
-    return await tell_job(knowledge_base, job, as_json=args.json)
+    return await see_through(knowledge_base, job, kb=name, as_json=args.json)

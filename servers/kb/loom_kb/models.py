@@ -157,6 +157,7 @@ class GraphResult(BaseModel):
     """Answer of `graph`."""
 
     entity: str
+    also_known_as: list[str] = Field(description="Its other names, the most used first.")
     entities: list[EntityInfo]
     relations: list[RelationInfo]
     path: list[str] = Field(description="Names from `entity` to `to`, where a path was asked for.")

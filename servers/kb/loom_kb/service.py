@@ -265,7 +265,7 @@ class Service:
         names = [entry.name for entry in await to_thread.run_sync(self.library.list)]
         if not names:
             if unusable := await self.unusable():
-                raise NotFoundError(" ".join(unusable), advice="`loom-kb check --repair` may help.")
+                raise NotFoundError(" ".join(unusable), advice="`loom-kb check` says what can be done.")
             raise NotFoundError(
                 "There is no knowledge base yet.", advice="Add a document first; that makes one."
             )

@@ -13,6 +13,7 @@ from loom_core.errors import NotFoundError
 from loom_core.knowledge.uris import shown
 from loom_kb.console import out, out_json, say
 from loom_kb.settings import DEFAULT_SOURCE
+from loom_kb.working import see_through
 
 if TYPE_CHECKING:
     import argparse
@@ -32,8 +33,6 @@ _POLL_SECONDS = 0.5
 
 async def sync(service: Service, args: argparse.Namespace) -> int:
     """Bring a knowledge base in step with folders; with `--watch`, stay and keep it so."""
-    from loom_kb.commands import add_with_progress, tell_job
-
     for folder in args.folders:
         if not args.watch and not await anyio.Path(folder).exists() and not args.allow_empty:
             raise NotFoundError(
@@ -50,12 +49,7 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
         return await _watch(knowledge_base, args, options)
     submit = partial(knowledge_base.submit_sync, args.folders, allow_empty=args.allow_empty, **options)
     job = await to_thread.run_sync(submit)
-    try:
-        await add_with_progress(knowledge_base, job)
-    except anyio.get_cancelled_exc_class():
-        say(f"\nStopped. What is done is kept; `loom-kb add --kb {args.kb}` goes on with {job}.")
-        raise
-    return await tell_job(knowledge_base, job, as_json=args.json)
+    return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
 
 
 async def watch_folders(service: Service) -> None:

@@ -167,6 +167,8 @@ def graph_text(result: GraphResult) -> str:
         head = f"{result.entity} is connected with: {kinds or 'nothing else'}."
     budget = TextBudget(narrow="a smaller limit or fewer hops", separator="\n")
     budget.add(head)
+    if result.also_known_as:
+        budget.add(f"{result.entity} is also known as: {', '.join(result.also_known_as)}.")
     for relation in result.relations:
         line = f"- {relation.subject} —{relation.predicate}→ {relation.object} ({relation.support}×)"
         said = f": “{relation.evidence}” id={relation.passage_id}" if relation.evidence else ""

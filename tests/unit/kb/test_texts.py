@@ -86,15 +86,24 @@ def test_a_graph_is_told_as_surroundings_or_as_a_path():
     unsaid = RelationInfo(
         subject="李明", predicate="part of", object="x", support=1, evidence="", passage_id=""
     )
-    around = GraphResult(entity="青岛港", entities=entities, relations=[said, unsaid], path=[])
+    around = GraphResult(
+        entity="青岛港",
+        entities=entities,
+        relations=[said, unsaid],
+        path=[],
+        also_known_as=["Qingdao Port", "青島港"],
+    )
     assert graph_text(around).splitlines() == [
         "青岛港 is connected with: 李明 (person, 2 mentions).",
+        "青岛港 is also known as: Qingdao Port, 青島港.",
         "- 李明 —是→ 青岛港 (2×): “李明是青岛港” id=d1.a",
         "- 李明 —part of→ x (1×)",
     ]
-    path = GraphResult(entity="李明", entities=entities, relations=[], path=["李明", "青岛港"])
+    path = GraphResult(
+        entity="李明", entities=entities, relations=[], path=["李明", "青岛港"], also_known_as=[]
+    )
     assert graph_text(path) == "Path: 李明 → 青岛港"
-    alone = GraphResult(entity="岛", entities=[], relations=[], path=[])
+    alone = GraphResult(entity="岛", entities=[], relations=[], path=[], also_known_as=[])
     assert graph_text(alone) == "岛 is connected with: nothing else."
 
 

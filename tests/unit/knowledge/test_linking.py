@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.linking import NameIndex
+from loom_core.knowledge.linking import NameIndex, bare
 from loom_core.knowledge.pipeline import index_tokens
 from loom_core.knowledge.text import lookup_tokens, name_key
 
@@ -100,3 +100,36 @@ def test_matches_point_at_spellings_of_the_name(name: str, text: str):
         spelled = (text + name)[match.start : match.end]
         # The key is compared after another word, as a leading article is no part of a key by itself.
         assert name_key("Zq " + spelled) == name_key("Zq " + name_key(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("John's Book", "in JOHNS’ —  book"),
+        ("Straße 5", "STRASSE  (5)"),
+        ("İstanbul", "istanbul"),
+        ("ＷＨＯ report", "the who-report"),
+        ("½ Café", "a ½\ncafe\u0301"),
+        ("水星 X", "水星x"),
+    ],
+)
+def test_what_is_bare_of_a_name_is_in_that_of_a_text_that_holds_it(name: str, text: str):
+    assert bare(name_key(name)) in bare(text)
+
+
+def test_what_is_bare_of_a_name_is_not_in_a_text_with_its_words_elsewhere():
+    assert bare("new york city") not in bare("A new city beside York, seen from York City.")
+
+
+@settings(max_examples=300)
+@given(texts, texts, texts)
+@example("a", "½A", "B")
+@example("A's", "", "'b")
+def test_a_text_that_holds_a_name_holds_what_is_bare_of_it(before: str, name: str, after: str):
+    id_ = name_key(name)
+    index = NameIndex()
+    if not index.add(1, id_):
+        return
+    for text in (f"{before} {name} {after}", before + name + after):
+        if list(index.find(text)):
+            assert bare(id_) in bare(text)

@@ -195,7 +195,7 @@ def test_a_file_that_is_no_database_is_told_so(tmp_path: Path):
     path.write_bytes(b"this is a text, not a database. " * 100)
     with pytest.raises(RecordError, match="not a database") as caught:
         Database(path, schema=SCHEMA)
-    assert "damaged or not Loom's" in caught.value.advice
+    assert "check --repair" in caught.value.advice
 
 
 def test_a_folder_that_does_not_exist_is_told_so(tmp_path: Path):
@@ -223,9 +223,20 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_acknowledged(database: D
     assert texts(database) == ["safe"]
 
 
-def test_a_database_that_stays_locked_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("loom_core.storage.sqlite._BUSY_SECONDS", 0.05)
+def test_a_database_that_is_only_read_refuses_to_change(tmp_path: Path):
     database = Database(tmp_path / "a.db", schema=SCHEMA)
+    add(database, "safe")
+    reader = Database(tmp_path / "a.db", schema=SCHEMA, read_only=True)
+    assert texts(reader) == ["safe"]
+    with pytest.raises(RecordError, match="readonly"):
+        add(reader, "x")
+    reader.close()
+    assert texts(database) == ["safe"]
+    database.close()
+
+
+def test_a_database_that_stays_locked_is_told_so(tmp_path: Path):
+    database = Database(tmp_path / "a.db", schema=SCHEMA, busy_seconds=0.05)
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(RecordError, match="locked") as caught:

@@ -1,13 +1,15 @@
+import json
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import loom_core.knowledge.indexes.child as child
-from loom_core.knowledge.indexes.child import ChildError, run_in_child
+from loom_core.knowledge.indexes.child import ChildCall, ChildError, run_in_child
 
 BEHAVIOURS = """
 import os, signal, sys, time
@@ -23,6 +25,7 @@ def exiting():
     print("last words", file=sys.stderr, flush=True)
     os._exit(3)
 def silent(): os._exit(0)
+def niceness(): return os.getpriority(os.PRIO_PROCESS, 0)
 def greedy(): return len(bytearray(1 << 32))
 """
 
@@ -69,22 +72,50 @@ def test_memory_is_limited(behaviours) -> None:
         run_in_child(behaviours.greedy, {}, timeout=20, memory=1 << 31)
 
 
+def test_a_child_that_is_killed_or_still_at_it_is_told_apart(behaviours) -> None:
+    call = ChildCall(behaviours.hanging, {}, timeout=20, background=True)
+    assert not call.ended()
+    call.kill()
+    call.kill()
+    assert call.ended()
+    with pytest.raises(ChildError, match="killed by SIGKILL"):
+        call.result()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no niceness")
+def test_a_child_in_the_background_gives_way(behaviours) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    nice = [
+        ChildCall(behaviours.niceness, {}, timeout=20, background=background).result()
+        for background in (False, True)
+    ]
+    assert nice == [own, min(19, own + 10)]
+
+
+def test_a_process_that_cannot_be_started_is_told(behaviours, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    with pytest.raises(ChildError, match=r"no process can be started: .*absent"):
+        run_in_child(behaviours.silent, {}, timeout=20)
+
+
 def test_a_child_that_ended_by_itself_without_words_is_described() -> None:
     assert child._ending(9, "") == "the child ended with exit code 9"
     assert child._ending(-signal.SIGKILL, "noise") == "the child was killed by SIGKILL"
 
 
 def test_the_child_writes_its_reply_and_nothing_else_to_stdout(
-    capfd: pytest.CaptureFixture[str], monkeypatch
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    import io
-    import json
-
-    request = {"module": "os.path", "name": "basename", "arguments": {"p": "/a/知"}, "memory": None}
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    request: Any = {
+        "module": "os.path",
+        "name": "basename",
+        "arguments": {"p": "/a/知"},
+        "memory": None,
+        "background": False,
+    }
     stdout = os.dup(1)
     try:
-        child.answer()
+        child.answer(request)
     finally:
         os.dup2(stdout, 1)
         os.close(stdout)

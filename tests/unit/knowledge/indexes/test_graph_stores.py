@@ -314,3 +314,15 @@ def test_any_sequence_of_changes_agrees_with_dictionaries(store: GraphStore, see
             ):
                 assert {before.key, after.key} == {step.subject, step.object}
                 assert model.relations[step.subject, step.predicate, step.object] == step
+
+
+def test_the_relations_that_touch_entities_are_found_from_either_end(store: GraphStore) -> None:
+    store.upsert_entities([node(1), node(2), node(3), node(4)])
+    store.upsert_relations([edge(1, 2), edge(2, 3), edge(3, 4), edge(1, 1)])
+    assert sorted(map(identity, store.touching([1, 2]))) == [(1, 1), (1, 2), (2, 3)]
+    assert sorted(map(identity, store.touching([4, 99]))) == [(3, 4)]
+    assert store.touching([]) == []
+
+
+def identity(found: EntityEdge) -> tuple[int, int]:
+    return found.subject, found.object

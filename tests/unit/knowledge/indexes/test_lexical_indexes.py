@@ -57,6 +57,14 @@ def test_any_of_the_tokens_is_enough(index: LexicalIndex) -> None:
     assert found(index.search(["知识", "检索", "unknown"], 10)) == {1, 2}
 
 
+def test_tokens_that_come_joined_are_the_same_as_a_list_of_them(index: LexicalIndex) -> None:
+    index.add([(1, "知识 图谱 c++"), (2, ["知识", "检索"]), (3, "")])
+    index.commit()
+    assert found(index.search(["知识"], 10)) == {1, 2}
+    assert index.containing(["c++", "知识"]) == [1]
+    assert sorted(index.keys()) == [1, 2, 3]
+
+
 def test_rare_tokens_weigh_more_and_every_score_is_positive(index: LexicalIndex) -> None:
     filled(index, "common rare", "common x", "common y", "common z")
     hits = index.search(["common", "rare"], 10)

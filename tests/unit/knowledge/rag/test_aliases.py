@@ -11,6 +11,7 @@ import pytest
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.text import name_key
 from loom_core.testing.record_content import check_indexes, content
 
 WEATHER = (
@@ -20,6 +21,7 @@ WEATHER = (
 DIRECTOR = "Anna Berg led the weather service for WMO in Lisbon. She later wrote about it."
 CHINESE = "世界气象组织（英语：World Meteorological Organization，缩写：WMO）总部在日内瓦。"
 TAIWAN = "國立臺灣大學（簡稱臺大）位於臺北，圖書館很大。"
+SIMPLIFIED = "国立台湾大学（简称台大）位于台北，图书馆很大。"
 MAINLAND = "国立台湾大学的图书馆有很多古籍，台大学生常去。"
 
 Make = Callable[[Sequence[str]], GraphRAGKnowledgeBase]
@@ -186,3 +188,19 @@ async def test_spellings_are_one_entity_where_a_model_finds_them_alike() -> None
     knowledge_base.close()
     assert {"System Admin", "SystemAdmin"} in found
     assert {"Rock Bands", "Rock Band"} in found
+
+
+def test_one_name_in_several_scripts_is_listed_apart_from_merges(make: Make) -> None:
+    knowledge_base = make([TAIWAN, SIMPLIFIED, "McDonald lives in Oslo.", "Mcdonald left Oslo."])
+    listed = {frozenset(names) for names in knowledge_base.aliases.in_several_scripts()}
+    assert listed == {frozenset({"國立臺灣大學", "国立台湾大学"}), frozenset({"臺大", "台大"})}
+    with pytest.raises(InvalidInputError, match="spellings of one name"):
+        knowledge_base.aliases.split("臺大", "台大")
+
+
+def test_all_names_of_an_entity_are_told_in_every_script(make: Make) -> None:
+    knowledge_base = make([TAIWAN, SIMPLIFIED, WEATHER])
+    for name in ("国立台湾大学", "臺大"):
+        (key,) = knowledge_base.record.graph.find_canonical([name_key(name)]).values()
+        names = knowledge_base.aliases.names_of(key)
+        assert sorted(names) == sorted(["國立臺灣大學", "国立台湾大学", "臺大", "台大"])

@@ -13,6 +13,7 @@ from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.rag import Answer, ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig, Strategy
+from loom_core.knowledge.rag.waits import WaitSettings
 
 HOP = "Where was the director of The Silent Harbour born?"
 HOP_IN_CHINESE = "《静港》的导演是哪里人？"
@@ -291,7 +292,7 @@ async def test_a_language_the_embedder_does_not_cover_leaves_its_channel_out():
     knowledge_base.close()
 
 
-async def test_a_slow_embedder_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch):
+async def test_a_slow_embedder_is_not_waited_for_for_ever():
     import anyio
 
     class SleepyEmbedder(SwitchedEmbedder):
@@ -300,8 +301,9 @@ async def test_a_slow_embedder_is_not_waited_for_for_ever(monkeypatch: pytest.Mo
                 await anyio.sleep_forever()
             return await super().embed(texts, kind=kind)
 
-    monkeypatch.setattr("loom_core.knowledge.rag.question._EMBED_SECONDS", 0.01)
-    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=SleepyEmbedder())
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        embedding_provider=SleepyEmbedder(), config=RAGConfig(waits=WaitSettings(embedder=0.01))
+    )
     await knowledge_base.add_texts(["Zell is a town."])
     answer = await knowledge_base.search("town")
     assert answer.items

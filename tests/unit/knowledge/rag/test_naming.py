@@ -20,6 +20,7 @@ NAMES = (
     "HTTPClient",
     "the",
     "什么",
+    "WHO",
 )
 
 
@@ -35,6 +36,9 @@ def named(web):
     ("question", "names"),
     [
         ("Who lives in New York City?", ["New York City"]),
+        ("What does the WHO say of York?", ["WHO", "York"]),
+        ("世卫组织 WHO 在厦门吗？", ["WHO", "厦门"]),
+        ("WHO LIVES IN YORK?", ["York"]),
         ("Is York older than New York City?", ["York", "New York City"]),
         ("Who made the silent harbour's music?", ["The Silent Harbour"]),
         ("Did MARA LINDQVIST visit York or York?", ["Mara Lindqvist", "York"]),

@@ -19,6 +19,7 @@ from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.drafts import text_drafts
 from loom_core.knowledge.rag.vectors import Vectors
+from loom_core.knowledge.rag.waits import WaitSettings
 
 TEXTS = {
     "Zell": "Zell is a town in Austria. Anna Berg was born there.",
@@ -274,10 +275,9 @@ async def test_a_disk_that_is_full_stops_the_work_and_loses_nothing():
     knowledge_base.close()
 
 
-async def test_work_in_the_background_waits_for_a_full_disk_and_tells_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("loom_core.knowledge.rag.worker._RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("loom_core.knowledge.rag.worker._POLL_SECONDS", 0.01)
-    knowledge_base = GraphRAGKnowledgeBase.from_config()
+async def test_work_in_the_background_waits_for_a_full_disk_and_tells_so():
+    config = RAGConfig(waits=WaitSettings(work=0.01, retry=0.01))
+    knowledge_base = GraphRAGKnowledgeBase.from_config(config=config)
     await knowledge_base.add_texts(["The river Anna."])
     job = knowledge_base.submit_documents(text_drafts(["A town called Zell. " * 5000]))
     limit_pages(knowledge_base, more=2)

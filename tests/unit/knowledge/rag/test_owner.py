@@ -26,6 +26,7 @@ from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.options import SearchRequest
 from loom_core.knowledge.rag.owner_client import OwnerClient
 from loom_core.knowledge.rag.peer_settings import PeerSettings
+from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.knowledge.rerankers.features import FeatureReranker
 from loom_core.storage.ownership import holder_of, read_card, write_card
 
@@ -275,9 +276,9 @@ async def test_a_question_is_answered_here_when_the_owner_ends_in_the_middle_of_
     assert "vector" in answers[0].items[0].metadata["scores"]
 
 
-async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("loom_core.knowledge.rag.worker._POLL_SECONDS", 3600)
-    owner, peer = open_kb(), open_kb()
+async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open):
+    config = RAGConfig(waits=WaitSettings(work=3600))
+    owner, peer = open_kb(config=config), open_kb(config=config)
     async with working(owner), working_beside(peer):
         with anyio.fail_after(60):
             job = peer.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])

@@ -12,6 +12,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
+from loom_core.knowledge.rag.waits import WaitSettings
 
 HARBOUR = (
     "The harbour master decides who may moor at the northern quay. Boats of more than nine metres need "
@@ -198,11 +199,14 @@ async def test_where_the_reranker_fails_the_order_stays_and_the_reason_is_told(f
     assert answer.notes == ("not reranked: The model is away. Wait for it.",)
 
 
-async def test_a_reranker_is_not_waited_for_for_ever(films, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("loom_core.knowledge.rag.refining._RERANK_SECONDS", 0.01)
-    answer = await films.search("film director", options=SearchOptions(reranker=Sleeping()))
-    assert len(answer.items) == 5
-    assert "not reranked: it took over" in answer.notes[0]
+async def test_a_reranker_is_not_waited_for_for_ever():
+    config = RAGConfig(waits=WaitSettings(reranker=0.01))
+    knowledge_base = GraphRAGKnowledgeBase.from_config(config=config)
+    await knowledge_base.add_texts([f"Film {n} has a director." for n in range(3)])
+    answer = await knowledge_base.search("film director", options=SearchOptions(reranker=Sleeping()))
+    assert len(answer.items) == 3
+    assert answer.notes == ("not reranked: it took over 0.01 s",)
+    knowledge_base.close()
 
 
 async def test_a_document_that_goes_meanwhile_is_shown_as_it_was_found():

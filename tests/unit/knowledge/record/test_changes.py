@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from loom_core.knowledge.record import Record
 from loom_core.knowledge.record.changes import IndexState
 
@@ -42,7 +47,8 @@ def test_a_distrusted_index_has_to_be_built_anew(record: Record):
 
 
 def test_changes_that_every_index_holds_are_pruned(record: Record):
-    record.changes.note("chunk+", range(10))
+    record.changes.note("chunk+", range(4))
+    record.changes.note("chunk+", range(4, 10))
     record.changes.prune()
     assert record.changes.reaches_back_to(0)
     record.changes.restart("words", generation=1, watermark=7)
@@ -64,6 +70,52 @@ def test_after_pruning_everything_only_the_head_is_reached(record: Record):
     assert record.changes.head() == 3
     assert record.changes.reaches_back_to(3)
     assert not record.changes.reaches_back_to(2)
+
+
+def test_keys_that_follow_each_other_are_changes_of_their_own(record: Record):
+    record.changes.note("entity", [7, 8, 9, 3, 4, 4, 1])
+    assert record.changes.head() == 7
+    assert [tuple(row) for row in record.database.rows("SELECT seq, key, count FROM changes")] == [
+        (3, 9, 3),
+        (5, 4, 2),
+        (6, 4, 1),
+        (7, 1, 1),
+    ]
+    taken: list[int] = []
+    watermark = 0
+    while (pending := record.changes.since(watermark, limit=2)) is not None:
+        assert pending.watermark == min(watermark + 2, 7)
+        taken += pending.keys["entity"]
+        watermark = pending.watermark
+    assert taken == [7, 8, 9, 3, 4, 4, 1]
+
+
+@settings(deadline=None)  # every example makes a record, which takes long where others use the machine
+@given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 7), st.integers(0, 30))
+def test_the_log_gives_back_what_was_noted_from_any_change_on(keys: list[int], limit: int, start: int):
+    record = Record(None)
+    with closing(record):
+        record.changes.note("chunk+", keys)
+        taken: list[int] = []
+        watermark = min(start, len(keys))
+        while (pending := record.changes.since(watermark, limit=limit)) is not None:
+            assert len(pending.keys["chunk+"]) == pending.watermark - watermark <= limit
+            taken += pending.keys["chunk+"]
+            watermark = pending.watermark
+        assert taken == keys[start:]
+        assert watermark == record.changes.head() == len(keys)
+
+
+def test_a_long_run_of_keys_is_pruned_in_parts(record: Record):
+    record.changes.note("chunk+", range(1, 2501))
+    record.changes.restart("words", generation=1, watermark=2100)
+    assert record.changes.prune()
+    assert record.changes.reaches_back_to(2100)
+    assert not record.changes.reaches_back_to(1000)
+    pending = record.changes.pending("words")
+    assert pending is not None
+    assert pending.keys["chunk+"] == list(range(2101, 2501))
+    assert not record.changes.prune(), "what an index has still to take over stays"
 
 
 def test_a_damaged_index_keeps_the_log_from_being_pruned(record: Record):

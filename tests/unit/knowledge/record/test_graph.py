@@ -108,6 +108,8 @@ def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(recor
     assert record.graph.still_subjects(sorted(keys.values())) == {keys["zell"]}
     assert record.graph.new_names() == [(keys["zell"], "zell", chunks[0] - 1)]
     assert record.graph.new_names(limit=0) == []
+    assert record.graph.new_names(since=chunks[0] - 1) == record.graph.new_names()
+    assert record.graph.new_names(since=chunks[0]) == []
     record.graph.forget_new_names([keys["zell"]])
     record.graph.add([(chunks[2], Extraction(abouts=(About("Zell", "heading", 0.8),)))])
     assert record.graph.new_names() == []

@@ -1,0 +1,42 @@
+"""What all of Loom's child processes have in common: how they start, what they may take, how they ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+__all__ = ["child_command", "ending", "give_way", "limit_memory"]
+
+# -I keeps the child from the user's environment; the parent's own path makes it find the same packages.
+_BOOTSTRAP = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
+_NICENESS = 10
+
+
+def child_command(module: str) -> list[str]:
+    """The command that runs `main` of a module in a Python process of its own."""
+    return [sys.executable, "-I", "-c", _BOOTSTRAP.format(module=module), json.dumps(sys.path)]
+
+
+def give_way() -> None:
+    """In a child: let everything else on the machine go first."""
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+
+
+def limit_memory(size: int | None) -> None:
+    """In a child: take no more than so many bytes of address space, where the system can see to it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    if size is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def ending(code: int) -> str:
+    """How a process ended that has this exit code."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

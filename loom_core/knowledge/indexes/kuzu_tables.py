@@ -1,0 +1,45 @@
+"""The CSV files that a Kùzu database is loaded from: one of entities, one of relations."""
+
+from __future__ import annotations
+
+import csv
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.indexes.kuzu_statements import copy_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from loom_core.knowledge.indexes.kuzu_session import KuzuSession
+    from loom_core.knowledge.interface import EntityEdge, EntityNode
+
+__all__ = ["copy_tables", "write_tables"]
+
+_ENTITY = attrgetter("key", "name", "type", "mentions")
+_RELATION = attrgetter("subject", "object", "predicate", "support", "confidence")
+
+
+def write_tables(folder: Path, entities: Iterable[EntityNode], relations: Iterable[EntityEdge]) -> None:
+    """Write all entities and all relations into a folder, in this order."""
+    _write(folder / "Entity.csv", map(_ENTITY, entities))
+    _write(folder / "REL.csv", map(_RELATION, relations))
+
+
+def copy_tables(session: KuzuSession, folder: Path) -> None:
+    """Load what `write_tables` wrote into a new database.
+
+    Raises:
+        InvalidInputError: an entity comes twice, or the end of a relation does not come.
+        IndexDamagedError: the engine failed.
+    """
+    for table in ("Entity", "REL"):
+        file = folder / f"{table}.csv"
+        if file.stat().st_size:  # the engine refuses an empty file
+            copy_table(session, table, file)
+
+
+def _write(file: Path, rows: Iterable[tuple[int | str | float, ...]]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
