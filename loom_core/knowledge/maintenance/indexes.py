@@ -101,25 +101,57 @@ def _compared(
     return None
 
 
-def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
-    """Every chunk is in the index of words once, with its own words."""
+def _checked(
+    record: Record,
+    name: IndexName,
+    held: Callable[[], Collection[int]],
+    expected: Callable[[], Collection[int]],
+    *,
+    kinds: Sequence[ChangeKind],
+    what: str,
+    differing: Callable[[Sequence[int]], tuple[int, int]],
+) -> Iterator[Finding]:
+    """Compare an index with the record: its keys, and what it has for some of them.
+
+    Args:
+        record: the record.
+        name: the index.
+        held: as for `_compared`.
+        expected: as for `_compared`.
+        kinds: as for `_compared`.
+        what: what it has for a key.
+        differing: of keys that are in both, for how many it has something else, and at how many it looked.
+    """
     try:
-        found = _compared(
-            record,
-            "words",
-            index.keys,
-            lambda: record.documents.chunk_keys(limit=_ALL),
-            kinds=("chunk+", "chunk-"),
-        )
+        found = _compared(record, name, held, expected, kinds=kinds)
         if found is None:
             return
-        yield from found.findings("words", "passages")
-        chosen = _sample(found.settled, _SAMPLES)
-        if wrong := _wrong_words(record, index, chosen):
-            text = f"the index 'words' has other words for {wrong} of {len(chosen)} passages looked at"
-            yield Finding("indexes", text, "index", ("words",))
+        yield from found.findings(name, "passages")
+        wrong, seen = differing(found.settled)
     except IndexDamagedError as error:
-        yield Finding("indexes", f"the index 'words' cannot be read: {error.message}", "index", ("words",))
+        yield Finding("indexes", f"the index {name!r} cannot be read: {error.message}", "index", (name,))
+        return
+    if wrong:
+        text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages looked at"
+        yield Finding("indexes", text, "index", (name,))
+
+
+def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
+    """Every chunk is in the index of words once, some with their own words."""
+
+    def differing(keys: Sequence[int]) -> tuple[int, int]:
+        chosen = _sample(keys, _SAMPLES)
+        return _wrong_words(record, index, chosen), len(chosen)
+
+    return _checked(
+        record,
+        "words",
+        index.keys,
+        lambda: record.documents.chunk_keys(limit=_ALL),
+        kinds=("chunk+", "chunk-"),
+        what="words",
+        differing=differing,
+    )
 
 
 def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
@@ -173,29 +205,17 @@ def _changed(record: Record, watermark: int, kind: ChangeKind) -> set[int]:
 
 def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Finding]:
     """Every chunk that has a vector is in the index of vectors once, with its own vector."""
-    import numpy as np
 
-    try:
-        found = _compared(
-            record,
-            "vectors",
-            index.keys,
-            lambda: _embedded(record),
-            kinds=("chunk+", "chunk-", "vector+"),
-        )
-        if found is None:
-            return
-        yield from found.findings("vectors", "passages")
+    def differing(settled: Sequence[int]) -> tuple[int, int]:
+        import numpy as np
+
         wrong = 0
-        for start in range(0, len(found.settled), _BATCH):
-            keys, expected = record.vectors.of(found.settled[start : start + _BATCH])
+        for start in range(0, len(settled), _BATCH):
+            keys, expected = record.vectors.of(settled[start : start + _BATCH])
             wrong += int(np.count_nonzero((index.vectors(keys) != expected).any(axis=1))) if keys else 0
-        if wrong:
-            text = f"the index 'vectors' has other vectors for {wrong:,} passages"
-            yield Finding("indexes", text, "index", ("vectors",))
-    except IndexDamagedError as error:
-        text = f"the index 'vectors' cannot be read: {error.message}"
-        yield Finding("indexes", text, "index", ("vectors",))
+        return wrong, len(settled)
+
+    return _checked_vectors(record, "vectors", index.keys, differing)
 
 
 def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
@@ -205,25 +225,33 @@ def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iter
         record: says what it should hold.
         indexes: the index of each language.
     """
-    from loom_core.knowledge.indexing.chroma_vectors import differing
+    from loom_core.knowledge.indexing import chroma_vectors
 
-    try:
-        found = _compared(
-            record,
-            "chroma",
-            lambda: list(chain.from_iterable(index.keys() for index in indexes)),
-            lambda: _embedded(record),
-            kinds=("chunk+", "chunk-", "vector+"),
-        )
-        if found is None:
-            return
-        yield from found.findings("chroma", "passages")
-        chosen = _sample(found.settled, _CHROMA_SAMPLES)
-        if wrong := differing(record.vectors.of(chosen), indexes):
-            text = f"the index 'chroma' has other vectors for {len(wrong)} of {len(chosen)} passages seen"
-            yield Finding("indexes", text, "index", ("chroma",))
-    except IndexDamagedError as error:
-        yield Finding("indexes", f"the index 'chroma' cannot be read: {error.message}", "index", ("chroma",))
+    def held() -> list[int]:
+        return list(chain.from_iterable(index.keys() for index in indexes))
+
+    def differing(keys: Sequence[int]) -> tuple[int, int]:
+        chosen = _sample(keys, _CHROMA_SAMPLES)
+        return len(chroma_vectors.differing(record.vectors.of(chosen), indexes)), len(chosen)
+
+    return _checked_vectors(record, "chroma", held, differing)
+
+
+def _checked_vectors(
+    record: Record,
+    name: IndexName,
+    held: Callable[[], Collection[int]],
+    differing: Callable[[Sequence[int]], tuple[int, int]],
+) -> Iterator[Finding]:
+    return _checked(
+        record,
+        name,
+        held,
+        lambda: _embedded(record),
+        kinds=("chunk+", "chunk-", "vector+"),
+        what="vectors",
+        differing=differing,
+    )
 
 
 def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Finding]:
