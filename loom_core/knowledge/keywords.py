@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.tagging import tagged_words
-from loom_core.knowledge.text import is_stop_word, pieces
+from loom_core.knowledge.text import holds_cjk, is_stop_word, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,7 @@ _CAPITALS_WEIGHT = 2.0
 _CHINESE_WEIGHTS = {2: 1.0, 3: 1.5}
 _LONG_CHINESE_WEIGHT = 2.0
 
+_AROUND = ",;:!?.()[]\"“”'‘’-–—/"  # what no identifier begins or ends with
 _LONGEST = 80  # anything longer is data, such as base64
 _ROMAN = frozenset("II III IV VI VII VIII IX XI XII XIII XIV XV XVI XVII XVIII XIX XX".split())
 _ABBREVIATIONS = frozenset(
@@ -95,7 +96,7 @@ def _ranked(text: str) -> tuple[str, ...]:
 
 
 def _scored(text: str) -> Iterator[tuple[str, float]]:
-    stretches: list[str] = pieces(text) if text.isascii() else _STRETCH.findall(text)
+    stretches = _STRETCH.findall(text) if holds_cjk(text) else pieces(text)
     yield from chain.from_iterable(filter(None, map(_forms_in, stretches)))
     for word, _, _ in tagged_words(text):
         weight = _chinese_weight(word)
@@ -106,7 +107,7 @@ def _scored(text: str) -> Iterator[tuple[str, float]]:
 @remembered
 def _forms_in(stretch: str) -> tuple[tuple[str, float], ...]:
     """The identifiers and options in a stretch of text, each with its weight."""
-    if stretch[1:].islower() and stretch.isalpha():
+    if _is_prose(stretch):
         return ()
     found: list[tuple[str, float]] = []
     for candidate in _CANDIDATE.findall(stretch):
@@ -116,6 +117,18 @@ def _forms_in(stretch: str) -> tuple[tuple[str, float], ...]:
     if "--" in stretch:
         found += [(o, _PATH_WEIGHT) for o in _OPTION.findall(stretch) if len(o) <= _LONGEST]
     return tuple(found)
+
+
+def _is_prose(stretch: str) -> bool:
+    """Whether a stretch is no identifier, as most are: a number, or small letters but for the first.
+
+    Marks may stand around it, and single hyphens or apostrophes between letters.
+    """
+    bare = stretch.strip(_AROUND)
+    if "-" in bare or "'" in bare:
+        bare = bare.replace("-", "").replace("'", "")
+    is_plain = (bare.isalpha() and bare[1:].islower()) or bare.isdecimal()
+    return is_plain and "--" not in stretch
 
 
 @remembered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 __all__ = [
     "About",
@@ -108,8 +108,8 @@ class Chunk:
     keywords: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+# What is found in chunks comes by the million: named tuples, which are made in a fourth of the time.
+class Mention(NamedTuple):
     """An entity named in a chunk.
 
     Attributes:
@@ -129,8 +129,7 @@ class Mention:
     confidence: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(NamedTuple):
     """An entity that a chunk, or its whole document, is about.
 
     Attributes:
@@ -144,8 +143,7 @@ class About:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """Two entities and how they are connected, supported by a stretch of one chunk.
 
     Attributes:
@@ -167,8 +165,7 @@ class Relation:
     confidence: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(NamedTuple):
     """A statement that two names are the same.
 
     Attributes:

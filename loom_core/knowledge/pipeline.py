@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline", "Recipe", "document_id", "embedding_text", "index_tokens"]
 
-_VERSION = "2"
+_VERSION = "3"
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 _as_sorted_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str).encode
 _HEADINGS_SEEN = 200  # a heading in the first characters of a passage need not be repeated before it
@@ -52,11 +52,11 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
     Beside the tokens that questions are made of there are those by which names are looked up, as far as
     they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
-    return index_words(title, heading_path, text)[0]
+    return index_words(title, heading_path, text)[0].split()
 
 
-def index_words(title: str, heading_path: Sequence[str], text: str) -> tuple[list[str], list[str]]:
-    """`index_tokens` of a chunk and the `surface_keys` of its text, read together."""
+def index_words(title: str, heading_path: Sequence[str], text: str) -> tuple[str, str]:
+    """`index_tokens` of a chunk and the `surface_keys` of its text, each joined by spaces."""
     # Above the text is a line of its own each, so that no token spans the two.
     above = embedding_text(title, heading_path, text)[: -len(text)] if text else ""
     return analyse_passage(text, above=above)
@@ -210,8 +210,8 @@ class Pipeline:
                     found=found_in(self._rules.extract_one(chunk)) if self._rules else FoundRows(),
                     hash=hash_,
                     vector_hash=hashlib.sha256(embedded.encode()).digest()[:16],
-                    tokens=" ".join(tokens),
-                    keys=" ".join(keys),
+                    tokens=tokens,
+                    keys=keys,
                 )
             )
         return prepared

@@ -22,7 +22,7 @@ from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.script import simplified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "SurfaceToken",
@@ -59,6 +59,9 @@ _HANGUL = re.compile("[\uac00-\ud7af]")
 _WORD = f"(?:[^\\W_{_CJK}])+"
 _TOKEN = re.compile(f"[{_CJK}]+|{_WORD}(?:['’._-]?{_WORD})*")
 _SURFACE = re.compile(f"[{_CJK}]|{_WORD}(?:['’]{_WORD})*")
+# What both are for ASCII text, many times as fast: the set of all CJK characters takes long to ask.
+_ASCII_TOKEN = re.compile(r"[A-Za-z0-9]+(?:['._-]?[A-Za-z0-9]+)*")
+_ASCII_SURFACE = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
 # What CJK text and the rest of a text are parted by; the first character stands alone, so that the engine
 # leaps to it.
 _CJK_PARTS = re.compile(f"([{_CJK}][{_CJK}]*)")
@@ -141,18 +144,20 @@ def words(text: str) -> list[str]:
 def analyse(text: str) -> list[str]:
     """Tokens of a text for the lexical index; a question is analysed the same way.
 
-    English stop words are dropped and words stemmed; an identifier gives itself and its parts
-    (`HTTPServer` → `httpserver`, `http`, `server`); Chinese gives words, with the words inside long
-    words, and character bigrams. Tokens hold no white space.
+    English stop words are dropped, unless they are in capitals (WHO), and words stemmed; an identifier
+    gives itself and its parts (`HTTPServer` → `httpserver`, `http`, `server`); Chinese gives words, with
+    the words inside long words, and character bigrams. Tokens hold no white space.
     """
     normal = _compatible(text)
     if holds_cjk(normal):
         return _cjk_text_tokens(normal)
-    return list(chain.from_iterable(map(_TOKENS, map(_forms, pieces(normal)))))
+    return _joined(map(_TOKENS, map(_forms, pieces(normal)))).split()
 
 
-def analyse_passage(text: str, *, above: str = "") -> tuple[list[str], list[str]]:
+def analyse_passage(text: str, *, above: str = "") -> tuple[str, str]:
     """What `analyse` gives for a passage, with all its `lookup_tokens`, and its `surface_keys`.
+
+    Both are joined by spaces, as none of them holds any.
 
     Args:
         text: the passage.
@@ -162,23 +167,24 @@ def analyse_passage(text: str, *, above: str = "") -> tuple[list[str], list[str]
     if not (holds_cjk(normal) or holds_cjk(text) or holds_cjk(above)):
         own = list(map(_forms, pieces(text)))
         forms = [*map(_forms, pieces(above)), *own]
-        tokens = list(chain.from_iterable(map(_TOKENS, forms)))
-        keys = list(chain.from_iterable(map(_KEYS, own)))
-        lookups = chain.from_iterable(map(_LOOKUPS, forms))
+        tokens, keys = _joined(map(_TOKENS, forms)), _joined(map(_KEYS, own))
+        lookups = _joined(map(_LOOKUPS, forms)).split()
     else:
-        tokens, keys = _cjk_text_tokens(normal), surface_keys(text)
-        lookups = _lookup_tokens_of(surface_keys(above) + keys)
-    if others := dict.fromkeys(lookups):
-        known = set(tokens)
-        tokens += [token for token in others if token not in known]
+        found = surface_keys(text)
+        tokens, keys = " ".join(_cjk_text_tokens(normal)), " ".join(found)
+        lookups = _lookup_tokens_of(surface_keys(above) + found)
+    if lookups:
+        known = set(tokens.split())
+        tokens = _joined([tokens, *filterfalse(known.__contains__, dict.fromkeys(lookups))])
     return tokens, keys
 
 
-def pieces(text: str) -> list[str]:
+@lru_cache(maxsize=16)  # a passage is asked about twice: for its tokens, and for its keywords
+def pieces(text: str) -> tuple[str, ...]:
     """A text cut at white space and, where it is ASCII, at all that is in no word, so that most are words."""
     if text.isascii():
-        return text.encode().translate(_ASCII_GAPS).decode().split()
-    return text.split()
+        text = text.encode().translate(_ASCII_GAPS).decode()
+    return tuple(text.split())
 
 
 def _compatible(text: str) -> str:
@@ -189,27 +195,39 @@ def _compatible(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
+def _joined(parts: Iterable[str]) -> str:
+    return " ".join(filter(None, parts))
+
+
 _Words = tuple[str, ...]
 _TOKENS, _KEYS, _LOOKUPS = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
 @remembered
-def _forms(piece: str) -> tuple[_Words, _Words, _Words]:
-    """Of a piece without CJK the tokens, the surface keys, and the keys' lookup tokens that are no tokens."""
+def _forms(piece: str) -> tuple[str, str, str]:
+    """Of a piece without CJK the tokens, the surface keys, and the keys' lookup tokens that are no tokens.
+
+    Each are joined by spaces, as those of a whole passage are: so they make fewer objects to go through.
+    """
     if (bare := piece.strip(_AROUND_WORDS)) != piece:
         return _forms(bare)
     if _is_plain(piece):
-        return _plain_tokens(piece), (piece.lower(),), ()
-    found: list[str] = _TOKEN.findall(unicodedata.normalize("NFKC", piece))
-    tokens = tuple(chain.from_iterable(map(_latin_tokens, found)))
-    keys = _keys_within(piece)
-    lookups = tuple(token for token in chain.from_iterable(map(_latin_tokens, keys)) if token not in tokens)
-    return tokens, keys, lookups
+        return "".join(_plain_tokens(piece)), piece.lower(), ""
+    if piece.isdecimal() and piece.isascii():
+        return piece, piece, ""
+    tokens, keys = _tokens_and_keys(piece)
+    lookups = (token for token in chain.from_iterable(map(_latin_tokens, keys)) if token not in tokens)
+    return " ".join(tokens), " ".join(keys), " ".join(lookups)
 
 
-@remembered
-def _keys_within(piece: str) -> _Words:
-    return tuple(map(_surface_key, _SURFACE.findall(piece)))
+def _tokens_and_keys(piece: str) -> tuple[_Words, _Words]:
+    if "-" in piece and all(map(_is_plain, parts := piece.split("-"))):
+        return _hyphened_tokens(piece, parts), tuple(map(str.lower, parts))
+    if piece.isascii():
+        found, named = _ASCII_TOKEN.findall(piece), _ASCII_SURFACE.findall(piece)
+    else:
+        found, named = _TOKEN.findall(unicodedata.normalize("NFKC", piece)), _SURFACE.findall(piece)
+    return tuple(chain.from_iterable(map(_latin_tokens, found))), tuple(map(_surface_key, named))
 
 
 def _cjk_text_tokens(normal: str) -> list[str]:
@@ -217,13 +235,13 @@ def _cjk_text_tokens(normal: str) -> list[str]:
     # Other text and CJK runs come by turns. All the runs are cut at once, which costs a third less.
     gaps_and_runs = _CJK_PARTS.split(simplified(normal))
     runs = gaps_and_runs[1::2]
-    tokens = list(chain.from_iterable(map(_TOKENS, map(_forms, gaps_and_runs[0].split()))))
+    tokens = _joined(map(_TOKENS, map(_forms, gaps_and_runs[0].split()))).split()
     for run, found, gap in zip(runs, _searched(runs), gaps_and_runs[2::2], strict=True):
         tokens += found
         tokens += [
             pair for pair in map(add, run, run[1:]) if pair not in found and pair not in CHINESE_STOP_WORDS
         ]
-        tokens += chain.from_iterable(map(_TOKENS, map(_forms, gap.split())))
+        tokens += _joined(map(_TOKENS, map(_forms, gap.split()))).split()
     return tokens
 
 
@@ -248,11 +266,11 @@ def surface_tokens(text: str) -> Iterator[SurfaceToken]:
 def surface_keys(text: str) -> list[str]:
     """The keys of `surface_tokens`, several times as fast as with their places."""
     if not holds_cjk(text):
-        return list(chain.from_iterable(map(_keys_within, pieces(text))))
+        return _joined(map(_KEYS, map(_forms, pieces(text)))).split()
     gaps_and_runs = _CJK_PARTS.split(text)
     keys: list[str] = []
     for gap, run in zip(gaps_and_runs[::2], [*gaps_and_runs[1::2], ""], strict=True):
-        keys += chain.from_iterable(map(_keys_within, gap.split()))
+        keys += _joined(map(_KEYS, map(_forms, gap.split()))).split()
         keys += map(_surface_key, run)
     return keys
 
@@ -295,7 +313,7 @@ def name_key(name: str) -> str:
     Case, width, possessives, punctuation, a leading English article and a disambiguation in
     parentheses (`Mercury (planet)`) do not count.
     """
-    bare = _PARENTHESES.sub("", name)
+    bare = name if name[-1:].isalnum() else _PARENTHESES.sub("", name)
     tokens = surface_keys(bare) or surface_keys(name)
     if len(tokens) > 1 and tokens[0] in {"the", "a", "an"}:
         tokens = tokens[1:]
@@ -359,7 +377,7 @@ def _latin_tokens(token: str) -> tuple[str, ...]:
     if _is_plain(token):
         return _plain_tokens(token)
     folded = _POSSESSIVE.sub("", token.casefold())
-    if not folded or folded in ENGLISH_STOP_WORDS:
+    if not folded or (folded in ENGLISH_STOP_WORDS and not _is_acronym(token)):
         return ()
     parts = [part.casefold() for part in _PARTS.findall(token)]
     whole = _stem(folded)
@@ -374,19 +392,33 @@ def _is_plain(token: str) -> bool:
     return token.isascii() and token.isalpha() and (token[1:].islower() or len(token) == 1)
 
 
+def _is_acronym(token: str) -> bool:
+    """Whether a stop word is written as a name is: WHO, IT, US."""
+    bare = _POSSESSIVE.sub("", token)
+    return len(bare) > 1 and bare.isalpha() and bare.isupper()
+
+
 def _plain_tokens(word: str) -> _Words:
     folded = word.lower()
     return () if folded in ENGLISH_STOP_WORDS else (_stem(folded),)
 
 
+def _hyphened_tokens(word: str, parts: list[str]) -> _Words:
+    """What `_latin_tokens` gives for plain words that hyphens join."""
+    of_parts = (_plain_tokens(part) for part in parts if len(part) > 1)
+    return tuple(dict.fromkeys([_stem(word.lower()), *chain.from_iterable(of_parts)]))
+
+
 _local = threading.local()
 
 
+@remembered
 def _stem(word: str) -> str:
-    # A stemmer object keeps a cache and is not safe to share between threads.
+    # A stemmer object is not safe to share between threads.
     stem: Callable[[str], str] | None = getattr(_local, "stem", None)
     if stem is None:
         import Stemmer
 
-        stem = _local.stem = Stemmer.Stemmer("english").stemWord
+        # Without a cache of its own, as each word is asked about once.
+        stem = _local.stem = Stemmer.Stemmer("english", maxCacheSize=0).stemWord
     return stem(word)

@@ -22,8 +22,10 @@ _MOST_WORDS = 12  # of what an acronym stands for
 _MOST_CHARACTERS = 12  # of a Chinese name that nobody has found
 
 _ACRONYM = r"[A-Z][A-Za-z0-9&]{0,8}[A-Z0-9]s?"
+_OPENING = re.compile("[(（]")
 _SHORT_INSIDE = re.compile(rf"[(（]\s*(?:or\s+)?(?P<short>{_ACRONYM})\s*[)）;,；，]")
-_LONG_INSIDE = re.compile(r"[(（](?P<long>[^()（）\n]{4,120})[)）]")
+# Behind what may end an acronym, and be it a space.
+_LONG_INSIDE = re.compile(r"(?:(?<=[A-Z0-9s])|(?<=[A-Z0-9s]\s))[(（](?P<long>[^()（）\n]{4,120})[)）]")
 _SHORT_BEFORE = re.compile(rf"\b(?P<short>{_ACRONYM})\s?$")
 _CORPORATE = frozenset("co company corp corporation group inc incorporated limited llc ltd plc".split())
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -75,12 +77,15 @@ def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> li
 
 
 def _acronyms(text: str) -> Iterator[Alias]:
-    for match in _SHORT_INSIDE.finditer(text):
+    if "(" not in text and "（" not in text:
+        return
+    openings = [opening.start() for opening in _OPENING.finditer(text)]
+    for match in filter(None, (_SHORT_INSIDE.match(text, place) for place in openings)):
         start = _spelled_out_before(text, match.start(), match["short"])
         if start is not None:
             long = text[start : match.start()].rstrip()
             yield Alias(long, match["short"], "acronym", start, match.end("short"), _SAID)
-    for match in _LONG_INSIDE.finditer(text):
+    for match in filter(None, (_LONG_INSIDE.match(text, place) for place in openings)):
         before = _SHORT_BEFORE.search(text, max(0, match.start() - 12), match.start())
         words = _WORD.findall(match["long"]) if before is not None else []
         if before is not None and len(words) > 1 and _spell(words, before["short"]):

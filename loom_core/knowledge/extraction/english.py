@@ -47,9 +47,10 @@ _PREDICATE_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
 
 def english_mentions(text: str) -> Iterator[Mention]:
     """Capitalised phrases and quoted titles."""
-    for match in _QUOTED.finditer(text):
-        title, start = match[1].rstrip(" ,."), match.start(1)
-        yield Mention(title, start, start + len(title), "work", "quoted", 0.6)
+    if '"' in text or "“" in text:
+        for match in _QUOTED.finditer(text):
+            title, start = match[1].rstrip(" ,."), match.start(1)
+            yield Mention(title, start, start + len(title), "work", "quoted", 0.6)
     for match in _NAME.finditer(text):
         before, name, confidence = _trimmed(match.group())
         start = match.start() + before

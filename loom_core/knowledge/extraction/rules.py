@@ -9,6 +9,7 @@ rule is stands on everything it finds.
 from __future__ import annotations
 
 import re
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -36,19 +37,16 @@ _MAX_BETWEEN = 60  # characters between two mentions that may still be one state
 
 _TITLE_CONFIDENCE = {"given": 1.0, "metadata": 0.9, "heading": 0.9, "filename": 0.4, "none": 0.4}
 
-_GENERIC_HEADINGS = frozenset(
-    name_key(heading)
-    for heading in """
-    introduction;overview;summary;abstract;background;conclusion;conclusions;discussion;references;
-    bibliography;see also;external links;further reading;notes;contents;table of contents;appendix;
-    example;examples;usage;installation;getting started;quick start;faq;license;changelog;contributing;
-    history;description;parameters;arguments;returns;raises;requirements;preface;acknowledgements;
-    acknowledgments;about;index;misc;miscellaneous;others;general;details;results;methods;step;steps;
-    简介;介绍;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
-    外部链接;附录;目录;注释;注意;说明;示例;例子;用法;使用方法;安装;快速开始;快速入门;常见问题;许可证;更新日志;
-    其他;其它;参数;返回值;步骤;历史;备注
-    """.replace("\n", "").split(";")
-)
+_GENERIC_HEADINGS = """
+introduction;overview;summary;abstract;background;conclusion;conclusions;discussion;references;
+bibliography;see also;external links;further reading;notes;contents;table of contents;appendix;
+example;examples;usage;installation;getting started;quick start;faq;license;changelog;contributing;
+history;description;parameters;arguments;returns;raises;requirements;preface;acknowledgements;
+acknowledgments;about;index;misc;miscellaneous;others;general;details;results;methods;step;steps;
+简介;介绍;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
+外部链接;附录;目录;注释;注意;说明;示例;例子;用法;使用方法;安装;快速开始;快速入门;常见问题;许可证;更新日志;
+其他;其它;参数;返回值;步骤;历史;备注
+"""
 
 
 class RuleExtractor:
@@ -134,7 +132,13 @@ def _is_placed(chunk: Chunk) -> bool:
 
 def _says_something(name: str) -> bool:
     key = name_key(name)
-    return len(key) > 1 and not key.isdigit() and key not in _GENERIC_HEADINGS
+    return len(key) > 1 and not key.isdigit() and key not in _generic_keys()
+
+
+@cache
+def _generic_keys() -> frozenset[str]:
+    # Not at import, as keys of words load a stemmer.
+    return frozenset(map(name_key, _GENERIC_HEADINGS.replace("\n", "").split(";")))
 
 
 def _heading_relations(chunk: Chunk) -> list[Relation]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from loom_core.knowledge.text import name_key
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import AliasKind, Chunk, Extraction, TitleSource
     from loom_core.knowledge.record.fields import FieldRow
+
+    _MentionRow: TypeAlias = tuple[str, int, int, str, str, str, float]
+    _AboutRow: TypeAlias = tuple[str, str, str, float]
+    _RelationRow: TypeAlias = tuple[str, str, str, int, int, str, float]
+    _AliasRow: TypeAlias = tuple[str, str, AliasKind, int, int, float]
 
 __all__ = ["FoundRows", "PreparedChunk", "PreparedDocument", "found_in"]
 
@@ -27,10 +32,10 @@ class FoundRows:
             The chunk has a mention or an about of both.
     """
 
-    mentions: tuple[tuple[str, int, int, str, str, str, float], ...] = ()
-    abouts: tuple[tuple[str, str, str, float], ...] = ()
-    relations: tuple[tuple[str, str, str, int, int, str, float], ...] = ()
-    aliases: tuple[tuple[str, str, AliasKind, int, int, float], ...] = ()
+    mentions: tuple[_MentionRow, ...] = ()
+    abouts: tuple[_AboutRow, ...] = ()
+    relations: tuple[_RelationRow, ...] = ()
+    aliases: tuple[_AliasRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +91,37 @@ class PreparedDocument:
 
 def found_in(extraction: Extraction) -> FoundRows:
     """An extraction as rows: names that are no names left out, and the same said twice only once."""
-    mentions: dict[tuple[str, int], tuple[int, str, str, str, float]] = {}
-    for m in extraction.mentions:
-        if id_ := name_key(m.name):
-            mentions.setdefault((id_, m.start), (m.end, m.name, m.type, m.method, m.confidence))
-    abouts = {(id_, a.source): a for a in reversed(extraction.abouts) if (id_ := name_key(a.name))}
-    named = {id_ for id_, _ in mentions} | {id_ for id_, _ in abouts}
-    relations: dict[tuple[str, str, str], tuple[int, int, str, float]] = {}
-    for r in extraction.relations:
-        subject, object_ = name_key(r.subject), name_key(r.object)
-        if subject and object_:
-            for id_, name in ((subject, r.subject), (object_, r.object)):
+    mentions: dict[tuple[str, int], _MentionRow] = {}
+    for name, start, end, type_, method, confidence in extraction.mentions:
+        if id_ := name_key(name):
+            mentions.setdefault((id_, start), (id_, start, end, name, type_, method, confidence))
+    abouts: dict[tuple[str, str], _AboutRow] = {
+        (id_, source): (id_, source, name, confidence)
+        for name, source, confidence in reversed(extraction.abouts)
+        if (id_ := name_key(name))
+    }
+    named = {id_ for id_, _ in mentions}.union(id_ for id_, _ in abouts)
+    relations: dict[tuple[str, str, str], _RelationRow] = {}
+    for subject, predicate, object_, start, end, method, confidence in extraction.relations:
+        one, two = name_key(subject), name_key(object_)
+        if one and two:
+            for id_, name in ((one, subject), (two, object_)):
                 if id_ not in named:  # what a relation names is mentioned by it
                     named.add(id_)
-                    mentions[id_, r.start] = (r.end, name, "thing", r.method, r.confidence)
-            relations.setdefault((subject, r.predicate, object_), (r.start, r.end, r.method, r.confidence))
-    aliases: dict[tuple[str, str], tuple[AliasKind, int, int, float]] = {}
-    for alias in extraction.aliases:
-        one, two = name_key(alias.name), name_key(alias.other)
+                    mentions[id_, start] = (id_, start, end, name, "thing", method, confidence)
+            relations.setdefault((one, predicate, two), (one, predicate, two, start, end, method, confidence))
+    aliases: dict[tuple[str, str], _AliasRow] = {}
+    for subject, other, kind, start, end, confidence in extraction.aliases:
+        one, two = name_key(subject), name_key(other)
         if one and two and one != two:
-            for id_, name in ((one, alias.name), (two, alias.other)):
+            for id_, name in ((one, subject), (two, other)):
                 if id_ not in named:
                     named.add(id_)
-                    mentions[id_, alias.start] = (alias.end, name, "thing", "alias", alias.confidence)
-            aliases.setdefault((one, two), (alias.kind, alias.start, alias.end, alias.confidence))
+                    mentions[id_, start] = (id_, start, end, name, "thing", "alias", confidence)
+            aliases.setdefault((one, two), (one, two, kind, start, end, confidence))
     return FoundRows(
-        tuple((id_, start, *rest) for (id_, start), rest in mentions.items()),
-        tuple((id_, source, a.name, a.confidence) for (id_, source), a in abouts.items()),
-        tuple((*identity, *rest) for identity, rest in relations.items()),
-        tuple((*identity, *rest) for identity, rest in aliases.items()),
+        tuple(mentions.values()),
+        tuple(abouts.values()),
+        tuple(relations.values()),
+        tuple(aliases.values()),
     )

@@ -61,6 +61,7 @@ def test_identifiers_are_known_by_their_form(identifier: str):
         "_Emphasis_ and well-known state-of-the-art - or -- dashes ---- ____",
         "I am 3D, a 4K screen at 5GHz and 2nd.",
         "wait...what",
+        "O'brien's 'As-is' 1914-1918, (Word.) “Förster’s” E-cadherin 1952.",
         "x" * 200 + "_" + "y" * 200,
         "Base" + "Ab9" * 100,
         "--" + "option" * 40,
@@ -68,6 +69,12 @@ def test_identifiers_are_known_by_their_form(identifier: str):
 )
 def test_ordinary_text_has_no_identifiers(text: str):
     assert extract_chunk_keywords(text) == []
+
+
+@given(st.text("aAbBzZ09.'’-_ ,()“”éßΑα", max_size=60))
+def test_what_stands_beside_an_identifier_in_another_script_does_not_change_it(text: str):
+    # Text without Chinese or Japanese is cut in another way.
+    assert extract_chunk_keywords(text, limit=99) == extract_chunk_keywords(f"{text} か", limit=99)
 
 
 def test_identifiers_inside_hyphens_and_after_a_lost_space_are_found():

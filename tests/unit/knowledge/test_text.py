@@ -31,6 +31,13 @@ texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.text(
 )
 
 
+def test_a_stop_word_in_capitals_is_a_name():
+    assert analyse("What does WHO recommend?") == ["who", "recommend"]
+    assert analyse("WHO's seat, 世卫组织（WHO）")[:2] == ["who", "seat"]
+    assert analyse("世卫组织（WHO）").count("who") == 1
+    assert analyse("Who's who, and I") == []
+
+
 def test_english_words_are_stemmed_and_stop_words_dropped():
     assert analyse("The cats were running to the stations") == ["cat", "run", "station"]
 
@@ -94,7 +101,9 @@ def test_keys_and_spans_are_those_of_the_surface_tokens(text: str):
 
 @given(texts, texts)
 def test_a_passage_is_analysed_with_what_names_are_looked_up_by(text: str, title: str):
-    tokens, keys = analyse_passage(text, above=title + "\n")
+    joined_tokens, joined_keys = analyse_passage(text, above=title + "\n")
+    tokens, keys = joined_tokens.split(), joined_keys.split()
+    assert (" ".join(tokens), " ".join(keys)) == (joined_tokens, joined_keys)
     whole = f"{title}\n{text}"
     plain = analyse(whole)
     assert tokens[: len(plain)] == plain
@@ -102,6 +111,23 @@ def test_a_passage_is_analysed_with_what_names_are_looked_up_by(text: str, title
     assert len(set(others)) == len(others)
     assert set(tokens) == {*plain, *lookup_tokens(whole)}
     assert keys == surface_keys(text)
+
+
+@pytest.mark.parametrize(
+    ("piece", "tokens", "keys"),
+    [
+        ("1952.", "1952", "1952"),
+        ("(Running,", "run", "running"),
+        ("Calcium-dependent", "calcium-depend calcium depend", "calcium dependent"),
+        ("of-the-art", "of-the-art art", "of the art"),
+        ("E-cadherins", "e-cadherin cadherin e", "e cadherins"),
+        ("E－cadherins", "e-cadherin cadherin e", "e cadherins"),
+        ("TLR4-Cerulean", "tlr4-cerulean tlr cerulean tlr4", "tlr4 cerulean"),
+        ("don't", "", "don't"),
+    ],
+)
+def test_every_form_of_word_has_its_tokens_and_keys(piece: str, tokens: str, keys: str):
+    assert analyse_passage(piece) == (tokens, keys)
 
 
 @given(texts)
