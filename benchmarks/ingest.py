@@ -9,7 +9,8 @@ the base is linked wherever it stands. What comes after that and nobody waits fo
 duplicates, Kùzu for the `graph` tool) is timed apart. There is no embedder: `embedding.py` measures that.
 
 Markdown is printed: for every size the chunks a second of the stretch up to it and CPU time for a chunk, in
-this process and in the children that prepare documents.
+this process and in the children that prepare documents, and how long its chunks are and how many names they
+hold, as time goes with these.
 """
 
 from __future__ import annotations
@@ -73,8 +74,10 @@ def main() -> None:
 
 async def measure(folder: Path, sizes: list[int], documents: Iterator[DocumentDraft]) -> None:
     """Fill a knowledge base up to each size, and print what it took."""
-    print("| chunks | chunks/s | ms CPU a chunk here | in children | seconds for what comes after |")
-    print("|---" * 5 + "|", flush=True)
+    print(
+        "| chunks | letters each | names each | chunks/s | ms CPU a chunk here | in children | s after |"
+    )
+    print("|---" * 7 + "|", flush=True)
     there = 0
     for size in sizes:
         knowledge_base = GraphRAGKnowledgeBase.from_config(name="ingest", path=folder)
@@ -92,12 +95,14 @@ async def measure(folder: Path, sizes: list[int], documents: Iterator[DocumentDr
             await knowledge_base.worker.drain()
             late = time.perf_counter() - searchable.seconds
             tasks.cancel_scope.cancel()
+        characters, names = _content(knowledge_base, after=began.chunks)
         knowledge_base.close()  # which ends the children, so that their time counts
         chunks = searchable.chunks - began.chunks
         rate = chunks / (searchable.seconds - began.seconds)
         here = 1000 * (searchable.here - began.here) / chunks
         children = 1000 * (_children() - began.children) / chunks
-        print(f"| {searchable.chunks:,} | {rate:,.0f} | {here:.2f} | {children:.2f} | {late:.1f} |")
+        print(f"| {searchable.chunks:,} | {characters:.0f} | {names:.1f} | {rate:,.0f} ", end="")
+        print(f"| {here:.2f} | {children:.2f} | {late:.1f} |", flush=True)
 
 
 async def _add(knowledge_base: GraphRAGKnowledgeBase, documents: list[DocumentDraft]) -> None:
@@ -112,6 +117,16 @@ def _is_searchable(knowledge_base: GraphRAGKnowledgeBase, job: str) -> bool:
     if state.processed < state.total or state.state in {"queued", "listing"}:
         return False
     return not knowledge_base.index_lag()["words"] and not knowledge_base.record.graph.new_names(limit=1)
+
+
+def _content(knowledge_base: GraphRAGKnowledgeBase, *, after: int) -> tuple[float, float]:
+    """Characters and mentions of a chunk, on average over those after one."""
+    rows = knowledge_base.record.database.rows(
+        "SELECT AVG(LENGTH(text)), "
+        "(SELECT COUNT(*) FROM mentions WHERE chunk > ?1) * 1.0 / COUNT(*) FROM chunks WHERE key > ?1",
+        (after,),
+    )
+    return rows[0][0], rows[0][1]
 
 
 def _now(knowledge_base: GraphRAGKnowledgeBase) -> Moment:
