@@ -103,6 +103,7 @@ class WordIndex(DerivedIndex):
             self._open(generation, writable=False)
 
     def _agrees(self) -> bool:
+        self._refresh()  # it may have been opened for a question, when another process wrote it
         index, documents = self._index, self._record.documents
         if index is None or index.count() != documents.counts()[1]:
             return False

@@ -71,6 +71,17 @@ def test_an_index_of_another_knowledge_base_is_found_out(name: IndexName, tmp_pa
     knowledge_base.close()
 
 
+def test_an_index_that_another_process_went_on_with_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    build(tmp_path / "kb", TOWNS[:6])
+    peer = opened(tmp_path / "kb")
+    assert asyncio.run(peer.search("Where is Visby1?")).items  # from now on it has the index open
+    build(tmp_path / "kb", TOWNS[6:])
+    asyncio.run(peer.worker.drain())
+    assert peer.record.changes.state("words").generation == 1
+    assert "Gotland7" in asyncio.run(peer.search("Where is Visby7?")).items[0].content
+    peer.close()
+
+
 @pytest.mark.parametrize("name", ["words", "vectors", "graph"])
 @pytest.mark.parametrize("damage", ["emptied", "truncated", "gone"])
 def test_damaged_files_do_not_keep_a_question_from_its_answer(
