@@ -74,9 +74,7 @@ def main() -> None:
 
 async def measure(folder: Path, sizes: list[int], documents: Iterator[DocumentDraft]) -> None:
     """Fill a knowledge base up to each size, and print what it took."""
-    print(
-        "| chunks | letters each | names each | chunks/s | ms CPU a chunk here | in children | s after |"
-    )
+    print("| chunks | letters each | names each | chunks/s | ms CPU a chunk here | in children | s after |")
     print("|---" * 7 + "|", flush=True)
     there = 0
     for size in sizes:
