@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -102,28 +103,22 @@ def _compared(
 
 
 def _checked(
-    record: Record,
     name: IndexName,
-    held: Callable[[], Collection[int]],
-    expected: Callable[[], Collection[int]],
+    compare: Callable[[], _Comparison | None],
     *,
-    kinds: Sequence[ChangeKind],
     what: str,
     differing: Callable[[Sequence[int]], tuple[int, int]],
 ) -> Iterator[Finding]:
     """Compare an index with the record: its keys, and what it has for some of them.
 
     Args:
-        record: the record.
         name: the index.
-        held: as for `_compared`.
-        expected: as for `_compared`.
-        kinds: as for `_compared`.
+        compare: its keys, see `_compared`.
         what: what it has for a key.
         differing: of keys that are in both, for how many it has something else, and at how many it looked.
     """
     try:
-        found = _compared(record, name, held, expected, kinds=kinds)
+        found = compare()
         if found is None:
             return
         yield from found.findings(name, "passages")
@@ -143,15 +138,11 @@ def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
         chosen = _sample(keys, _SAMPLES)
         return _wrong_words(record, index, chosen), len(chosen)
 
-    return _checked(
-        record,
-        "words",
-        index.keys,
-        lambda: record.documents.chunk_keys(limit=_ALL),
-        kinds=("chunk+", "chunk-"),
-        what="words",
-        differing=differing,
-    )
+    def expected() -> list[int]:
+        return record.documents.chunk_keys(limit=_ALL)
+
+    compare = partial(_compared, record, "words", index.keys, expected, kinds=("chunk+", "chunk-"))
+    return _checked("words", compare, what="words", differing=differing)
 
 
 def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
@@ -243,15 +234,9 @@ def _checked_vectors(
     held: Callable[[], Collection[int]],
     differing: Callable[[Sequence[int]], tuple[int, int]],
 ) -> Iterator[Finding]:
-    return _checked(
-        record,
-        name,
-        held,
-        lambda: _embedded(record),
-        kinds=("chunk+", "chunk-", "vector+"),
-        what="vectors",
-        differing=differing,
-    )
+    kinds: tuple[ChangeKind, ...] = ("chunk+", "chunk-", "vector+")
+    compare = partial(_compared, record, name, held, partial(_embedded, record), kinds=kinds)
+    return _checked(name, compare, what="vectors", differing=differing)
 
 
 def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Finding]:
