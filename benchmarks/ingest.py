@@ -114,7 +114,9 @@ def _is_searchable(knowledge_base: GraphRAGKnowledgeBase, job: str) -> bool:
     state = knowledge_base.job(job)
     if state.processed < state.total or state.state in {"queued", "listing"}:
         return False
-    return not knowledge_base.index_lag()["words"] and not knowledge_base.record.graph.new_names(limit=1)
+    graph, documents = knowledge_base.record.graph, knowledge_base.record.documents
+    is_linked = graph.linked() == documents.last_chunk() and not graph.new_names(limit=1)
+    return is_linked and not knowledge_base.index_lag()["words"]
 
 
 def _content(knowledge_base: GraphRAGKnowledgeBase, *, after: int) -> tuple[float, float]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from loom_core.knowledge.batch import Batch, Fate
     from loom_core.knowledge.file_check import FileCheck
     from loom_core.knowledge.indexing import WordIndex
-    from loom_core.knowledge.linker import Linker
     from loom_core.knowledge.preparing.making import Made
     from loom_core.knowledge.record import Job, JobItem, Record
 
@@ -29,18 +28,16 @@ class BatchWriter:
     Args:
         record: where to.
         files: says by what settings files were read.
-        linker: links what is written.
         words: is given the tokens of what is written.
     """
 
-    def __init__(self, record: Record, files: FileCheck, linker: Linker, words: WordIndex) -> None:
+    def __init__(self, record: Record, files: FileCheck, words: WordIndex) -> None:
         self._record = record
         self._files = files
-        self._linker = linker
         self._words = words
 
     def write(self, job: Job, batch: Batch, made: Sequence[Made]) -> bool:
-        """Write a batch with the links from its chunks, unless its job was cancelled meanwhile. Blocks.
+        """Write a batch, unless its job was cancelled meanwhile. Blocks.
 
         Args:
             job: the job.
@@ -55,41 +52,31 @@ class BatchWriter:
         items = [
             (item, fate, next(results) if fate.kind == "prepare" else None) for item, fate in batch.items
         ]
-        self._linker.names()  # now, as nobody else can write while this does
         before = record.documents.last_chunk()
-        try:
-            with record.database.write():
-                if not record.jobs.is_open(job):
-                    return False
-                still = record.jobs.still_open(job, [item for item, _ in batch.items])
-                items = self._in_order([row for row in items if row[0].ordinal in still])
-                documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
-                outcomes = iter(record.documents.put_all(documents))
-                settled: list[Settled] = []
-                for item, fate, result in items:
-                    match result:
-                        case None:
-                            settled += self._settle(job, item, fate)
-                        case PreparedDocument() as document:
-                            chunks = len(document.chunks)
-                            settled.append(Settled(item, next(outcomes), chunks=chunks))
-                            self._note_file(job, item, fate)
-                        case Failed(reason, by_content):
-                            settled.append(self._fail(job, item, fate, reason, by_content=by_content))
-                        case Unchanged():
-                            settled.append(Settled(item, "unchanged"))
-                            self._note_file(job, item, fate)
-                record.jobs.settle_all(job, settled)
-                keys = record.documents.keys_after(before)
-                fresh = [(keys[c.id], c) for d in documents for c in d.chunks if c.id in keys]
-                self._linker.link_new(
-                    [(key, c.keys.split(" ") if c.keys else [], c.chunk.text) for key, c in fresh],
-                    before=before,
-                )
-        except BaseException:
-            self._linker.forget()  # it may hold names that were not written in the end
-            raise
-        self._words.offer({key: chunk.tokens for key, chunk in fresh})
+        with record.database.write():
+            if not record.jobs.is_open(job):
+                return False
+            still = record.jobs.still_open(job, [item for item, _ in batch.items])
+            items = self._in_order([row for row in items if row[0].ordinal in still])
+            documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
+            outcomes = iter(record.documents.put_all(documents))
+            settled: list[Settled] = []
+            for item, fate, result in items:
+                match result:
+                    case None:
+                        settled += self._settle(job, item, fate)
+                    case PreparedDocument() as document:
+                        chunks = len(document.chunks)
+                        settled.append(Settled(item, next(outcomes), chunks=chunks))
+                        self._note_file(job, item, fate)
+                    case Failed(reason, by_content):
+                        settled.append(self._fail(job, item, fate, reason, by_content=by_content))
+                    case Unchanged():
+                        settled.append(Settled(item, "unchanged"))
+                        self._note_file(job, item, fate)
+            record.jobs.settle_all(job, settled)
+            keys = record.documents.keys_after(before)
+        self._words.offer({keys[c.id]: c.tokens for d in documents for c in d.chunks if c.id in keys})
         return True
 
     def _in_order(

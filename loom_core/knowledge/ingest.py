@@ -51,6 +51,8 @@ class IngestLimits:
         size: bytes of a batch.
         ahead: batches that are prepared while one is written.
         words: seconds after which what was written is indexed by words, while a job goes on.
+        unlinked: new chunks, and new names, that are not linked yet while a job goes on: a name is looked for
+            one by one in the chunks that were linked before it came.
         patience: seconds after which what is prepared of a batch is written, though the rest is not.
     """
 
@@ -59,6 +61,7 @@ class IngestLimits:
     size: int = 4 << 20
     ahead: int = 2
     words: float = 2.5
+    unlinked: int = 2000
     patience: float = 1.0
 
 
@@ -100,12 +103,14 @@ class Ingest:
         self._fetcher = PageFetcher(max_bytes=files.max_bytes)
         self._linker = Linker(record, words)
         self._maker = BatchMaker(record, self._files)
-        self._writer = BatchWriter(record, self._files, self._linker, words)
+        self._writer = BatchWriter(record, self._files, words)
         self._under_way: deque[Batch] = deque()
         self._job = 0  # the one whose batches are under way
         self._last = -1  # ordinal of the last item that is
         self._bytes = _FIRST_BYTES
-        self._linked_at = self._written_at = time.monotonic()
+        self._written_at = time.monotonic()
+        self._index_at = self._written_at + self._limits.words
+        self._spent = 0.0  # seconds of a job's work that are not noted yet
 
     async def step(self) -> bool:
         """Do the next piece of work.
@@ -122,8 +127,10 @@ class Ingest:
         if job.started_at is None:
             await to_thread.run_sync(self._record.jobs.start, job)
         started = time.monotonic()
-        if await self._process(job):
-            await to_thread.run_sync(self._note_work, job, time.monotonic() - started)
+        goes_on = await self._process(job)
+        self._spent += time.monotonic() - started
+        if goes_on:
+            await to_thread.run_sync(self._note_work, job)
         elif not await to_thread.run_sync(self._finish_some, job):
             await to_thread.run_sync(self._record.jobs.finish, job)
             self._files.forget()
@@ -154,7 +161,7 @@ class Ingest:
 
     def _finish_some(self, job: Job) -> bool:
         """Do some of what is left when all of a job's documents are in; False if there is nothing."""
-        if self._linker.link_earlier():
+        if self._linker.link_some():
             return True
         self._words.sync_all()
         leaving = self._record.jobs.pending(job, self._limits.items, state="leaving")
@@ -181,18 +188,19 @@ class Ingest:
 
     def _do_odd_work(self) -> bool:
         """What no job waits for."""
-        return self._linker.link_earlier() or compare_some(self._record) or self._record.jobs.tidy()
+        return self._linker.link_some() or compare_some(self._record) or self._record.jobs.tidy()
 
-    def _note_work(self, job: Job, seconds: float) -> None:
-        """Note how long the last piece of a job's work took."""
+    def _note_work(self, job: Job) -> None:
+        """Note how long the last documents of a job took."""
         now = self._record.jobs.get(job.id)
         if now is not None and now.processed > job.processed:
             self._record.progress.note_work(
                 job,
-                seconds=seconds,
+                seconds=self._spent,
                 documents=now.processed - job.processed,
                 chunks=now.chunks - job.chunks,
             )
+            self._spent = 0.0
 
     def _next_items(self, job: Job) -> list[JobItem]:
         size = min(self._bytes, self._limits.size)
@@ -226,8 +234,8 @@ class Ingest:
             self._bytes = max(_FIRST_BYTES, min(in_time, 2 * self._bytes))
             if not goes_on:
                 await to_thread.run_sync(self._abandon)
-            elif time.monotonic() > self._linked_at + self._limits.words:
-                await to_thread.run_sync(self._link_some)
+            else:
+                await to_thread.run_sync(self._index_some)
         except BaseException:
             # Whatever is under way is still to be done by what the record says.
             self._abandon()
@@ -254,19 +262,22 @@ class Ingest:
     def _prepare_some(self, batch: Batch) -> bool:
         return batch.preparation is None or self._preparer.work(batch.preparation)
 
-    def _link_some(self) -> None:
-        """Index by words what was written lately, and link what was there to what is new."""
-        self._words.sync_all()
-        while self._linker.link_earlier():
+    def _index_some(self) -> None:
+        """Index what was written by words, if it is time to, and link some of it, for a moment."""
+        now = time.monotonic()
+        if now > self._index_at:
+            self._words.sync_all()
+            self._index_at = time.monotonic() + self._limits.words
+        until = now + self._limits.seconds
+        while self._linker.link_some(spare=self._limits.unlinked) and time.monotonic() < until:
             pass
-        self._linked_at = time.monotonic()
 
     def _abandon(self) -> None:
         """Drop what is under way: it is begun anew by what the record says."""
         if self._under_way:
             self._preparer.close()
         self._under_way.clear()
-        self._job, self._last = 0, -1
+        self._job, self._last, self._spent = 0, -1, 0.0
 
     async def _extract(self, made: Sequence[Made]) -> list[Made]:
         """What was made, with what an extractor of the program's own finds, or why it finds nothing."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.linking import NameIndex, bare
-from loom_core.knowledge.text import lookup_tokens, surface_keys
+from loom_core.knowledge.record.graph import Link
+from loom_core.knowledge.text import lookup_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.record import Record
@@ -18,114 +19,140 @@ if TYPE_CHECKING:
 
 __all__ = ["Linker"]
 
-_NAMES = 1000  # looked for in earlier chunks at a time
-_PAGE = 1000
-
-_Link = tuple[int, int, int, int, str]  # chunk, entity, start, end, name
-
 
 class Linker:
     """Keeps the links of the record complete: every known name in every chunk.
 
-    Names are looked for in a chunk when it is written. A name that is new is looked for in the chunks that
-    were there before, which the index of words finds. The record remembers the names for which that is
-    still to be done, so that it does not matter when it is, or by which process.
+    New chunks are searched for all names, and what they bring of new names is looked for in the chunks
+    that were searched before, which the index of words finds. The record knows what is still to be done of
+    both, so that it does not matter when it is, or by which process. The more chunks come between two times,
+    the fewer are searched twice, for the names that came after them.
 
     Args:
         record: where names, chunks and links are.
         words: finds the chunks that may hold a name.
+        chunks: how many are searched in a step.
+        names: how many new ones are looked for in earlier chunks in a step.
     """
 
-    def __init__(self, record: Record, words: WordIndex) -> None:
+    def __init__(self, record: Record, words: WordIndex, *, chunks: int = 500, names: int = 1000) -> None:
         self._record = record
         self._words = words
+        self._chunks_at_once = chunks
+        self._names_at_once = names
         self._names: NameIndex | None = None
+        self._newest = 0  # the chunk that was the last one when the names were read
+        self._new: set[int] = set()  # the entities whose names were new then
 
     def forget(self) -> None:
-        """Drop what is held in memory, as it may not be in the record, or there may be more by now."""
+        """Drop what is held in memory, as other processes may write from now on."""
         self._names = None
+        self._new.clear()
 
-    def link_new(self, chunks: Sequence[tuple[int, list[str], str]], *, before: int) -> None:
-        """Look for all known names in new chunks; part of the transaction that writes them.
+    def link_some(self, *, spare: int = 0) -> bool:
+        """Search some chunks for names. Blocks.
 
         Args:
-            chunks: keys, `surface_keys` and texts.
-            before: key of the last chunk that was there before this transaction.
-        """
-        names = self.names()
-        for name in self._record.graph.new_names(since=before):
-            names.add(name.entity, name.id)
-        self._add_links(
-            (key, match.entity, match.start, match.end, text[match.start : match.end])
-            for key, keys, text in chunks
-            for match in names.find_in(keys, text)
-        )
-
-    def link_earlier(self) -> bool:
-        """Look for some new names in the chunks that were there before them. Blocks.
+            spare: so many new chunks, and as many new names, may be left for later: of the names that come
+                soon after a chunk, all are found at once.
 
         Returns:
-            Whether there were any.
+            Whether there was anything to do.
         """
-        graph = self._record.graph
-        new = graph.new_names(limit=_NAMES)
-        if not new:
+        graph, last = self._record.graph, self._record.documents.last_chunk()
+        if last - graph.linked() > spare:
+            self._search_new(last)
+        elif graph.new_name_count() > spare:
+            self._search_earlier(last)
+        else:
             return False
-        names = NameIndex()
-        try:
-            candidates = self._candidates(new, names)
-        except IndexDamagedError as error:
-            self._words.report_damage(error)
-            return True
-        links = list(self._links_in(candidates, names))
-        with self._record.database.write():
-            there = set(self._record.documents.existing(sorted({chunk for chunk, *_ in links})))
-            self._add_links(link for link in links if link[0] in there)
-            graph.forget_new_names(name.entity for name in new)
         return True
 
-    def names(self) -> NameIndex:
-        """All known names. The first time they are read, which takes seconds where there are many."""
+    def _search_new(self, last: int) -> None:
+        """Search the next chunks that came since the last time, for all names that have come so far."""
+        graph, limit = self._record.graph, self._chunks_at_once
+        names = self._known_names(last)
+        texts = graph.texts_after(graph.linked(), limit=limit)
+        links = list(_links_in(texts, names))
+        with self._record.database.write():
+            # A name comes with a chunk. One that came meanwhile was not looked for.
+            if self._record.documents.last_chunk() == last:
+                self._write(links)
+                graph.note_linked(texts[-1][0] if len(texts) == limit else last)
+
+    def _search_earlier(self, last: int) -> None:
+        """Look for some new names in the chunks that were searched before they came."""
+        graph = self._record.graph
+        new = graph.new_names(limit=self._names_at_once)
+        self._known_names(last)  # before they are forgotten, as the next chunks are searched for them, too
+        names = NameIndex()
+        looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
+        try:
+            links = list(self._earlier_links(looked_for, names))
+        except IndexDamagedError as error:
+            self._words.report_damage(error)
+            return
+        with self._record.database.write():
+            if self._record.documents.last_chunk() == last:
+                self._write(links)
+                graph.forget_new_names(name.entity for name in new)
+
+    def _known_names(self, newest: int) -> NameIndex:
+        """All names that came with the chunks up to one.
+
+        The first time they are read, which takes seconds where there are many.
+        """
+        graph = self._record.graph
         if self._names is None:
             self._names = NameIndex()
-            for entity, id_ in self._record.graph.subjects():
+            for entity, id_ in graph.subjects():
                 self._names.add(entity, id_)
+        elif newest != self._newest:
+            new = graph.new_names()
+            for name in new:
+                if name.entity not in self._new:
+                    self._names.add(name.entity, name.id)
+            self._new = {name.entity for name in new}
+        self._newest = newest
         return self._names
 
-    def _candidates(self, new: Sequence[NewName], names: NameIndex) -> dict[int, list[bytes]]:
-        """The chunks that may hold some new names, which are added to an index of names.
-
-        In chunks that came with a name or after it, it was looked for when they were written.
-
-        Returns:
-            By chunk the `bare` names.
-        """
+    def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[Link]:
+        """Links to new names, which are those of an index, from the chunks that may hold them."""
+        if not new:
+            return
         self._words.sync_all()
         words = self._words.searcher()
         if words is None:
             raise IndexDamagedError("The index of words does not open.")
-        found: defaultdict[int, list[bytes]] = defaultdict(list)
+        candidates: defaultdict[int, list[bytes]] = defaultdict(list)
         for name in new:
-            if names.add(name.entity, name.id):
-                letters = bare(name.id)
-                for key in words.containing(lookup_tokens(name.id)):
-                    if key <= name.newest:
-                        found[key].append(letters)
-        return found
-
-    def _links_in(self, candidates: Mapping[int, Sequence[bytes]], names: NameIndex) -> Iterator[_Link]:
+            letters = bare(name.id)
+            for key in words.containing(lookup_tokens(name.id)):
+                if key <= name.newest:
+                    candidates[key].append(letters)
         chunks = sorted(candidates)
-        for start in range(0, len(chunks), _PAGE):
-            for key, text in self._record.graph.texts(chunks[start : start + _PAGE]).items():
-                letters = bare(text)
-                if not any(name in letters for name in candidates[key]):
-                    continue  # most have the words of a name somewhere, and not the name
-                for match in names.find_in(surface_keys(text), text):
-                    yield key, match.entity, match.start, match.end, text[match.start : match.end]
+        for start in range(0, len(chunks), self._chunks_at_once):
+            texts = self._record.graph.texts(chunks[start : start + self._chunks_at_once])
+            # Most have the words of a name somewhere, and not the name.
+            yield from _links_in((row for row in texts if _may_hold(row[1], candidates[row[0]])), names)
 
-    def _add_links(self, links: Iterable[_Link]) -> None:
+    def _write(self, links: Iterable[Link]) -> None:
         found = list(links)
+        there = set(self._record.documents.existing(sorted({link.chunk for link in found})))
         # The index in memory may know names whose last title is gone.
-        alive = self._record.graph.still_subjects(sorted({entity for _, entity, *_ in found}))
-        touched = self._record.graph.add_links(link for link in found if link[1] in alive)
+        alive = self._record.graph.still_subjects(sorted({link.entity for link in found}))
+        touched = self._record.graph.add_links(
+            link for link in found if link.chunk in there and link.entity in alive
+        )
         self._record.changes.note("entity", sorted(touched))
+
+
+def _may_hold(text: str, names: Collection[bytes]) -> bool:
+    letters = bare(text)
+    return any(name in letters for name in names)
+
+
+def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[Link]:
+    for chunk, text in texts:
+        for entity, start, end in names.find(text):
+            yield Link(chunk, entity, start, end, text[start:end])

@@ -8,9 +8,12 @@ depends on its text and on the names alone, never on the order in which they cam
 from __future__ import annotations
 
 import unicodedata
+from itertools import chain, compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.text import is_cjk, is_stop_word, lookup_tokens, surface_keys, surface_spans
+from loom_core.knowledge.script import is_cjk
+from loom_core.knowledge.surface import surface_keys, surface_spans
+from loom_core.knowledge.text import is_stop_word, lookup_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,12 +41,12 @@ class NameIndex:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, int] = {}
-        # First token -> second token -> tokens of the longest name that begins so.
-        self._begin: dict[str, dict[str, int]] = {}
+        self._words: dict[str, int] = {}  # names of one token
+        self._names: dict[str, int] = {}  # all others, joined by spaces
+        self._begin: dict[tuple[str, str], tuple[int, ...]] = {}  # first two tokens -> how many there may be
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._words) + len(self._names)
 
     def add(self, entity: int, id_: str) -> bool:
         """Look for an entity's id (`name_key` of its names) from now on.
@@ -56,46 +59,35 @@ class NameIndex:
             return False
         if not (any(map(_is_plain, tokens)) or lookup_tokens(id_)):
             return False  # without tokens to look it up by it would be found in later passages only
-        self._names[" ".join(tokens)] = entity
-        longest = self._begin.setdefault(tokens[0], {})
-        if len(tokens) > 1:
-            longest[tokens[1]] = max(longest.get(tokens[1], 0), len(tokens))
+        if len(tokens) == 1:
+            self._words[tokens[0]] = entity
+        else:
+            self._names[" ".join(tokens)] = entity
+            lengths = self._begin.get(begin := (tokens[0], tokens[1]), ())
+            if len(tokens) not in lengths:
+                self._begin[begin] = (*lengths, len(tokens))
         return True
-
-    def discard(self, id_: str) -> None:
-        """Stop looking for an id."""
-        self._names.pop(" ".join(_tokens(id_)), None)
 
     def find(self, text: str) -> Iterator[NameMatch]:
         """All names in a text, also those inside longer ones."""
-        yield from self.find_in(surface_keys(text), text)
-
-    def find_in(self, keys: list[str], text: str) -> Iterator[NameMatch]:
-        """The same, where the `surface_keys` of the text are known."""
-        found = list(self._matches(keys))
-        if not found:
+        keys = surface_keys(text)
+        names = list(self._longer(keys))
+        words = [(self._words[keys[n]], n, n) for n in compress(count(), map(self._words.__contains__, keys))]
+        if not (words or names):
             return
-        spans = surface_spans(text, 1 + max(last for _, _, last in found))
-        for entity, first, last in found:
+        spans = surface_spans(text, {n for _, first, last in chain(names, words) for n in (first, last)})
+        for entity, first, last in chain(names, words):
             start, end = spans[first][0], spans[last][1]
             if first != last or is_marked(text[start:end]):
                 yield NameMatch(entity, start, end)
 
-    def _matches(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
-        """Where names stand among the tokens of a text: entity, first and last token."""
-        names = self._names
-        for first, longest in enumerate(map(self._begin.get, keys)):
-            if longest is None:
-                continue
-            joined = keys[first]
-            if (entity := names.get(joined)) is not None:
-                yield entity, first, first
-            if first + 1 == len(keys) or (count := longest.get(keys[first + 1])) is None:
-                continue
-            for last in range(first + 1, min(len(keys), first + count)):
-                joined += " " + keys[last]
-                if (entity := names.get(joined)) is not None:
-                    yield entity, first, last
+    def _longer(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
+        """Where names of several tokens stand among the keys of a text: entity, first and last token."""
+        for first in compress(count(), map(self._begin.__contains__, pairwise(keys))):
+            for length in self._begin[keys[first], keys[first + 1]]:
+                entity = self._names.get(" ".join(keys[first : first + length]))
+                if entity is not None and first + length <= len(keys):
+                    yield entity, first, first + length - 1
 
 
 def bare(text: str) -> bytes:

@@ -13,16 +13,17 @@ from anyio import to_thread
 from loom_core.knowledge.chunking import create_chunker
 from loom_core.knowledge.extraction import RuleExtractor
 from loom_core.knowledge.keywords import extract_chunk_keywords
+from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.record.blocks import encode_blocks
 from loom_core.knowledge.record.fields import field_rows
-from loom_core.knowledge.record.prepared import FoundRows, PreparedChunk, PreparedDocument, found_in
-from loom_core.knowledge.text import analyse_passage, detect_language
+from loom_core.knowledge.record.prepared import FoundColumns, PreparedChunk, PreparedDocument, found_in
+from loom_core.knowledge.text import analyse_passage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.chunking.registry import ChunkerName
-    from loom_core.knowledge.extraction import ExtractionConfig
+    from loom_core.knowledge.extraction import RuleSettings
     from loom_core.knowledge.interface import Chunker, Extractor
     from loom_core.knowledge.model import Chunk, DocumentDraft
 
@@ -52,11 +53,11 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
     Beside the tokens that questions are made of there are those by which names are looked up, as far as
     they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
-    return index_words(title, heading_path, text)[0].split()
+    return joined_index_tokens(title, heading_path, text).split()
 
 
-def index_words(title: str, heading_path: Sequence[str], text: str) -> tuple[str, str]:
-    """`index_tokens` of a chunk and the `surface_keys` of its text, each joined by spaces."""
+def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
+    """`index_tokens`, joined by spaces."""
     # Above the text is a line of its own each, so that no token spans the two.
     above = embedding_text(title, heading_path, text)[: -len(text)] if text else ""
     return analyse_passage(text, above=above)
@@ -75,7 +76,7 @@ class Recipe:
 
     chunker: ChunkerName
     options: dict[str, int]
-    rules: ExtractionConfig | None
+    rules: RuleSettings | None
 
 
 class Pipeline:
@@ -201,17 +202,15 @@ class Pipeline:
             hash_ = hashlib.sha256(f"{described}\0{chunk.text}".encode()).digest()[:16]
             copy = seen[hash_] = seen.get(hash_, 0) + 1
             embedded = embedding_text(chunk.title, chunk.heading_path, chunk.text)
-            tokens, keys = index_words(chunk.title, chunk.heading_path, chunk.text)
             prepared.append(
                 PreparedChunk(
                     # Ids say nothing of the place, so that a passage keeps its id when others move.
                     id=f"{document}.{hash_.hex()[:12]}" + (f".{copy}" if copy > 1 else ""),
                     chunk=chunk,
-                    found=found_in(self._rules.extract_one(chunk)) if self._rules else FoundRows(),
+                    found=found_in(self._rules.extract_one(chunk)) if self._rules else FoundColumns(),
                     hash=hash_,
                     vector_hash=hashlib.sha256(embedded.encode()).digest()[:16],
-                    tokens=tokens,
-                    keys=keys,
+                    tokens=joined_index_tokens(chunk.title, chunk.heading_path, chunk.text),
                 )
             )
         return prepared

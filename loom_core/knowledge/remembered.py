@@ -11,7 +11,7 @@ __all__ = ["remembered"]
 
 _T = TypeVar("_T")
 
-_MOST = 32768  # answers of one generation
+_MOST = 65536  # answers of one generation
 _LONGEST = 64  # characters of a question: what is longer is not likely to come again
 
 

@@ -1,33 +1,65 @@
-"""The words of Chinese text with their parts of speech."""
+"""CJK text cut into words, with their parts of speech."""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-__all__ = ["tagged_words"]
+from loom_core.knowledge.remembered import remembered
+from loom_core.knowledge.script import cjk_parts
 
-# Han, with the point between the parts of a foreign name, where the cutter cuts anyway.
-_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·\U00020000-\U000323af]{2,}")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["searched_words", "tagged_words"]
 
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
 def tagged_words(text: str) -> tuple[tuple[str, str, int], ...]:
     """The words of two Han characters and more, each with jieba's tag and its offset, in order."""
-    runs = [] if text.isascii() else list(_RUN.finditer(text))
+    gaps, runs = cjk_parts(text)
+    between = iter(map(len, gaps))
+    place = next(between)
+    found: list[tuple[str, str, int]] = []
+    for word, tag in _tagged("\n".join(runs)):
+        size = len(word)
+        if size > 1:  # as no words of other scripts are
+            found.append((word, tag, place))
+        elif word == "\n":
+            size = next(between)
+        place += size
+    return tuple(found)
+
+
+def searched_words(runs: Sequence[str]) -> list[list[str]]:
+    """For each run of CJK text its words, with the words inside of long ones before them."""
     if not runs:
-        return ()
+        return []
+    words = [word if len(word) < 3 else _with_inner(word) for word, _ in _tagged("\n".join(runs))]
+    return [line.split() for line in " ".join(words).split("\n")]
+
+
+@lru_cache(maxsize=16)  # a passage is asked about twice: for its words, and for those to search by
+def _tagged(lines: str) -> list[tuple[str, str]]:
+    """The words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
+
+    All the runs of a text at once cost a third of what they cost one by one.
+    """
     import rjieba
 
-    places = (run.start() for run in runs)
-    place = next(places)
-    found: list[tuple[str, str, int]] = []
-    # All runs at once cost a third of what they cost one by one; a line end parts them.
-    for word, tag in rjieba.tag("\n".join([run.group() for run in runs])):
-        if word == "\n":
-            place = next(places)
-            continue
-        if len(word) > 1:
-            found.append((word, tag, place))
-        place += len(word)
-    return tuple(found)
+    return rjieba.tag(lines)
+
+
+@remembered
+def _with_inner(word: str) -> str:
+    """A word of three characters and more behind the words of two and three inside it, joined by spaces.
+
+    They are those that `rjieba.cut_for_search` gives.
+    """
+    import rjieba
+
+    last = len(word) - 1
+    inner = [word[start : start + 2] for start in range(last)]
+    if last > 2:
+        inner += [word[start : start + 3] for start in range(last - 1)]
+    return " ".join([*filter(rjieba.has_word, inner), word])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.extraction.rules import RuleExtractor
+from loom_core.knowledge.extraction.settings import RuleSettings
 
-__all__ = ["ExtractionConfig", "RuleExtractor"]
+__all__ = ["RuleExtractor", "RuleSettings"]

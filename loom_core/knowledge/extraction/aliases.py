@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.model import Alias
-from loom_core.knowledge.script import simplified
-from loom_core.knowledge.text import holds_cjk, is_stop_word
+from loom_core.knowledge.script import holds_cjk, simplified
+from loom_core.knowledge.text import is_stop_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

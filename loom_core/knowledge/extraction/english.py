@@ -43,6 +43,9 @@ _OBJECT_END = re.compile(
     r"produced|based|located|used|known|born|founded|released|published|created|designed|made|is|was)\b"
 )
 _PREDICATE_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
+_ENDS = frozenset(".;:!?()[]\n")  # between two names, of what is said of them both
+_SAYING_NOTHING = frozenset("and or the a an s".split())
+_MOST_WORDS = 6
 
 
 def english_mentions(text: str) -> Iterator[Mention]:
@@ -121,9 +124,9 @@ def english_definition(text: str) -> Relation | None:
 @remembered
 def english_predicate(between: str) -> str:
     """The words between two names as a verb phrase, or empty if they are none."""
-    if any(mark in between for mark in ".;:!?()[]\n"):
+    if not _ENDS.isdisjoint(between):
         return ""
     words = _PREDICATE_WORD.findall(between.strip(" ,").casefold())
-    if not 1 <= len(words) <= 6 or all(w in {"and", "or", "the", "a", "an", "s"} for w in words):
+    if len(words) > _MOST_WORDS or _SAYING_NOTHING.issuperset(words):
         return ""
     return " ".join(words)

@@ -17,11 +17,13 @@ from anyio import to_thread
 
 from loom_core.knowledge.extraction.aliases import aliases_in
 from loom_core.knowledge.extraction.chinese import chinese_definition, chinese_mentions, chinese_predicate
-from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
+from loom_core.knowledge.extraction.settings import RuleSettings
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
-from loom_core.knowledge.text import holds_cjk, is_cjk, name_key
+from loom_core.knowledge.remembered import remembered
+from loom_core.knowledge.script import holds_cjk, is_cjk
+from loom_core.knowledge.surface import name_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,20 +54,20 @@ acknowledgments;about;index;misc;miscellaneous;others;general;details;results;me
 class RuleExtractor:
     """Finds entities, subjects and relations in English and Chinese passages by rules."""
 
-    def __init__(self, config: ExtractionConfig | None = None) -> None:
-        self._config = config or ExtractionConfig()
+    def __init__(self, settings: RuleSettings | None = None) -> None:
+        self._settings = settings or RuleSettings()
 
     @property
-    def config(self) -> ExtractionConfig:
+    def settings(self) -> RuleSettings:
         """Their settings."""
-        return self._config
+        return self._settings
 
     @property
     def id(self) -> str:
         """Name and version of the rules and their settings."""
-        c = self._config
-        chosen = (",".join(sorted(types)) for types in (c.entity_types, c.relation_types))
-        return "/".join(["rules-2", str(c.max_entities_per_chunk), str(c.max_relations_per_chunk), *chosen])
+        s = self._settings
+        chosen = (",".join(sorted(types)) for types in (s.entity_types, s.relation_types))
+        return "/".join(["rules-2", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """One extraction for each chunk, in order."""
@@ -79,14 +81,14 @@ class RuleExtractor:
         subject = chunk.title if _says_something(chunk.title) else ""
         for start, end, inside in _by_sentence(chunk.text, mentions):
             relations += _sentence_relations(chunk.text, start, end, inside, subject)
-        if self._config.relation_types:
-            relations = [r for r in relations if r.predicate in self._config.relation_types]
-        kept = _surest_mentions(mentions, self._config.max_entities_per_chunk)
+        if self._settings.relation_types:
+            relations = [r for r in relations if r.predicate in self._settings.relation_types]
+        kept = _surest_mentions(mentions, self._settings.max_entities_per_chunk)
         relations.sort(key=lambda r: -r.confidence)
         return Extraction(
             mentions=tuple(kept),
             abouts=tuple(subjects),
-            relations=tuple(_distinct(relations)[: self._config.max_relations_per_chunk]),
+            relations=tuple(_distinct(relations)[: self._settings.max_relations_per_chunk]),
             aliases=()
             if chunk.language == "code"
             else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
@@ -102,8 +104,8 @@ class RuleExtractor:
                 if start >= 0:
                     end = start + len(keyword)
                     found.append(Mention(keyword, start, end, "code", "identifier", _CODE_CONFIDENCE))
-        if self._config.entity_types:
-            found = [m for m in found if m.type in self._config.entity_types]
+        if self._settings.entity_types:
+            found = [m for m in found if m.type in self._settings.entity_types]
         return _without_overlap(found)
 
     def _abouts(self, chunk: Chunk, mentions: list[Mention]) -> tuple[list[About], list[Relation]]:
@@ -130,6 +132,7 @@ def _is_placed(chunk: Chunk) -> bool:
     return bool(chunk.heading_path) or (bool(chunk.title) and chunk.title_source != "filename")
 
 
+@remembered
 def _says_something(name: str) -> bool:
     key = name_key(name)
     return len(key) > 1 and not key.isdigit() and key not in _generic_keys()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.indexing.derived import DerivedIndex
 from loom_core.knowledge.indexing.language_vectors import LanguageVectors
-from loom_core.knowledge.text import language_group
+from loom_core.knowledge.language import language_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

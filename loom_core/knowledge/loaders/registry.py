@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -46,9 +47,13 @@ class Format:
             DocumentError: it cannot be read.
             Exception: whatever else its parser raises on a broken file.
         """
-        module, _, function = self.loader.partition(":")
-        loader = getattr(import_module(f"{__package__}.{module}"), function)
-        return cast("_Loader", loader)(source)
+        return _loader(self.loader)(source)
+
+
+@cache
+def _loader(place: str) -> _Loader:
+    module, _, function = place.partition(":")
+    return cast("_Loader", getattr(import_module(f"{__package__}.{module}"), function))
 
 
 _OOXML = "application/vnd.openxmlformats-officedocument"

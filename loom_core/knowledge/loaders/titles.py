@@ -46,7 +46,7 @@ def choose_title(content: Content, path: PurePath) -> tuple[str, TitleSource]:
         return content.title, content.title_source
     if heading := _first_heading(content):
         return heading, "heading"
-    if name := readable_name(path):
+    if path.name and (name := readable_name(path)):
         return name, "filename"
     return "", "none"
 

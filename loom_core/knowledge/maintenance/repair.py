@@ -81,9 +81,12 @@ def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[in
         case "queue":
             db.execute("DELETE FROM unembedded")
             db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
+            linked = record.graph.linked()
             db.execute("DELETE FROM coverage")
             db.execute(
-                "INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM unembedded)"
+                "INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), "
+                "(SELECT COUNT(*) FROM unembedded), ?",
+                (linked,),
             )
         case "jobs":
             db.executemany(

@@ -9,10 +9,10 @@ import queue
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, BinaryIO, TypedDict
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
 from loom_core.knowledge.child_process import give_way, limit_memory
-from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.extraction import RuleSettings
 from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.preparing.making import NO_MEMORY, made
@@ -37,7 +37,7 @@ class Settings(TypedDict):
         id: of the pipeline.
         chunker: name of the chunker.
         options: its settings.
-        rules: settings of the rules, as JSON, or None.
+        rules: the fields of `RuleSettings`, or None.
         limits: what a file may be at the most.
         memory: bytes of address space the child may take, where the system can limit it; or None.
         deadline: seconds a document may take.
@@ -46,7 +46,7 @@ class Settings(TypedDict):
     id: str
     chunker: ChunkerName
     options: dict[str, int]
-    rules: str | None
+    rules: dict[str, Any] | None
     limits: Mapping[str, int]
     memory: int | None
     deadline: float
@@ -89,9 +89,14 @@ def _receive(requests: BinaryIO, materials: queue.SimpleQueue[Material]) -> None
 
 
 def _pipeline(settings: Settings) -> Pipeline:
-    rules = settings["rules"]
-    config = ExtractionConfig.model_validate_json(rules) if rules is not None else None
-    return Pipeline.of(Recipe(settings["chunker"], settings["options"], config), id_=settings["id"])
+    told = settings["rules"]
+    rules: RuleSettings | None = None
+    if told is not None:
+        types, predicates = tuple(told["entity_types"]), tuple(told["relation_types"])
+        rules = RuleSettings(
+            types, predicates, told["max_entities_per_chunk"], told["max_relations_per_chunk"]
+        )
+    return Pipeline.of(Recipe(settings["chunker"], settings["options"], rules), id_=settings["id"])
 
 
 def _set_alarm(seconds: float) -> None:

@@ -100,7 +100,7 @@ def _settings(pipeline: Pipeline, files: LoadLimits, limits: ChildLimits) -> Set
         "id": pipeline.id,
         "chunker": recipe.chunker,
         "options": recipe.options,
-        "rules": None if recipe.rules is None else recipe.rules.model_dump_json(),
+        "rules": None if recipe.rules is None else asdict(recipe.rules),
         "limits": asdict(files),
         "memory": limits.memory,
         "deadline": limits.deadline,

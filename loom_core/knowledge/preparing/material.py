@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.loaders import load_bytes, load_file
 from loom_core.knowledge.loaders.registry import format_for
+from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.preparing.fetched import is_fetched, load_fetched
 from loom_core.knowledge.stored import unpacked_draft
 from loom_core.knowledge.uris import path_of
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.loaders import LoadLimits
-    from loom_core.knowledge.model import DocumentDraft
 
 __all__ = ["Material", "draft_payload", "is_foreign", "loaded"]
 
@@ -92,10 +92,12 @@ def _unpacked(uri: str, payload: bytes) -> DocumentDraft:
     text: str = fields["text"]
     draft = load_bytes(text.encode(), uri=uri, name="", mime=fields["mime"])
     title = fields["title"]
-    return replace(
-        draft,
-        title=title or draft.title,
-        title_source=fields["title_source"] if title else draft.title_source,
-        mime=fields["mime"],
-        metadata={**draft.metadata, **fields["metadata"]},
+    return DocumentDraft(
+        uri,
+        draft.text,
+        title or draft.title,
+        fields["title_source"] if title else draft.title_source,
+        draft.blocks,
+        fields["mime"],
+        {**draft.metadata, **fields["metadata"]},
     )

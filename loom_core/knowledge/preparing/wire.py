@@ -17,7 +17,15 @@ from pydantic_core import from_json, to_json
 from loom_core.knowledge.model import Chunk
 from loom_core.knowledge.preparing.making import Failed, Unchanged
 from loom_core.knowledge.preparing.material import Material
-from loom_core.knowledge.record.prepared import FoundRows, PreparedChunk, PreparedDocument
+from loom_core.knowledge.record.prepared import (
+    AboutColumns,
+    AliasColumns,
+    FoundColumns,
+    MentionColumns,
+    PreparedChunk,
+    PreparedDocument,
+    RelationColumns,
+)
 
 if TYPE_CHECKING:
     from loom_core.knowledge.preparing.making import Made
@@ -119,7 +127,8 @@ def decode_made(frame: bytes) -> Made:
     """
     try:
         if frame.startswith(_DOCUMENT):
-            return _document(*from_json(frame)[1:])
+            # Looking every string up among those before takes longer than making it again.
+            return _document(*from_json(frame, cache_strings=False)[1:])
         kind, *rest = json.loads(frame.decode("utf-8", "surrogatepass"))
         match kind:
             case "unchanged":
@@ -133,14 +142,13 @@ def decode_made(frame: bytes) -> Made:
 
 
 def _chunk_row(prepared: PreparedChunk) -> list[object]:
-    c, found = prepared.chunk, prepared.found
+    c = prepared.chunk
     return [
         prepared.id,
         prepared.hash.hex(),
         prepared.vector_hash.hex(),
         prepared.tokens,
-        prepared.keys,
-        [found.mentions, found.abouts, found.relations, found.aliases],
+        prepared.found,
         [c.text, c.start, c.end, c.heading_path, c.page, c.kind, c.name, c.language, c.keywords],
     ]
 
@@ -149,10 +157,21 @@ def _tuples(rows: list[list[Any]]) -> tuple[Any, ...]:
     return tuple(map(tuple, rows))
 
 
+def _found(
+    mentions: list[list[Any]], abouts: list[list[Any]], relations: list[list[Any]], aliases: list[list[Any]]
+) -> FoundColumns:
+    return FoundColumns(
+        MentionColumns(*map(tuple, mentions)),
+        AboutColumns(*map(tuple, abouts)),
+        RelationColumns(*map(tuple, relations)),
+        AliasColumns(*map(tuple, aliases)),
+    )
+
+
 def _document(head: list[Any], rows: list[Any]) -> PreparedDocument:
     id_, uri, title, title_source, mime, language, metadata, hash_, length, text, blocks, fields = head
     chunks: list[PreparedChunk] = []
-    for chunk_id, chunk_hash, vector_hash, tokens, keys, found, chunk in rows:
+    for chunk_id, chunk_hash, vector_hash, tokens, found, chunk in rows:
         written, start, end, heading_path, page, kind, name, chunk_language, keywords = chunk
         chunks.append(
             PreparedChunk(
@@ -170,11 +189,10 @@ def _document(head: list[Any], rows: list[Any]) -> PreparedDocument:
                     chunk_language,
                     tuple(keywords),
                 ),
-                FoundRows(*map(_tuples, found)),
+                _found(*found),
                 bytes.fromhex(chunk_hash),
                 bytes.fromhex(vector_hash),
                 tokens,
-                keys,
             )
         )
     return PreparedDocument(

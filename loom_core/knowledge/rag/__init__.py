@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.config import RAGConfig, Strategy
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase

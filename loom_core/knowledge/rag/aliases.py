@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.record.aliases import AliasDecision
 from loom_core.knowledge.record.spellings import in_several_scripts, spellings_of
-from loom_core.knowledge.text import name_key
+from loom_core.knowledge.surface import name_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

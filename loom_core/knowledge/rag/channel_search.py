@@ -12,7 +12,8 @@ from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.rag.answer import channel_items
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.graph_channel import graph_channel
-from loom_core.knowledge.text import analyse, is_stop_word, normalise, words
+from loom_core.knowledge.script import normalise
+from loom_core.knowledge.text import analyse, is_stop_word, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

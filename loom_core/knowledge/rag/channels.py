@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from loom_core.knowledge.text import analyse, detect_language, language_group
+from loom_core.knowledge.language import detect_language, language_group
+from loom_core.knowledge.text import analyse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.rag.channels import FirstStageSettings
 from loom_core.knowledge.rag.links import LinkSettings
 from loom_core.knowledge.rag.options import ExpandTo, NearDuplicates

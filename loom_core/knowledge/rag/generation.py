@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import LLMError
-from loom_core.knowledge.text import detect_language, estimate_tokens
+from loom_core.knowledge.language import detect_language
+from loom_core.knowledge.text import estimate_tokens
 from loom_core.llm.content import as_data, without_thinking
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         self._config = config
         current = CurrentEmbedder(record, embedder) if embedder is not None else None
         self._embedder = current
-        rules = extractor.config if type(extractor) is RuleExtractor else None
+        rules = extractor.settings if type(extractor) is RuleExtractor else None
         pipeline = Pipeline.of(Recipe(config.chunker, config.chunker_options, rules), extractor=extractor)
         lock = server = owner = None
         if folder is not None:
@@ -194,7 +194,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         if not config.extraction.enabled:
             extractor = None
         elif extractor is None:
-            extractor = RuleExtractor(config.extraction)
+            extractor = RuleExtractor(config.extraction.rule_settings())
         return cls(
             name=name,
             record=record,

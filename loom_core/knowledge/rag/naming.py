@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.knowledge.linking import is_marked
-from loom_core.knowledge.text import is_stop_word, name_key, surface_tokens
+from loom_core.knowledge.surface import name_key, surface_tokens
+from loom_core.knowledge.text import is_stop_word
 
 if TYPE_CHECKING:
     from loom_core.knowledge.record.graph import GraphTable
-    from loom_core.knowledge.text import SurfaceToken
+    from loom_core.knowledge.surface import SurfaceToken
 
 __all__ = ["NamedEntity", "named_entities"]
 

@@ -9,9 +9,9 @@ from anyio import to_thread
 
 from loom_core.embedding.whole_numpy import import_numpy
 from loom_core.errors import EmbeddingError, InvalidInputError
+from loom_core.knowledge.language import detect_language, language_group
 from loom_core.knowledge.rag.filtering import ChunkFilter
 from loom_core.knowledge.rag.language_centroids import LanguageCentroids
-from loom_core.knowledge.text import detect_language, language_group
 
 if TYPE_CHECKING:
     import numpy as np

@@ -50,8 +50,7 @@ class AliasDecision:
     same: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AliasPair:
+class AliasPair(NamedTuple):
     """Two entities that are or may be the same.
 
     Attributes:
@@ -78,11 +77,17 @@ class AliasTable:
     # -- writing; every method is part of the transaction around it --------------------------------------
 
     def add(self, statements: Iterable[StatedAlias]) -> set[int]:
-        """Write what passages say; returns the entities concerned, to be given to `regroup`."""
+        """Write what passages say.
+
+        Returns:
+            The entities that something sure is said of for the first time, to be given to `regroup`. What has
+            been said before of names that are everywhere would take ever longer to look through again.
+        """
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
+            news = [row for row in rows if row.confidence >= _SURE and not _was_said(db, row)]
             db.executemany("INSERT OR IGNORE INTO alias_statements VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        return {end for row in rows for end in (row.entity, row.other)}
+        return {end for row in news for end in (row.entity, row.other)}
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
         """Take back what passages say; returns the entities concerned."""
@@ -304,6 +309,15 @@ def _counts(pair: AliasPair) -> bool:
     return pair.confidence >= (_ALIKE if pair.kind == "spelling" else _SURE)
 
 
+def _was_said(db: sqlite3.Connection, said: StatedAlias) -> bool:
+    """Whether a passage that is in says the same, as surely."""
+    row = db.execute(
+        "SELECT 1 FROM alias_statements WHERE entity = ? AND other = ? AND kind = ? AND confidence >= ?",
+        (said.entity, said.other, said.kind, said.confidence),
+    ).fetchone()
+    return row is not None
+
+
 def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
     """What speaks for entities being the same as others: of each kind the surest, of equals the first."""
     rows = db.execute(
@@ -322,7 +336,7 @@ def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
         "JOIN alias_decisions AS d ON d.other = e.id AND d.same JOIN entities AS o ON o.id = d.id",
         (json.dumps(entities),),
     )
-    return {AliasPair(*row) for row in rows}
+    return set(map(AliasPair._make, rows))
 
 
 def _groups(

@@ -17,7 +17,8 @@ _RUN = 1000  # keys that follow each other are written as one row, up to so many
 
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
-was there already may have other fields."""
+was there already may have other fields. Of a chunk that came the entities are changed, too, unsaid: there
+are a dozen of them, and whoever wants to know reads them in the record."""
 
 IndexName = Literal["words", "vectors", "graph", "chroma"]
 

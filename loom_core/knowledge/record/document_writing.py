@@ -142,10 +142,10 @@ class DocumentWriter:
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [_chunk_values(key, document, ordinal, chunk) for key, (document, ordinal, chunk) in keyed],
         )
-        touched = self._graph.add_rows([(key, chunk.found) for key, (_, _, chunk) in keyed])
+        regrouped = self._graph.add_columns([(key, chunk.found) for key, (_, _, chunk) in keyed])
         keys = [key for key, _ in keyed]
         self._changes.note("chunk+", keys)
-        self._changes.note("entity", sorted(touched))
+        self._changes.note("entity", sorted(regrouped))
         # A vector may be there already, from the same text elsewhere or before.
         rows = self._database.rows_in(
             "SELECT key FROM chunks WHERE key IN ({}) AND EXISTS "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 from loom_core.knowledge.record.incidence import Incidence
-from loom_core.knowledge.text import name_key
+from loom_core.knowledge.surface import name_key
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,6 +29,12 @@ _NAMING = (
     "UNION SELECT chunk, entity FROM abouts WHERE entity IN (SELECT value FROM json_each(?1))"
 )
 
+# One row of JSON instead of many rows, see `incidence`.
+_KEYS_OF = """
+SELECT json_group_array(key)
+FROM (SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.value)
+"""
+
 
 class EntityReader(Incidence):
     """Reads entities and what connects them: keys of any are given, those of canonical ones returned."""
@@ -36,8 +42,10 @@ class EntityReader(Incidence):
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Entities by id (`name_key` of a name): those that exist, with their own keys."""
         # Batches of an ingest ask for thousands: in order, what the index has side by side is met together.
-        rows = self._database.rows_in("SELECT id, key FROM entities WHERE id IN ({})", sorted(ids))
-        return dict(map(tuple, rows))
+        wanted = sorted(ids)
+        with self._database.read() as db:
+            (keys,) = db.execute(_KEYS_OF, (json.dumps(wanted),)).fetchone()
+        return {id_: key for id_, key in zip(wanted, json.loads(keys), strict=True) if key is not None}
 
     def find_canonical(self, ids: Sequence[str]) -> dict[str, int]:
         """The same with the keys of the entities that stand for them."""

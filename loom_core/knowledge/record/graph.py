@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,19 +12,29 @@ from loom_core.knowledge.record.aliases import StatedAlias
 from loom_core.knowledge.record.entities import EntityReader
 from loom_core.knowledge.record.incidence import AboutRow, MentionRow
 from loom_core.knowledge.record.prepared import found_in
-from loom_core.knowledge.text import name_form
+from loom_core.knowledge.surface import name_form
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.model import Extraction
-    from loom_core.knowledge.record.prepared import FoundRows
+    from loom_core.knowledge.record.prepared import FoundColumns
 
-__all__ = ["AboutRow", "GraphTable", "MentionRow", "NewName"]
+__all__ = ["AboutRow", "GraphTable", "Link", "MentionRow", "NewName"]
 
 # A first phrase is too unsure a subject for its name to be looked for everywhere.
 _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
+
+
+class Link(NamedTuple):
+    """The name of a subject in a chunk, and where it stands."""
+
+    chunk: int
+    entity: int
+    start: int
+    end: int
+    name: str
 
 
 class NewName(NamedTuple):
@@ -37,59 +49,79 @@ class GraphTable(EntityReader):
     """The graph of the record. An entity lives while a mention, a subject or a relation needs it."""
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
+        """Write what was found in chunks; see `add_columns`."""
+        return self.add_columns([(chunk, found_in(extraction)) for chunk, extraction in extractions])
+
+    def add_columns(self, chunks: Sequence[tuple[int, FoundColumns]]) -> set[int]:
         """Write what was found in chunks; part of the transaction that writes the chunks.
 
         Returns:
-            Keys of the entities it touches.
+            Keys of the entities that are in another group than before, and of those that stood or stand for
+            these groups. They may be in other chunks.
         """
-        return self.add_rows([(chunk, found_in(extraction)) for chunk, extraction in extractions])
-
-    def add_rows(self, chunks: Sequence[tuple[int, FoundRows]]) -> set[int]:
-        """Write what was found in chunks, given as rows; see `add`."""
         with self._database.write() as db:
             keys, decided = self._entity_keys(db, chunks)
             self._note_new_names(db, chunks, keys)
-            mentions = [(chunk, keys[id_], *rest) for chunk, found in chunks for id_, *rest in found.mentions]
-            abouts = [(chunk, keys[id_], *rest) for chunk, found in chunks for id_, *rest in found.abouts]
-            relations = [
-                (chunk, keys[subject], predicate, keys[object_], *rest)
-                for chunk, found in chunks
-                for subject, predicate, object_, *rest in found.relations
+            key_of = keys.__getitem__
+            mentions = [
+                row
+                for chunk, (found, *_) in chunks
+                for row in zip(repeat(chunk), map(key_of, found.entity), *found[1:])
             ]
-            # In the order of the entities: what their index has side by side is met together.
-            mentions.sort(key=itemgetter(1))
+            abouts = [
+                row
+                for chunk, (_, found, *_) in chunks
+                for row in zip(repeat(chunk), map(key_of, found.entity), *found[1:])
+            ]
+            relations = [
+                row
+                for chunk, (_, _, found, _) in chunks
+                for row in zip(
+                    repeat(chunk),
+                    map(key_of, found.subject),
+                    found.predicate,
+                    map(key_of, found.object),
+                    *found[3:],
+                )
+            ]
             db.executemany("INSERT INTO mentions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", mentions)
             db.executemany("INSERT INTO abouts VALUES (?, ?, ?, ?, ?)", abouts)
             db.executemany("INSERT INTO relations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", relations)
-            uses = Counter((keys[m[0]], m[3], m[4]) for _, found in chunks for m in found.mentions)
-            uses.update((keys[a[0]], a[2], "thing") for _, found in chunks for a in found.abouts)
+            uses = Counter(map(itemgetter(1, 4, 5), mentions))
+            uses.update((entity, name, "thing") for _, entity, _, name, _ in abouts)
             _count(db, uses)
             stated = self.aliases.add(
-                StatedAlias(chunk, keys[id_], keys[other], kind, start, end, confidence)
-                for chunk, found in chunks
-                for id_, other, kind, start, end, confidence in found.aliases
+                StatedAlias(*row)
+                for chunk, (*_, found) in chunks
+                for row in zip(repeat(chunk), map(key_of, found.entity), map(key_of, found.other), *found[2:])
             )
-            return {entity for entity, _, _ in uses} | self.aliases.regroup(stated | decided)
+            return self.aliases.regroup(stated | decided)
 
-    def add_links(self, links: Iterable[tuple[int, int, int, int, str]]) -> set[int]:
-        """Write mentions found by looking for known names: chunk, entity, start, end, name.
+    def add_links(self, links: Iterable[Link]) -> set[int]:
+        """Write mentions found by looking for known names.
 
         A mention that an extractor found at the same place stays as it is.
 
         Returns:
             Keys of the entities that got a new mention.
         """
+        found = {(chunk, entity, start): (end, name) for chunk, entity, start, end, name in links}
         with self._database.write() as db:
-            uses: Counter[tuple[int, str, str]] = Counter()
-            for chunk, entity, start, end, name in links:
-                cursor = db.execute(
-                    "INSERT OR IGNORE INTO mentions VALUES (?, ?, ?, ?, ?, 'thing', 'title', 1.0)",
-                    (chunk, entity, start, end, name),
-                )
-                if cursor.rowcount:
-                    uses[entity, name, "thing"] += 1
-            _count(db, uses)
-            return {entity for entity, _, _ in uses}
+            for place in self._mentioned(db, sorted({chunk for chunk, _, _ in found})):
+                found.pop(place, None)
+            db.executemany(
+                "INSERT INTO mentions VALUES (?, ?, ?, ?, ?, 'thing', 'title', 1.0)",
+                [(*place, *rest) for place, rest in found.items()],
+            )
+            _count(db, Counter((entity, name, "thing") for (_, entity, _), (_, name) in found.items()))
+        return {entity for _, entity, _ in found}
+
+    def _mentioned(self, db: sqlite3.Connection, chunks: Sequence[int]) -> Iterable[tuple[int, int, int]]:
+        """Chunk, entity and start of all mentions in some chunks."""
+        cursor = db.cursor()
+        cursor.row_factory = None  # plain tuples: there are many
+        sql = "SELECT chunk, entity, start FROM json_each(?) CROSS JOIN mentions ON chunk = value"
+        return cursor.execute(sql, (json.dumps(chunks),))
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
         """Take back what was found in chunks; part of the transaction that removes them.
@@ -135,24 +167,43 @@ class GraphTable(EntityReader):
         )
         return {row["key"] for row in rows}
 
-    def new_names(self, *, since: int = 0, limit: int = -1) -> list[NewName]:
+    def new_names(self, *, limit: int = -1) -> list[NewName]:
         """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
 
         Args:
-            since: a chunk; only those that came after it.
             limit: how many at the most; below 0, all.
         """
         rows = self._database.rows(
             "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
-            "WHERE newest >= ? ORDER BY entity LIMIT ?",
-            (since, limit),
+            "ORDER BY entity LIMIT ?",
+            (limit,),
         )
         return list(map(NewName._make, rows))
 
-    def texts(self, chunks: Sequence[int]) -> dict[int, str]:
+    def new_name_count(self) -> int:
+        """How many new names there are."""
+        row = self._database.row("SELECT COUNT(*) AS n FROM new_names")
+        return 0 if row is None else int(row["n"])
+
+    def linked(self) -> int:
+        """Key of the last chunk in which all names were looked for, but for the new ones."""
+        row = self._database.row("SELECT linked FROM coverage")
+        return 0 if row is None else int(row["linked"])
+
+    def note_linked(self, chunk: int) -> None:
+        """Note that all names were looked for in the chunks up to one."""
+        with self._database.write() as db:
+            db.execute("UPDATE coverage SET linked = ?", (chunk,))
+
+    def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
         """Texts of chunks, for names to be looked for in; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, text FROM chunks WHERE key IN ({})", chunks)
-        return {row["key"]: row["text"] for row in rows}
+        return list(map(tuple, rows))
+
+    def texts_after(self, chunk: int, *, limit: int) -> list[tuple[int, str]]:
+        """The texts of the next chunks after one, in their order."""
+        sql = "SELECT key, text FROM chunks WHERE key > ? ORDER BY key LIMIT ?"
+        return list(map(tuple, self._database.rows(sql, (chunk, limit))))
 
     def forget_new_names(self, entities: Iterable[int]) -> None:
         """Note that the names have been looked for."""
@@ -184,28 +235,31 @@ class GraphTable(EntityReader):
             )
 
     def _note_new_names(
-        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundRows]], keys: dict[str, int]
+        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundColumns]], keys: dict[str, int]
     ) -> None:
         subjects = {
-            keys[id_] for _, found in chunks for id_, source, _, _ in found.abouts if source != "first_phrase"
+            keys[id_]
+            for _, found in chunks
+            for id_, source in zip(found.abouts.entity, found.abouts.source, strict=True)
+            if source != "first_phrase"
         }
         new = subjects - self.still_subjects(sorted(subjects))
-        newest = min((chunk for chunk, _ in chunks), default=1) - 1
+        linked = self.linked()
         db.executemany(
             "INSERT OR IGNORE INTO new_names (entity, newest) VALUES (?, ?)",
-            [(entity, newest) for entity in sorted(new)],
+            [(entity, linked) for entity in sorted(new)],
         )
 
     def _entity_keys(
-        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundRows]]
+        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundColumns]]
     ) -> tuple[dict[str, int], set[int]]:
         """Keys of the entities that are found in chunks; new ones are written.
 
         Returns:
             The keys by id, and those of new entities that people decided about before.
         """
-        ids = {id_ for _, found in chunks for id_, *_ in found.mentions}
-        ids.update(id_ for _, found in chunks for id_, *_ in found.abouts)
+        ids = set(chain.from_iterable(found.mentions.entity for _, found in chunks))
+        ids.update(chain.from_iterable(found.abouts.entity for _, found in chunks))
         # The ends of relations and aliases are among them.
         wanted = sorted(ids)
         keys = self.find(wanted)
@@ -229,7 +283,7 @@ def _count(db: sqlite3.Connection, uses: Counter[tuple[int, str, str]]) -> None:
     db.executemany(
         "INSERT INTO names VALUES (?, ?, ?, ?) "
         "ON CONFLICT (entity, name, type) DO UPDATE SET uses = uses + excluded.uses",
-        [(*identity, change) for identity, change in sorted(uses.items())],
+        [(*identity, change) for identity, change in sorted(uses.items(), key=itemgetter(0))],
     )
     db.executemany(
         "DELETE FROM names WHERE entity = ? AND name = ? AND type = ? AND uses <= 0",

@@ -280,7 +280,7 @@ CREATE TABLE aliases (           -- entities that are one with others: a functio
 );
 CREATE INDEX aliases_canonical ON aliases (canonical, entity);
 
--- In chunks after this one the name was looked for when they were written.
+-- In chunks after this one the name is looked for anyway, see `linked` of `coverage`.
 ALTER TABLE new_names ADD COLUMN newest INTEGER NOT NULL DEFAULT 4611686018427387904;
 
 -- References are looked up with every row that is written, and nothing could break them: chunks and
@@ -335,13 +335,15 @@ DELETE FROM indexes WHERE name = 'vectors';
 CREATE TABLE unembedded (        -- chunks without a vector; the triggers below see to it, whoever writes
     chunk INTEGER PRIMARY KEY
 );
-CREATE TABLE coverage (          -- its only row: how many chunks there are, and how many are `unembedded`
-    chunks INTEGER NOT NULL,
-    unembedded INTEGER NOT NULL
+CREATE TABLE coverage (          -- its only row
+    chunks INTEGER NOT NULL,     -- how many there are
+    unembedded INTEGER NOT NULL, -- how many of these are `unembedded`
+    linked INTEGER NOT NULL      -- the last one that was searched for names: all known ones but `new_names`
 );
 INSERT INTO unembedded SELECT key FROM chunks AS c
     WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash) ORDER BY key;
-INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM unembedded);
+INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM unembedded),
+    (SELECT COALESCE(MAX(key), 0) FROM chunks);
 CREATE TRIGGER unembedded_more AFTER INSERT ON unembedded BEGIN
     UPDATE coverage SET unembedded = unembedded + 1; END;
 CREATE TRIGGER unembedded_less AFTER DELETE ON unembedded BEGIN

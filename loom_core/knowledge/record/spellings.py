@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.text import normalise
+from loom_core.knowledge.script import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,9 @@ from anyio import to_thread
 from loom_core.errors import ConfigError
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.rerankers.ranking import heading, ranked
-from loom_core.knowledge.text import analyse, is_cjk, is_stop_word, normalise, surface_tokens
+from loom_core.knowledge.script import is_cjk, normalise
+from loom_core.knowledge.surface import surface_tokens
+from loom_core.knowledge.text import analyse, is_stop_word
 from loom_core.plugins import register
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import ConfigError, LLMError
+from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.rerankers.llm_answer import read_ranking
 from loom_core.knowledge.rerankers.ranking import ranked, reading
-from loom_core.knowledge.text import detect_language, estimate_tokens
+from loom_core.knowledge.text import estimate_tokens
 from loom_core.plugins import register
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from anyio import to_thread
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError
+from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.retrievers.fusing import min_max
 from loom_core.knowledge.retrievers.passage_words import PassageWordsCache
 from loom_core.knowledge.retrievers.passages import scored
-from loom_core.knowledge.text import detect_language
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import LoomError
+from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.retrievers.generated import distinct, parse_passage, parse_variants
-from loom_core.knowledge.text import detect_language
 from loom_core.llm.content import as_data
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from loom_core.knowledge.text import normalise
+from loom_core.knowledge.script import normalise
 from loom_core.llm.content import without_thinking
 
 if TYPE_CHECKING:

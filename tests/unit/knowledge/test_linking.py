@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.linking import NameIndex, bare
 from loom_core.knowledge.pipeline import index_tokens
-from loom_core.knowledge.text import lookup_tokens, name_key
+from loom_core.knowledge.surface import name_key
+from loom_core.knowledge.text import lookup_tokens
 
 texts = st.text(
     st.sampled_from("ab AB12_-.·'’，。!(北京大学人的李ｱ½İ\n") | st.characters(exclude_categories=("Cs",)),
@@ -59,14 +60,6 @@ def test_names_that_tell_nothing_are_not_looked_for(name: str):
 def test_a_chinese_name_is_found_across_its_own_punctuation():
     assert found(index_of("列奥纳多·达·芬奇"), "画家列奥纳多・达・芬奇的画") == [(1, "列奥纳多・达・芬奇")]
     assert found(index_of("列奥纳多·达·芬奇"), "画家列奥纳多达芬奇的画") == [(1, "列奥纳多达芬奇")]
-
-
-def test_a_name_that_is_discarded_is_not_found_any_more():
-    index = index_of("New York City", "York")
-    index.discard(name_key("New York City"))
-    index.discard(name_key("never there"))
-    assert len(index) == 1
-    assert found(index, "New York City") == [(2, "York")]
 
 
 def test_a_name_that_comes_again_belongs_to_the_newer_entity():

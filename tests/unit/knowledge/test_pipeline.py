@@ -10,7 +10,7 @@ from loom_core.knowledge.chunking import create_chunker
 from loom_core.knowledge.extraction import RuleExtractor
 from loom_core.knowledge.model import Block, DocumentDraft
 from loom_core.knowledge.pipeline import Pipeline, document_id, embedding_text, index_tokens
-from loom_core.knowledge.record.prepared import FoundRows
+from loom_core.knowledge.record.prepared import FoundColumns
 
 
 def pipeline_of(chunker: str = "structure", *, extract: bool = True, **options: int) -> Pipeline:
@@ -65,7 +65,7 @@ async def test_documents_without_text_are_left_out():
 
 async def test_without_an_extractor_nothing_is_extracted():
     (document,) = await pipeline_of(extract=False).prepare([DRAFT])
-    assert all(prepared.found == FoundRows() for prepared in document.chunks)
+    assert all(prepared.found == FoundColumns() for prepared in document.chunks)
 
 
 async def test_code_is_a_language_of_its_own():
@@ -77,7 +77,7 @@ async def test_code_is_a_language_of_its_own():
     )
     (document,) = await pipeline_of().prepare([draft])
     assert document.language == "code"
-    assert document.chunks[0].found.abouts[0][:2] == ("main", "definition")
+    assert document.chunks[0].found.abouts[:2] == (("main",), ("definition",))
 
 
 @pytest.mark.parametrize(

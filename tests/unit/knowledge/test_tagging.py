@@ -4,7 +4,7 @@ import rjieba
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.tagging import tagged_words
+from loom_core.knowledge.tagging import searched_words, tagged_words
 
 texts = st.text(alphabet="北京大学是中国的约翰·史密斯說𠮷野家あカab1 ，。\n")
 
@@ -30,3 +30,19 @@ def test_a_run_has_the_words_and_tags_of_jieba():
 
 def test_text_without_chinese_has_none():
     assert tagged_words("Café · John") == ()
+
+
+@given(st.lists(st.text(alphabet="北京大学是中国的约翰史密斯說𠮷野家中华人民共和々〇あカー한", min_size=1)))
+def test_each_run_has_the_words_that_jieba_cuts_for_search(runs: list[str]):
+    assert searched_words(runs) == [rjieba.cut_for_search(run) for run in runs]
+
+
+def test_words_inside_of_long_ones_come_before_them():
+    assert searched_words(["中华人民共和国", "图谱"]) == [
+        ["中华", "华人", "人民", "共和", "共和国", "中华人民共和国"],
+        ["图谱"],
+    ]
+
+
+def test_what_stands_between_runs_of_any_script_moves_the_words_behind_it():
+    assert tagged_words("ok! 北京 の 上海·大学") == (("北京", "ns", 4), ("上海", "ns", 9), ("大学", "n", 12))

@@ -66,7 +66,11 @@ class Pipes:
 def pipes():
     pipes = Pipes()
     yield pipes
-    for descriptor in (pipes.input, pipes.output, pipes.wire.reads, pipes.wire.writes):
+    pipes.close(pipes.input)
+    for thread in threading.enumerate():
+        if thread.name == "stdin":  # else it may read from what has the descriptor next
+            thread.join(10)
+    for descriptor in (pipes.output, pipes.wire.reads, pipes.wire.writes):
         pipes.close(descriptor)
 
 

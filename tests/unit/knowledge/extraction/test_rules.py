@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.extraction import ExtractionConfig, RuleExtractor
+from loom_core.knowledge.extraction import RuleExtractor, RuleSettings
+from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.model import Chunk, Extraction
-from loom_core.knowledge.text import detect_language
 
 PIECES = [
     "Ada Lovelace",
@@ -45,9 +45,9 @@ texts = (
 )
 
 
-def extract(text: str, *, config: ExtractionConfig | None = None, **fields: Any) -> Extraction:
+def extract(text: str, *, settings: RuleSettings | None = None, **fields: Any) -> Extraction:
     fields.setdefault("language", detect_language(text))
-    return RuleExtractor(config).extract_one(Chunk(text=text, start=0, end=len(text), **fields))
+    return RuleExtractor(settings).extract_one(Chunk(text=text, start=0, end=len(text), **fields))
 
 
 def mentioned(text: str, **fields: Any) -> dict[str, str]:
@@ -213,27 +213,27 @@ def test_a_section_is_part_of_what_stands_above_it():
 
 
 def test_the_surest_entities_are_kept_with_all_their_mentions():
-    config = ExtractionConfig(max_entities_per_chunk=1)
-    found = extract("Stop. Ada Lovelace met Zell; Ada Lovelace left.", config=config).mentions
+    settings = RuleSettings(max_entities_per_chunk=1)
+    found = extract("Stop. Ada Lovelace met Zell; Ada Lovelace left.", settings=settings).mentions
     assert [m.name for m in found] == ["Ada Lovelace", "Ada Lovelace"]
 
 
 def test_types_and_predicates_can_be_chosen():
-    config = ExtractionConfig(entity_types=["place"], relation_types=["part of"], max_relations_per_chunk=1)
-    found = extract("鲁迅在北京。", config=config, title="甲乙丙", heading_path=("丁戊己", "庚辛壬"))
+    settings = RuleSettings(("place",), ("part of",), max_relations_per_chunk=1)
+    found = extract("鲁迅在北京。", settings=settings, title="甲乙丙", heading_path=("丁戊己", "庚辛壬"))
     assert {m.type for m in found.mentions} == {"place"}
     assert [r.predicate for r in found.relations] == ["part of"]
 
 
 def test_the_id_tells_settings_that_change_the_result():
     ids = {
-        RuleExtractor(config).id
-        for config in (
+        RuleExtractor(settings).id
+        for settings in (
             None,
-            ExtractionConfig(max_entities_per_chunk=3),
-            ExtractionConfig(max_relations_per_chunk=3),
-            ExtractionConfig(entity_types=["place"]),
-            ExtractionConfig(relation_types=["part of"]),
+            RuleSettings(max_entities_per_chunk=3),
+            RuleSettings(max_relations_per_chunk=3),
+            RuleSettings(entity_types=("place",)),
+            RuleSettings(relation_types=("part of",)),
         )
     }
     assert len(ids) == 5

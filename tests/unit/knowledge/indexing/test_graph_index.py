@@ -52,6 +52,22 @@ def test_a_graph_that_is_behind_is_not_asked(index: GraphIndex, record: Record, 
     assert store.counts()[0] == len(record.graph.keys())
 
 
+def test_the_entities_of_new_passages_come_with_them(index: GraphIndex, record: Record, put):
+    index.store()
+    index.sync_all()
+    before = record.changes.head()
+    put("Basel is a town on the Rhine. 巴塞尔是城市。", first=6)
+    pending = record.changes.since(before)
+    assert pending is not None
+    assert pending.keys["chunk+"] == [record.documents.last_chunk()]
+    assert pending.keys["entity"] == []
+    index.sync_all()
+    store, graph = index.store(), record.graph
+    assert store is not None
+    assert set(store.get(graph.keys())) == set(graph.nodes(graph.keys()))
+    assert set(store.touching(graph.keys())) == set(graph.edges(graph.keys()))
+
+
 def test_a_question_does_not_wait_while_changes_are_taken_over(index: GraphIndex):
     index.store()
     index.sync_all()

@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.extraction import RuleSettings
+from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.preparing import Material, Preparation, Preparer, draft_payload
+from loom_core.knowledge.preparing import Material, Preparation, Preparer, draft_payload, making
 from loom_core.knowledge.preparing.keeper import ChildLimits
 from loom_core.knowledge.preparing.making import Failed, Made, Unchanged
 from loom_core.knowledge.record import PreparedDocument
 
-PIPELINE = Pipeline.of(Recipe("structure", {}, ExtractionConfig()))
+PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
 LONG = "Anna Lind met Otto Brandt in Old Town. 李白是诗人，生于碎叶城。\n\n" * 10_000
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are listed in /proc")
 
@@ -203,6 +204,23 @@ def test_a_child_ends_with_its_parent_however_that_ends():
         assert is_alive(child)
         parent.kill()
         wait_for(lambda: not is_alive(child))
+
+
+def test_children_are_told_how_the_rules_are_set():
+    rules = RuleSettings(("place",), ("is a",), max_entities_per_chunk=1, max_relations_per_chunk=1)
+    pipeline = Pipeline.of(Recipe("simple", {"chunk_size": 80}, rules))
+    preparer = Preparer(pipeline, children=1)
+    made = finish(preparer, preparer.begin([material(n, LONG[:200]) for n in range(64)]))
+    preparer.close()
+    assert made == [
+        making.made(material(n, LONG[:200]), pipeline=pipeline, limits=LoadLimits()) for n in range(64)
+    ]
+
+
+def test_children_do_without_pydantic_which_takes_long_to_load():
+    program = "import sys, loom_core.knowledge.preparing.child; print('pydantic' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["False"]
 
 
 def test_a_pipeline_without_a_recipe_works_here():

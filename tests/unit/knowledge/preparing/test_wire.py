@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.extraction import ExtractionConfig
+from loom_core.knowledge.extraction import RuleSettings
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.preparing.making import Failed, Unchanged
@@ -23,7 +23,7 @@ from loom_core.knowledge.preparing.wire import (
     write_frame,
 )
 
-PIPELINE = Pipeline.of(Recipe("structure", {}, ExtractionConfig()))
+PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
 texts = st.text(st.characters(), max_size=60)
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.indexing.language_vectors import LanguageVectors
+from loom_core.knowledge.language import detect_language, language_group
 from loom_core.knowledge.rag.channels import Channels, FirstStage, Question, first_stage
 from loom_core.knowledge.rag.language_centroids import LanguageCentroids
-from loom_core.knowledge.text import analyse, detect_language, language_group
+from loom_core.knowledge.text import analyse
 
 multilingual = pytest.mark.skipif(
     "e5-small" not in create_embedder("auto").id, reason="this platform has no e5-small"

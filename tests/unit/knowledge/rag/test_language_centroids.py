@@ -12,12 +12,12 @@ import pytest
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError
+from loom_core.knowledge.language import detect_language, language_group
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.language_centroids import LanguageCentroids
 from loom_core.knowledge.rag.question import QuestionReader
 from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
 from loom_core.knowledge.record import Record
-from loom_core.knowledge.text import detect_language, language_group
 
 BOTH = frozenset({"alphabetic", "zh"})
 

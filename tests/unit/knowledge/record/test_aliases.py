@@ -79,6 +79,13 @@ def test_a_statement_lives_as_long_as_one_passage_makes_it(table: AliasTable) ->
     assert groups(table) == [{IDS[0], IDS[1]}]
 
 
+def test_only_what_is_said_for_the_first_time_or_more_surely_is_news(table: AliasTable) -> None:
+    assert table.add([stated(1, 1, 2), stated(1, 3, 1, "translation", 0.5)]) == {1, 2}
+    assert table.add([stated(2, 1, 2), stated(2, 3, 1, "translation", 0.5)]) == set()
+    assert table.add([stated(3, 1, 2, confidence=0.95), stated(3, 3, 1, "translation")]) == {1, 2, 3}
+    assert table.add([stated(4, 1, 2, "also_called")]) == {1, 2}
+
+
 def test_an_acronym_of_two_things_merges_neither(table: AliasTable) -> None:
     table.regroup(table.add([stated(1, 1, 2)]))
     assert table.regroup(table.add([stated(2, 6, 2)])) == {1, 2}

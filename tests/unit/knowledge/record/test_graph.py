@@ -87,8 +87,9 @@ def test_removing_chunks_removes_what_only_they_support(record: Record, chunks):
         abouts=(About("Zell", "title", 1.0),),
         relations=(Relation("Zell", "lies in", "Austria", 0, 4),),
     )
-    touched = record.graph.add([(chunks[0], both), (chunks[1], Extraction(mentions=(mention("Zell"),)))])
-    assert record.graph.remove([chunks[0]]) == touched
+    record.graph.add([(chunks[0], both), (chunks[1], Extraction(mentions=(mention("Zell"),)))])
+    touched = record.graph.find(["zell", "austria"])
+    assert record.graph.remove([chunks[0]]) == set(touched.values())
     assert record.graph.find(["zell", "austria"]).keys() == {"zell"}
     (node,) = record.graph.nodes(record.graph.keys())
     assert node.mentions == 1
@@ -106,13 +107,17 @@ def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(recor
     keys = record.graph.find(["zell", "anna", "basel"])
     assert record.graph.subjects() == [(keys["zell"], "zell")]
     assert record.graph.still_subjects(sorted(keys.values())) == {keys["zell"]}
-    assert record.graph.new_names() == [(keys["zell"], "zell", chunks[0] - 1)]
+    assert record.graph.new_names() == [(keys["zell"], "zell", 0)]
     assert record.graph.new_names(limit=0) == []
-    assert record.graph.new_names(since=chunks[0] - 1) == record.graph.new_names()
-    assert record.graph.new_names(since=chunks[0]) == []
     record.graph.forget_new_names([keys["zell"]])
     record.graph.add([(chunks[2], Extraction(abouts=(About("Zell", "heading", 0.8),)))])
     assert record.graph.new_names() == []
+
+
+def test_a_new_name_is_to_be_looked_for_in_the_chunks_that_were_linked_when_it_came(record: Record, chunks):
+    record.graph.note_linked(chunks[1])
+    record.graph.add([(chunks[2], Extraction(abouts=(About("Zell", "title", 1.0),)))])
+    assert [name.newest for name in record.graph.new_names()] == [chunks[1]] == [record.graph.linked()]
 
 
 def test_a_link_does_not_replace_what_an_extractor_found(record: Record, chunks):

@@ -1,0 +1,39 @@
+"""In which language a text is, told by its script."""
+
+from __future__ import annotations
+
+import re
+
+from loom_core.knowledge.script import HAN, holds_cjk
+
+__all__ = ["detect_language", "language_group"]
+
+_HAN = re.compile(f"[{HAN}]+")
+_KANA = re.compile("[\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff]")
+_HANGUL = re.compile("[\uac00-\ud7af]")
+_LATIN = re.compile("[A-Za-z]")
+
+
+def detect_language(text: str) -> str:
+    """ISO 639-1 code of the prevailing language by script: `zh`, `ja`, `ko`, `en`, or `und`.
+
+    Latin script counts as `en`: what follows from it (stemming, stop words, which embedders apply)
+    does little harm to the other languages written in it. Only the first 4,000 characters are read.
+    """
+    sample = text[:4000]
+    if not holds_cjk(sample):
+        return "en" if _LATIN.search(sample) else "und"
+    han = sum(map(len, _HAN.findall(sample)))
+    kana, hangul = len(_KANA.findall(sample)), len(_HANGUL.findall(sample))
+    latin = len(_LATIN.findall(sample))
+    # A Han character carries about as much as three Latin letters.
+    if 3 * (han + kana + hangul) >= latin and han + kana + hangul:
+        if hangul > han + kana:
+            return "ko"
+        return "ja" if kana > han // 4 else "zh"
+    return "en" if latin else "und"
+
+
+def language_group(language: str) -> str:
+    """What retrieval tells apart: `zh`, `ja`, `ko`, and `alphabetic` for every other language and code."""
+    return language if language in {"zh", "ja", "ko"} else "alphabetic"

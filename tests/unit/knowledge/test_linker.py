@@ -1,0 +1,113 @@
+"""Linking passages to the subjects they name: complete, whenever and by whomever it is done."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.extraction import RuleSettings
+from loom_core.knowledge.indexing import WordIndex
+from loom_core.knowledge.linker import Linker
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.pipeline import Pipeline, Recipe
+from loom_core.knowledge.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
+
+
+def add(record: Record, names: Sequence[str], *, naming: str) -> None:
+    """Adds a document about each name, whose text has another name."""
+    drafts = [
+        DocumentDraft(uri=f"text:{name}", title=name, title_source="given", text=f"it lies near {naming}.")
+        for name in names
+    ]
+    record.documents.put_all([made for draft in drafts if (made := PIPELINE.prepare_one(draft))])
+
+
+def link_all(record: Record, words: WordIndex) -> int:
+    linker = Linker(record, words)
+    steps = 0
+    while linker.link_some():
+        steps += 1
+    return steps
+
+
+def links(record: Record) -> set[tuple[str, str]]:
+    rows = record.database.rows(
+        "SELECT d.title, e.id FROM mentions AS m JOIN chunks AS c ON c.key = m.chunk "
+        "JOIN documents AS d ON d.key = c.document JOIN entities AS e ON e.key = m.entity "
+        "WHERE m.method = 'title'"
+    )
+    return {(title, id_) for title, id_ in rows}
+
+
+def test_names_are_found_in_the_chunks_before_them_and_after_them_and_beside_them():
+    record = Record(None)
+    words = WordIndex(record, None)
+    add(record, ["cape alder", "cape birch"], naming="cape cedar 与 cape alder")
+    assert link_all(record, words)
+    assert links(record) == {("cape alder", "cape alder"), ("cape birch", "cape alder")}
+    add(record, ["cape cedar"], naming="cape birch 与 cape dogwood")
+    add(record, ["cape dogwood"], naming="nothing")
+    assert link_all(record, words)
+    assert links(record) == {
+        ("cape alder", "cape alder"),
+        ("cape birch", "cape alder"),
+        ("cape alder", "cape cedar"),
+        ("cape birch", "cape cedar"),
+        ("cape cedar", "cape birch"),
+        ("cape cedar", "cape dogwood"),
+    }
+    assert not link_all(record, words)
+
+
+def test_what_one_process_began_another_ends():
+    names = [f"cape number{n}" for n in range(20)]
+    expected = {(name, named) for name in names for named in ("cape number7", "cape number19")}
+    begun: list[bool] = [True]
+    while begun[-1]:
+        record = Record(None)
+        words = WordIndex(record, None)
+        for some in (names[:8], names[8:]):
+            add(record, some, naming="cape number7 and cape number19")
+            linker = Linker(record, words, chunks=3, names=2)
+            begun = [linker.link_some() for _ in begun]
+        link_all(record, words)
+        assert links(record) == expected
+        begun.append(begun[-1])
+    assert len(begun) > 8
+
+
+def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
+    record = Record(None)
+    words = WordIndex(record, None)
+    names = [f"cape number{n}" for n in range(60)]
+    adding = threading.Thread(
+        target=lambda: [add(record, [name], naming=" and ".join(names)) for name in names]
+    )
+    adding.start()
+    linker = Linker(record, words)
+    while adding.is_alive() or linker.link_some():
+        linker.link_some()
+    adding.join()
+    link_all(record, words)
+    assert len(links(record)) == len(names) ** 2
+
+
+def test_a_name_whose_last_title_is_gone_is_not_linked():
+    record = Record(None)
+    words = WordIndex(record, None)
+    linker = Linker(record, words)
+    add(record, ["cape alder"], naming="nothing")
+    while linker.link_some():
+        pass
+    document = record.documents.get("text:cape alder")
+    assert document is not None
+    record.documents.remove(document.key)
+    add(record, ["cape birch"], naming="cape alder")
+    while linker.link_some():
+        pass
+    assert links(record) == set()
