@@ -53,8 +53,8 @@ class Linker:
         """Search some chunks for names. Blocks.
 
         Args:
-            spare: so many new chunks, and as many new names, may be left for later: of the names that come
-                soon after a chunk, all are found at once.
+            spare: how many new chunks, and how many new names, may be left for later. A name that is there
+                when a chunk is searched costs next to nothing; one that comes later is looked for by itself.
 
         Returns:
             Whether there was anything to do.

@@ -19,6 +19,7 @@ Repair = Literal[
     "lost_texts",  # keys: load the file again
     "fields",  # keys of documents: write their fields anew
     "graph",  # count the names anew, drop entities that nothing supports
+    "links",  # search all chunks for names again
     "vectors",  # hashes as hex: drop them, they are made again where they are needed
     "queue",  # find out anew which chunks have to be embedded
     "jobs",  # keys: go on with them

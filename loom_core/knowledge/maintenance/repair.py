@@ -28,6 +28,7 @@ _ORDER: tuple[Repair, ...] = (
     "documents",
     "lost_texts",
     "fields",
+    "links",
     "vectors",
     "queue",
     "jobs",
@@ -72,22 +73,15 @@ def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[in
         case "rows":
             _drop_rows(record, db, cast("Sequence[str]", keys))
         case "fields":
-            for key in cast("Sequence[int]", keys):
-                _write_fields(record, db, key)
+            _write_fields(record, db, cast("Sequence[int]", keys))
+        case "links":
+            record.graph.note_linked(0)
         case "vectors":
             db.executemany(
                 "DELETE FROM vectors WHERE hash = ?", [(bytes.fromhex(str(hash_)),) for hash_ in keys]
             )
         case "queue":
-            db.execute("DELETE FROM unembedded")
-            db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
-            linked = record.graph.linked()
-            db.execute("DELETE FROM coverage")
-            db.execute(
-                "INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), "
-                "(SELECT COUNT(*) FROM unembedded), ?",
-                (linked,),
-            )
+            _queue_anew(db, linked=record.graph.linked())
         case "jobs":
             db.executemany(
                 "UPDATE jobs SET state = 'running', finished_at = NULL WHERE key = ?",
@@ -97,6 +91,17 @@ def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[in
             _build_anew(record, cast("Sequence[IndexName]", keys))
         case _:
             pass  # names and entities are counted anew in any case
+
+
+def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
+    """Find out which chunks have to be embedded, and write anew what is counted of them."""
+    db.execute("DELETE FROM unembedded")
+    db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
+    db.execute("DELETE FROM coverage")
+    db.execute(
+        "INSERT INTO coverage SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM unembedded), ?",
+        (linked,),
+    )
 
 
 def _cut_anew(record: Record, keys: Sequence[int]) -> None:
@@ -128,21 +133,21 @@ def _drop_rows(record: Record, db: sqlite3.Connection, tables: Collection[str]) 
             )
 
 
-def _write_fields(record: Record, db: sqlite3.Connection, key: int) -> None:
-    document = record.documents.by_key([key]).get(key)
-    try:
-        draft = None if document is None else stored_draft(record.database, document.uri)
-    except DocumentError:
-        return  # found on its own
-    if document is None or draft is None:
-        return
-    db.execute("DELETE FROM fields WHERE document = ?", (key,))
-    db.executemany(
-        "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        [(key, *row) for row in field_rows(draft, language=document.language)],
-    )
-    record.changes.note("document", [key])
+def _write_fields(record: Record, db: sqlite3.Connection, keys: Sequence[int]) -> None:
+    for key, row in record.documents.by_key(sorted(set(keys))).items():
+        try:
+            draft = stored_draft(record.database, row.uri)
+        except DocumentError:
+            continue  # found on its own
+        if draft is None:
+            continue
+        db.execute("DELETE FROM fields WHERE document = ?", (key,))
+        db.executemany(
+            "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [(key, *values) for values in field_rows(draft, language=row.language)],
+        )
+        record.changes.note("document", [key])
 
 
 def _recount(record: Record, db: sqlite3.Connection) -> None:

@@ -131,6 +131,8 @@ def check_graph(record: Record) -> Iterator[Finding]:
     (unsupported,) = record.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
     if unsupported["n"]:
         yield Finding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
+    if not 0 <= record.graph.linked() <= record.documents.last_chunk():
+        yield Finding("graph", "passages that never were are noted as searched for names", "links")
 
 
 def check_vectors(record: Record) -> Iterator[Finding]:

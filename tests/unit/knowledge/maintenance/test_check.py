@@ -91,6 +91,8 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
         ("UPDATE indexes SET watermark = 100000 WHERE name = 'words'", "changes that never were"),
         ("UPDATE coverage SET unembedded = 7", "passages to embed"),
         ("INSERT INTO unembedded SELECT key FROM chunks", "passages to embed"),
+        ("UPDATE coverage SET linked = 100000", "noted as searched for names"),
+        ("DELETE FROM coverage", "passages to embed"),
         (
             "INSERT INTO items (job, ordinal, uri, size, state) SELECT key, 99, 'text:x', 1, 'pending' "
             "FROM jobs LIMIT 1",
