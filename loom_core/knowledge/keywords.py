@@ -7,9 +7,9 @@ from collections import Counter
 from functools import lru_cache
 from operator import itemgetter
 
+from loom_core.cjk import holds_cjk
 from loom_core.knowledge.identifiers import identifiers_between_cjk
 from loom_core.knowledge.remembered import remembered
-from loom_core.knowledge.script import holds_cjk
 from loom_core.knowledge.tagging import tagged_words
 from loom_core.knowledge.text import forms_of, is_stop_word
 

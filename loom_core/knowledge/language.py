@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from loom_core.knowledge.script import HAN, holds_cjk
+from loom_core.cjk import HAN, holds_cjk
 
 __all__ = ["detect_language", "language_group"]
 

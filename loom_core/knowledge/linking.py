@@ -11,7 +11,7 @@ import unicodedata
 from itertools import chain, compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.script import is_cjk
+from loom_core.cjk import is_cjk
 from loom_core.knowledge.surface import surface_keys, surface_spans
 from loom_core.knowledge.text import is_stop_word, lookup_tokens
 

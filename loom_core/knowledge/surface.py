@@ -11,8 +11,9 @@ from functools import lru_cache
 from itertools import accumulate, islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from loom_core.cjk import CJK, HAN, cjk_parts, holds_cjk, is_cjk
 from loom_core.knowledge.remembered import remembered
-from loom_core.knowledge.script import CJK, HAN, cjk_parts, holds_cjk, is_cjk, normalise
+from loom_core.knowledge.script import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

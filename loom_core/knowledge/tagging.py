@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from loom_core.cjk import cjk_parts
 from loom_core.knowledge.remembered import remembered
-from loom_core.knowledge.script import cjk_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

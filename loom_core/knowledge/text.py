@@ -1,4 +1,4 @@
-"""What Loom knows about words: sizes, and tokens for search.
+"""What Loom knows about words: where they are, and tokens for search.
 
 Chinese is cut by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when cutting
 and 90 times when tagging, on the same text) into words and, beside them, character bigrams, so that a
@@ -17,10 +17,11 @@ from itertools import chain, filterfalse
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
+from loom_core.cjk import CJK, cjk_parts, holds_cjk, is_cjk
 from loom_core.knowledge._stopwords import CHINESE_STOP_WORDS, ENGLISH_STOP_WORDS
 from loom_core.knowledge.identifiers import Identifier, identifiers_in
 from loom_core.knowledge.remembered import remembered
-from loom_core.knowledge.script import CJK, cjk_parts, holds_cjk, is_cjk, simplified
+from loom_core.knowledge.script import simplified
 from loom_core.knowledge.surface import POSSESSIVE, gap_keys, surface_keys
 from loom_core.knowledge.tagging import searched_words
 
@@ -31,14 +32,12 @@ __all__ = [
     "Forms",
     "analyse",
     "analyse_passage",
-    "estimate_tokens",
     "forms_of",
     "is_stop_word",
     "lookup_tokens",
     "words",
 ]
 
-_CJK_RUN = re.compile(f"[{CJK}]+")
 _WORD = f"(?:[^\\W_{CJK}])+"
 _TOKEN = re.compile(f"[{CJK}]+|{_WORD}(?:['’._-]?{_WORD})*")
 # What it is for ASCII text, many times as fast: the set of all CJK characters takes long to ask.
@@ -53,18 +52,6 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 def is_stop_word(word: str) -> bool:
     """Whether a case-folded word is too common in English or Chinese to say anything."""
     return word in ENGLISH_STOP_WORDS or word in CHINESE_STOP_WORDS
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a multilingual embedder or a language model makes of a text.
-
-    Two thirds of a token for a CJK character, a quarter for any other (both rounded up together):
-    within 15 % of XLM-R's tokeniser on ordinary English and Chinese prose.
-    """
-    if text.isascii():
-        return -(-len(text) // 4)
-    cjk = sum(map(len, _CJK_RUN.findall(text)))
-    return -(-(8 * cjk + 3 * (len(text) - cjk)) // 12)
 
 
 def words(text: str) -> list[str]:

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.script import is_cjk
+from loom_core.cjk import is_cjk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

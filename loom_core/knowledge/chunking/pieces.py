@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.chunking.boundaries import cut_near, sentence_ends
-from loom_core.knowledge.text import estimate_tokens
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

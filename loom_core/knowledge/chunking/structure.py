@@ -9,7 +9,7 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.chunking.outline import Outline
 from loom_core.knowledge.chunking.packing import Budget, pack
 from loom_core.knowledge.chunking.pieces import block_piece
-from loom_core.knowledge.text import estimate_tokens
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

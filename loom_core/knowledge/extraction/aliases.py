@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from loom_core.cjk import holds_cjk
 from loom_core.knowledge.model import Alias
-from loom_core.knowledge.script import holds_cjk, simplified
+from loom_core.knowledge.script import simplified
 from loom_core.knowledge.text import is_stop_word
 
 if TYPE_CHECKING:

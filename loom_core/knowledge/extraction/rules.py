@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from loom_core.cjk import holds_cjk, is_cjk
 from loom_core.knowledge.extraction.aliases import aliases_in
 from loom_core.knowledge.extraction.chinese import chinese_definition, chinese_mentions, chinese_predicate
 from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
@@ -22,7 +23,6 @@ from loom_core.knowledge.extraction.settings import RuleSettings
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.remembered import remembered
-from loom_core.knowledge.script import holds_cjk, is_cjk
 from loom_core.knowledge.surface import name_key
 
 if TYPE_CHECKING:

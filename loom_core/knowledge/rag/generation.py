@@ -10,8 +10,8 @@ import anyio
 
 from loom_core.errors import LLMError
 from loom_core.knowledge.language import detect_language
-from loom_core.knowledge.text import estimate_tokens
 from loom_core.llm.content import as_data, without_thinking
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from loom_core.knowledge.text import estimate_tokens
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyio import to_thread
 
+from loom_core.cjk import is_cjk
 from loom_core.errors import ConfigError
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.rerankers.ranking import heading, ranked
-from loom_core.knowledge.script import is_cjk, normalise
+from loom_core.knowledge.script import normalise
 from loom_core.knowledge.surface import surface_tokens
 from loom_core.knowledge.text import analyse, is_stop_word
 from loom_core.plugins import register

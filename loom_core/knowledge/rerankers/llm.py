@@ -11,8 +11,8 @@ from loom_core.errors import ConfigError, LLMError
 from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.rerankers.llm_answer import read_ranking
 from loom_core.knowledge.rerankers.ranking import ranked, reading
-from loom_core.knowledge.text import estimate_tokens
 from loom_core.plugins import register
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.script import cjk_parts, simplified
+from loom_core.knowledge.script import simplified
 
 
 def test_traditional_characters_become_simplified_ones() -> None:
@@ -35,9 +35,3 @@ def test_folding_keeps_the_length_and_folds_all_at_once(text: str) -> None:
 def test_folding_and_normalising_may_come_in_any_order(text: str) -> None:
     normalised = unicodedata.normalize("NFKC", text)
     assert simplified(normalised) == unicodedata.normalize("NFKC", simplified(text))
-
-
-def test_a_text_is_cut_into_runs_and_the_gaps_around_them() -> None:
-    assert cjk_parts("GraphRAG是，カナ 2") == (["GraphRAG", "，", " 2"], ["是", "カナ"])
-    assert cjk_parts("plain") == (["plain"], [])
-    assert cjk_parts("图谱") == (["", ""], ["图谱"])

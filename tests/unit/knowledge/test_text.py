@@ -8,16 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.script import is_cjk
 from loom_core.knowledge.surface import surface_keys
-from loom_core.knowledge.text import (
-    analyse,
-    analyse_passage,
-    estimate_tokens,
-    is_stop_word,
-    lookup_tokens,
-    words,
-)
+from loom_core.knowledge.text import analyse, analyse_passage, is_stop_word, lookup_tokens, words
 
 # Everything that Unicode has, halves of surrogate pairs included, and often what this module looks at.
 texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.text(
@@ -128,28 +120,10 @@ def test_what_a_name_is_looked_up_by_is_always_among_what_its_passage_is_looked_
     assert set(lookup_tokens(name)) <= set(lookup_tokens(f"{before} {name} {after}"))
 
 
-def test_sizes_are_estimated_in_tokens():
-    assert estimate_tokens("") == 0
-    assert estimate_tokens("a") == 1
-    assert estimate_tokens("word " * 100) == 125
-    assert estimate_tokens("知识图谱" * 30) == 80
-    assert 90 < estimate_tokens("知识 graph " * 30) < 120
-
-
-@given(texts)
-def test_a_text_with_anything_in_it_has_a_size(text: str):
-    assert (estimate_tokens(text) > 0) == bool(text)
-
-
 def test_stop_words_of_both_languages_are_known():
     assert is_stop_word("the")
     assert is_stop_word("的")
     assert not is_stop_word("graph")
-
-
-def test_han_kana_and_hangul_are_cjk_and_nothing_else_is():
-    assert all(map(is_cjk, "中かカ한ㄅ々"))
-    assert not any(map(is_cjk, "aé1，ก "))
 
 
 def test_many_threads_may_analyse_at_once():

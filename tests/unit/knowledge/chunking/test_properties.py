@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loom_core.knowledge.chunking import SimpleChunker, SlidingWindowChunker, StructureChunker
 from loom_core.knowledge.chunking.boundaries import is_joined
 from loom_core.knowledge.model import Block, BlockKind, DocumentDraft
-from loom_core.knowledge.text import estimate_tokens
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from loom_core.knowledge.interface import Chunker

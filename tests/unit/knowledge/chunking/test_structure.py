@@ -7,7 +7,7 @@ import pytest
 from loom_core.errors import ConfigError
 from loom_core.knowledge.chunking import StructureChunker
 from loom_core.knowledge.model import Block, DocumentDraft
-from loom_core.knowledge.text import estimate_tokens
+from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from loom_core.knowledge.rag.selection import (
     with_parents,
     without_near_duplicates,
 )
-from loom_core.knowledge.text import estimate_tokens
+from loom_core.tokens import estimate_tokens
 
 WALL = (
     "The Great Wall was built over many centuries by several dynasties, and its best known parts were made "
