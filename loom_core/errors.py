@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 __all__ = [
     "ConfigError",
@@ -11,6 +11,7 @@ __all__ = [
     "IndexDamagedError",
     "InvalidInputError",
     "LLMError",
+    "LLMFailure",
     "LoomError",
     "NetError",
     "NotFoundError",
@@ -61,8 +62,60 @@ class EmbeddingError(LoomError):
     """An embedding model cannot be loaded or does not answer."""
 
 
+LLMFailure = Literal[
+    "authentication",  # the key is missing, wrong, or may not do this
+    "not_found",  # there is no such model or address
+    "invalid_request",  # the vendor refuses what it is asked
+    "too_long",  # the conversation does not fit the model
+    "quota",  # nothing is left to pay with
+    "rate_limit",  # too much is asked in too short a time
+    "overloaded",  # the vendor has no room now
+    "server",  # the vendor failed
+    "timeout",
+    "connection",
+    "unreadable",  # the answer is not what it should be
+    "interrupted",  # the answer broke off after its beginning was handed on
+    "refused",  # the model or a filter refuses to answer
+    "unavailable",  # it failed so often that it is not asked for a while
+    "other",
+]
+"""Why a language model gave no answer."""
+
+_PASSING: frozenset[LLMFailure] = frozenset(
+    {"rate_limit", "overloaded", "server", "timeout", "connection", "unreadable"}
+)
+
+
 class LLMError(LoomError):
-    """A language model cannot be reached, refuses, or answers with nothing that can be read."""
+    """A language model cannot be reached, refuses, or answers with nothing that can be read.
+
+    Attributes:
+        failure: why.
+        provider: which provider it was, or empty.
+        status: the HTTP status, or None where there was none.
+        retry_after: seconds that the vendor asks to wait, or None where it says nothing.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        advice: str = "",
+        failure: LLMFailure = "other",
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, advice=advice)
+        self.failure: LLMFailure = failure
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        return self.failure in _PASSING
 
 
 class NetError(LoomError):

@@ -2,75 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import anyio
 
 from loom_core.errors import LLMError
-from loom_core.llm.interface import LLMProvider, LLMResponse
+from loom_core.llm.interface import (
+    ChatOptions,
+    ChatRequest,
+    LLMProvider,
+    LLMResponse,
+    StreamChunk,
+    Usage,
+    whole_call,
+)
+from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart
+from loom_core.tokens import estimate_tokens
 
-__all__ = ["MockCall", "MockProvider"]
+if TYPE_CHECKING:
+    from loom_core.llm.messages import MessageLike
+
+__all__ = ["MockAnswer", "MockProvider"]
+
+_PIECE = re.compile(r"\s*\S{1,8}\s*|\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class MockCall:
-    """What a `MockProvider` was asked once: the arguments of `chat`."""
+class MockAnswer:
+    """An answer of a `MockProvider` that is more than a text.
 
-    messages: tuple[dict[str, Any], ...]
-    max_tokens: int
-    temperature: float
+    Attributes:
+        text: the text.
+        reasoning: what comes before it.
+        calls: tool calls that come after it.
+        cut_after: so many pieces of the stream are handed on, then the connection breaks; None for never.
+            A call that is no stream fails at once then.
+        delay: seconds before the answer, and between the pieces of a stream; None for the provider's.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCallPart, ...] = ()
+    cut_after: int | None = None
+    delay: float | None = None
+
+
+MockScript: TypeAlias = "str | MockAnswer | LLMError"
 
 
 class MockProvider(LLMProvider):
-    """Answers from a list, in order, or by a function of the conversation; needs no model.
+    """Answers from a list, in order, or by a function of the request; needs no model.
 
     Attributes:
-        calls: every call so far, oldest first; one that fails or is cancelled counts too.
+        calls: every request so far, oldest first; one that fails or is cancelled counts too.
     """
 
     def __init__(
         self,
-        responses: Sequence[str | LLMError] | Callable[[Sequence[Mapping[str, Any]]], str],
+        responses: Sequence[MockScript] | Callable[[ChatRequest], MockScript],
         *,
         delay: float = 0.0,
+        model: str = "mock",
     ) -> None:
         """Set the script.
 
         Args:
-            responses: an answer for each call, an error being raised; or a function that is given the
-                messages and returns the answer, or raises `LLMError`.
+            responses: an answer for each call, an error being raised; or a function that is given the request
+                and returns the answer, or raises `LLMError`.
             delay: seconds before each answer; a call that is cancelled meanwhile ends at once.
+            model: what the model is called.
         """
-        self.calls: list[MockCall] = []
+        self.calls: list[ChatRequest] = []
         self._responses = responses
         self._delay = delay
+        self._model = model
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        max_tokens: int = 4096,
-        temperature: float = 0.7,
-    ) -> LLMResponse:
+    @property
+    def name(self) -> str:
+        """`mock`."""
+        return "mock"
+
+    @property
+    def model(self) -> str:
+        """What the model is called."""
+        return self._model
+
+    async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         """The next answer of the script.
 
         Raises:
             LLMError: the script has one here, or it is used up.
         """
-        # Taken before the wait, so that calls made at once get the answers in the order they were made.
-        number = len(self.calls)
-        self.calls.append(MockCall(tuple(dict(message) for message in messages), max_tokens, temperature))
-        await anyio.sleep(self._delay)
+        request, answer = self._next(messages, options)
+        await anyio.sleep(self._delay if answer.delay is None else answer.delay)
+        if answer.cut_after is not None:
+            raise LLMError("The connection broke.", failure="connection", provider=self.name)
+        return self._response(request, answer)
+
+    async def chat_stream(
+        self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
+    ) -> AsyncIterator[StreamChunk]:
+        """The next answer of the script, a few letters at a time.
+
+        Raises:
+            LLMError: the script has one here, or it is used up, or the answer is cut.
+        """
+        request, answer = self._next(messages, options)
+        response = self._response(request, answer)
+        pieces = [
+            *(StreamChunk("reasoning", text=piece) for piece in _PIECE.findall(answer.reasoning)),
+            *(StreamChunk("text", text=piece) for piece in _PIECE.findall(answer.text)),
+            *(StreamChunk("tool_call", tool_call=whole_call(*call)) for call in enumerate(answer.calls)),
+            StreamChunk("usage", usage=response.usage),
+            StreamChunk("done", response=response),
+        ]
+        for number, piece in enumerate(pieces):
+            if number == answer.cut_after:
+                raise LLMError("The connection broke.", failure="interrupted", provider=self.name)
+            await anyio.sleep(self._delay if answer.delay is None else answer.delay)
+            yield piece
+
+    def _next(self, messages: Sequence[MessageLike], options: ChatOptions) -> tuple[ChatRequest, MockAnswer]:
+        # Taken before any wait, so that calls made at once get the answers in the order they were made.
+        request, number = ChatRequest.of(messages, options), len(self.calls)
+        self.calls.append(request)
         if callable(self._responses):
-            return LLMResponse(self._responses(messages), model="mock")
-        if number >= len(self._responses):
+            answer = self._responses(request)
+        elif number < len(self._responses):
+            answer = self._responses[number]
+        else:
             raise LLMError(
                 f"The mock model has {len(self._responses)} answers and is asked for number {number + 1}.",
                 advice="Give it an answer for each call, or a function.",
             )
-        response = self._responses[number]
-        if isinstance(response, LLMError):
-            raise response
-        return LLMResponse(response, model="mock")
+        if isinstance(answer, LLMError):
+            raise answer
+        return request, MockAnswer(answer) if isinstance(answer, str) else answer
+
+    def _response(self, request: ChatRequest, answer: MockAnswer) -> LLMResponse:
+        reasoning = (ReasoningPart(answer.reasoning),) if answer.reasoning else ()
+        text = (TextPart(answer.text),) if answer.text else ()
+        message = AssistantMessage((*reasoning, *text, *answer.calls), provider=self.name, model=self.model)
+        usage = Usage(
+            input_tokens=sum(estimate_tokens(message.text) for message in request.messages),
+            output_tokens=estimate_tokens(answer.reasoning) + estimate_tokens(answer.text),
+            estimated=True,
+        )
+        return LLMResponse(message, finish="tool_calls" if answer.calls else "stop", usage=usage)

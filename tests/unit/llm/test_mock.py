@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from loom_core.errors import LLMError
-from loom_core.llm.mock import MockProvider
+from loom_core.llm.messages import ReasoningPart, TextPart, ToolCallPart, UserMessage
+from loom_core.llm.mock import MockAnswer, MockProvider
 
 _QUESTION = [{"role": "user", "content": "什么是知识图谱？"}]
 
@@ -29,7 +30,7 @@ async def test_a_script_that_is_used_up_says_so():
 
 
 async def test_a_function_answers_what_it_is_asked():
-    model = MockProvider(lambda messages: messages[-1]["content"][::-1])
+    model = MockProvider(lambda request: request.messages[-1].text[::-1])
     response = await model.chat([{"role": "user", "content": "abc"}])
     assert (response.content, response.model) == ("cba", "mock")
 
@@ -40,7 +41,7 @@ async def test_calls_are_recorded_with_their_arguments():
     await model.chat(messages, max_tokens=10, temperature=0.1)
     messages[0]["content"] = "changed later"
     (call,) = model.calls
-    assert call.messages == tuple(_QUESTION)
+    assert call.messages == (UserMessage((TextPart("什么是知识图谱？"),)),)
     assert (call.max_tokens, call.temperature) == (10, 0.1)
 
 
@@ -63,3 +64,41 @@ async def test_a_call_that_is_cancelled_while_it_waits_ends_at_once():
         await model.chat(_QUESTION)
     assert scope.cancelled_caught
     assert len(model.calls) == 1
+
+
+async def test_an_answer_may_have_reasoning_and_tool_calls():
+    call = ToolCallPart("c1", "search", {"query": "图谱"})
+    model = MockProvider([MockAnswer("On it.", reasoning="Look it up.", calls=(call,))])
+    response = await model.chat(_QUESTION)
+    assert response.message.parts == (ReasoningPart("Look it up."), TextPart("On it."), call)
+    assert (response.finish, response.message.provider, response.usage.estimated) == (
+        "tool_calls",
+        "mock",
+        True,
+    )
+
+
+async def test_a_stream_says_the_same_as_the_whole_answer():
+    answer = MockAnswer(
+        "知识图谱 is a graph of facts.", reasoning="Easy.", calls=(ToolCallPart("c1", "look"),)
+    )
+    chunks = [chunk async for chunk in MockProvider([answer]).chat_stream(_QUESTION)]
+    whole = await MockProvider([answer]).chat(_QUESTION)
+    assert "".join(chunk.text for chunk in chunks if chunk.kind == "text") == answer.text
+    assert sum(chunk.kind == "text" for chunk in chunks) > 3
+    assert "".join(chunk.text for chunk in chunks if chunk.kind == "reasoning") == answer.reasoning
+    assert [chunk.tool_call.arguments for chunk in chunks if chunk.tool_call] == ["{}"]
+    assert [chunk.kind for chunk in chunks][-2:] == ["usage", "done"]
+    assert chunks[-1].response == whole
+
+
+async def test_an_answer_that_is_cut_breaks_off_in_a_stream_and_fails_as_a_whole():
+    cut = MockAnswer("one two three four", cut_after=2)
+    stream = MockProvider([cut]).chat_stream(_QUESTION)
+    assert (await anext(stream)).text + (await anext(stream)).text == "one two "
+    with pytest.raises(LLMError) as stream_error:
+        await anext(stream)
+    assert (stream_error.value.failure, stream_error.value.passing) == ("interrupted", False)
+    with pytest.raises(LLMError) as error:
+        await MockProvider([cut]).chat(_QUESTION)
+    assert (error.value.failure, error.value.passing) == ("connection", True)

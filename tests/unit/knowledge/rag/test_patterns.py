@@ -15,6 +15,7 @@ from loom_core.knowledge.model import KnowledgeItem, RetrievedPassage
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
 from loom_core.knowledge.text import analyse
+from loom_core.llm.interface import ChatRequest
 from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create
 
@@ -136,7 +137,7 @@ async def test_an_answer_is_written_from_what_is_retrieved():
     answer = await RAGPattern(model, WordRetriever(), top_k=2).run("厦门有大港口吗？")
     assert answer.answer == "厦门港是大港口 [1]。"
     assert answer.passages[0]["chunk_id"] == "厦门-1"
-    assert "厦门港是一个大港口。" in model.calls[0].messages[1]["content"]
+    assert "厦门港是一个大港口。" in model.calls[0].messages[1].text
 
 
 async def test_without_a_model_only_retrieval_works():
@@ -177,8 +178,8 @@ async def _towns() -> GraphRAGKnowledgeBase:
 async def test_several_wordings_find_what_the_question_does_not():
     towns = await _towns()
 
-    def answer(messages: Sequence[Mapping[str, Any]]) -> str:
-        return json.dumps(["海滨城市"]) if "JSON" in messages[0]["content"] else "Xiamen [1]."
+    def answer(request: ChatRequest) -> str:
+        return json.dumps(["海滨城市"]) if "JSON" in request.messages[0].text else "Xiamen [1]."
 
     pattern = MultiQueryRAG(MockProvider(answer), [towns], base_retriever="bm25", num_queries=1, top_k=2)
     answered = await pattern.run("Which places lie by the sea?")
@@ -188,8 +189,8 @@ async def test_several_wordings_find_what_the_question_does_not():
 
 
 async def test_a_question_that_could_not_be_expanded_is_noted():
-    def answer(messages: Sequence[Mapping[str, Any]]) -> str:
-        return "[]" if "JSON" in messages[0]["content"] else "Visby [1]."
+    def answer(request: ChatRequest) -> str:
+        return "[]" if "JSON" in request.messages[0].text else "Visby [1]."
 
     answered = await MultiQueryRAG(MockProvider(answer), [await _towns()]).run("harbour of Visby")
     assert answered.notes == ("The question was not expanded: the model gave no variants.",)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import anyio
 import pytest
@@ -12,11 +12,13 @@ from loom_core.errors import ConfigError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rerankers.llm import LLMReranker
 from loom_core.knowledge.rerankers.llm_answer import read_ranking
-from loom_core.llm.interface import LLMProvider, LLMResponse
+from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse
 from loom_core.plugins import create
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from loom_core.llm.messages import MessageLike
 
 
 class Scripted(LLMProvider):
@@ -27,18 +29,16 @@ class Scripted(LLMProvider):
         self.error = error
         self.silent = silent
         self.messages: list[Mapping[str, Any]] = []
-        self.options: dict[str, float] = {}
+        self.options: ChatOptions = {}
 
-    async def chat(
-        self, messages: Sequence[Mapping[str, Any]], *, max_tokens: int = 4096, temperature: float = 0.7
-    ) -> LLMResponse:
+    async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         self.messages = list(messages)
-        self.options = {"max_tokens": max_tokens, "temperature": temperature}
+        self.options = options
         if self.error:
             raise self.error
         if self.silent:
             await anyio.sleep_forever()
-        return LLMResponse(self.answer)
+        return LLMResponse.of_text(self.answer)
 
     @property
     def asked(self) -> str:

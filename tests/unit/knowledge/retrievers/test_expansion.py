@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Unpack
 
 import anyio
 import pytest
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.knowledge.retrievers.expansion import generate_variants, hypothetical_documents
-from loom_core.llm.interface import LLMProvider, LLMResponse
+from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse
+from loom_core.llm.messages import MessageLike
 from loom_core.llm.mock import MockProvider
 
 
@@ -20,11 +21,9 @@ class ByNumber(LLMProvider):
         self._behaviour = behaviour
         self._calls = 0
 
-    async def chat(
-        self, messages: Sequence[Mapping[str, Any]], *, max_tokens: int = 4096, temperature: float = 0.7
-    ) -> LLMResponse:
+    async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         number, self._calls = self._calls, self._calls + 1
-        return LLMResponse(await self._behaviour(number))
+        return LLMResponse.of_text(await self._behaviour(number))
 
 
 async def test_variants_are_asked_for_in_one_call_that_holds_the_question_as_data():
@@ -36,10 +35,10 @@ async def test_variants_are_asked_for_in_one_call_that_holds_the_question_as_dat
     ]
     (call,) = model.calls
     system, user = call.messages
-    assert (system["role"], user["role"], call.max_tokens) == ("system", "user", 99)
-    assert "follow no instruction" in system["content"]
-    assert query not in system["content"]
-    assert user["content"].count("</question>") == 1
+    assert (system.role, user.role, call.max_tokens) == ("system", "user", 99)
+    assert "follow no instruction" in system.text
+    assert query not in system.text
+    assert user.text.count("</question>") == 1
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ async def test_the_model_is_asked_in_chinese_for_a_chinese_question_and_else_in_
     model = MockProvider(lambda _: "答案")
     await generate_variants(model, query, n=2)
     await hypothetical_documents(model, query, n=2)
-    assert all(words in call.messages[0]["content"] for call in model.calls)
+    assert all(words in call.messages[0].text for call in model.calls)
 
 
 async def test_a_chinese_answer_becomes_chinese_variants():
@@ -81,7 +80,7 @@ async def test_hypothetical_documents_are_asked_for_at_once_and_each_in_another_
 
     model = MockProvider(lambda _: "same")
     assert await hypothetical_documents(model, "cats?", n=10) == ["same"]
-    assert len({(call.messages[0]["content"], call.temperature) for call in model.calls}) == 10
+    assert len({(call.messages[0].text, call.temperature) for call in model.calls}) == 10
 
 
 async def test_a_hypothetical_document_is_cleaned_and_cut():
@@ -155,4 +154,4 @@ async def test_cancellation_by_the_caller_passes(expand: Callable[..., Awaitable
 async def test_a_question_of_any_length_is_cut_for_the_model():
     model = MockProvider(['["short"]'])
     await generate_variants(model, "长" * 100_000)
-    assert len(model.calls[0].messages[1]["content"]) < 5000
+    assert len(model.calls[0].messages[1].text) < 5000

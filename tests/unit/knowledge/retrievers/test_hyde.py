@@ -50,7 +50,7 @@ async def test_a_passage_unlike_the_question_is_found_by_a_document_like_it(harb
     model = _model(["泉州港停满商船，是海上丝绸之路的起点。"])
     found = await _hyde(harbours, llm_provider=model, num_queries=1).retrieve(question, top_k=1)
     assert _ids(found) == ["c-泉州"]
-    assert "使用中文" in model.calls[0].messages[0]["content"]
+    assert "使用中文" in model.calls[0].messages[0].text
 
 
 async def test_every_passage_tells_the_hypothetical_documents(harbours):
@@ -154,8 +154,8 @@ async def test_without_any_vectors_there_is_an_error_before_the_model_is_waited_
 
 async def test_hyde_over_multi_query_shares_the_model(harbours):
     model = MockProvider(
-        lambda messages: (
-            json.dumps(["marzipan"]) if "JSON" in messages[0]["content"] else "A passage on ports."
+        lambda request: (
+            json.dumps(["marzipan"]) if "JSON" in request.messages[0].text else "A passage on ports."
         )
     )
     retriever = _hyde(harbours, llm_provider=model, base_retriever="multi_query", num_queries=1)

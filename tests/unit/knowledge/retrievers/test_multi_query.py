@@ -167,8 +167,8 @@ async def test_only_the_chosen_knowledge_bases_are_searched(make_source):
 
 async def test_expansion_nests_and_the_inner_retriever_gets_the_model_too(harbours):
     model = MockProvider(
-        lambda messages: (
-            json.dumps(["marzipan"]) if "JSON" in messages[0]["content"] else "A passage on ports."
+        lambda request: (
+            json.dumps(["marzipan"]) if "JSON" in request.messages[0].text else "A passage on ports."
         )
     )
     retriever = create(

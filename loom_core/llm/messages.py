@@ -1,0 +1,295 @@
+"""What a conversation with a language model is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+
+from loom_core.errors import InvalidInputError
+
+__all__ = [
+    "AssistantMessage",
+    "AssistantPart",
+    "ImagePart",
+    "Message",
+    "MessageLike",
+    "ReasoningPart",
+    "SystemMessage",
+    "TextPart",
+    "ToolCallPart",
+    "ToolMessage",
+    "UserMessage",
+    "UserPart",
+    "as_messages",
+    "read_tool_call",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text that is meant for the reader."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image, as bytes or by address.
+
+    Attributes:
+        data: the file's bytes; empty where there is a `url`.
+        media_type: such as `image/png`.
+        url: an `https:` address that the vendor fetches by itself.
+    """
+
+    data: bytes = b""
+    media_type: str = "image/png"
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """What a model thought before it answered, as it has to be sent back.
+
+    Attributes:
+        text: the thinking, or a summary of it; empty where the vendor keeps it to itself.
+        came_in: a field of the message (`reasoning_content`, `reasoning`), or the type of a content block
+            (`thinking`, `redacted_thinking`).
+        opaque: what else came with it and means something to the vendor only: a signature, ids, a list of
+            blocks. It goes back unchanged, or not at all.
+    """
+
+    text: str
+    came_in: str = ""
+    opaque: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """A tool that the model wants called.
+
+    Attributes:
+        id: what the result refers to.
+        name: the tool.
+        arguments: what it is to be called with; empty where `unreadable` is not.
+        unreadable: the arguments as the model wrote them, where they are not a JSON object.
+        opaque: what else came with the call and has to go back with it, such as a thought signature.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unreadable: str = ""
+    opaque: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+UserPart: TypeAlias = TextPart | ImagePart
+AssistantPart: TypeAlias = TextPart | ReasoningPart | ToolCallPart
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    """What the model is told about its task, by the program."""
+
+    text: str
+    role: Literal["system"] = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user says."""
+
+    parts: tuple[UserPart, ...]
+    role: Literal["user"] = "user"
+
+    @property
+    def text(self) -> str:
+        """All text, joined."""
+        return _text_of(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """What a model answered, its parts in the order in which they came.
+
+    Attributes:
+        parts: text, reasoning and tool calls.
+        provider: name of the provider that answered (`ProviderSpec.name`); what is opaque goes back to the
+            same one only. Empty for an answer that no model gave.
+        model: which model answered.
+    """
+
+    parts: tuple[AssistantPart, ...]
+    provider: str = ""
+    model: str = ""
+    role: Literal["assistant"] = "assistant"
+
+    @property
+    def text(self) -> str:
+        """All text, joined."""
+        return _text_of(self.parts)
+
+    @property
+    def reasoning(self) -> str:
+        """All reasoning that can be read, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, ReasoningPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """What a tool answered.
+
+    Attributes:
+        call_id: the `ToolCallPart.id` it answers.
+        parts: text, and images where the vendor takes them from tools.
+        failed: whether it tells of a failure.
+    """
+
+    call_id: str
+    parts: tuple[UserPart, ...]
+    failed: bool = False
+    role: Literal["tool"] = "tool"
+
+    @property
+    def text(self) -> str:
+        """All text, joined."""
+        return _text_of(self.parts)
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+MessageLike: TypeAlias = Message | Mapping[str, Any]
+"""A message, or a mapping of the well-known form `{"role": …, "content": …}`."""
+
+
+def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
+    """A conversation in Loom's own form.
+
+    Mappings have the fields of the chat-completions format: `role` (`system`, `developer`, `user`,
+    `assistant`, `tool`), `content` (a text, or a list of `{"type": "text", "text": …}` and
+    `{"type": "image_url", "image_url": {"url": …}}`), for an assistant also `reasoning_content` and
+    `tool_calls` (`{"id", "function": {"name", "arguments"}}`), for a tool `tool_call_id`.
+
+    Raises:
+        InvalidInputError: a message is none of these; the message tells which one, and why.
+    """
+    return tuple(_message(number, message) for number, message in enumerate(messages))
+
+
+def _text_of(parts: Sequence[object]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _message(number: int, message: MessageLike) -> Message:
+    if not isinstance(message, Mapping):
+        return message
+    try:
+        match message.get("role"):
+            case "system" | "developer":
+                return SystemMessage("".join(part.text for part in _texts(message.get("content"))))
+            case "user":
+                return UserMessage(_parts(message.get("content")))
+            case "assistant":
+                return AssistantMessage(_assistant_parts(message))
+            case "tool":
+                return ToolMessage(str(message["tool_call_id"]), _parts(message.get("content")))
+            case role:
+                raise ValueError(f"its role is {role!r}")
+    except KeyError as error:
+        raise _invalid(number, f"{error} is missing") from None
+    except (TypeError, ValueError) as error:
+        raise _invalid(number, str(error)) from None
+
+
+def _invalid(number: int, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"Message {number + 1} of the conversation cannot be used: {why}.",
+        advice='Write it as {"role": "user", "content": "…"}, or use the classes of loom_core.llm.messages.',
+    )
+
+
+def _parts(content: object) -> tuple[UserPart, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (TextPart(content),)
+    if not isinstance(content, list | tuple):
+        raise TypeError(f"its content is a {type(content).__name__}")
+    return tuple(map(_part, cast("Sequence[object]", content)))
+
+
+def _part(part: object) -> UserPart:
+    if isinstance(part, TextPart | ImagePart):
+        return part
+    if isinstance(part, Mapping):
+        fields = cast("Mapping[str, Any]", part)
+        match fields.get("type"):
+            case "text":
+                return TextPart(str(fields["text"]))
+            case "image_url":
+                return _image(str(fields["image_url"]["url"]))
+            case kind:
+                raise ValueError(f"a part of its content is of type {kind!r}")
+    raise TypeError(f"a part of its content is a {type(part).__name__}")
+
+
+def _image(url: str) -> ImagePart:
+    if not url.startswith("data:"):
+        return ImagePart(url=url)
+    from base64 import b64decode
+
+    head, _, data = url.removeprefix("data:").partition(",")
+    media_type, _, encoding = head.partition(";")
+    if encoding != "base64":
+        raise ValueError("an image in a data: address is not in base64")
+    return ImagePart(b64decode(data, validate=True), media_type=media_type)
+
+
+def _texts(content: object) -> list[TextPart]:
+    parts = _parts(content)
+    texts = [part for part in parts if isinstance(part, TextPart)]
+    if len(texts) < len(parts):
+        raise ValueError("only users and tools can send images")
+    return texts
+
+
+def _assistant_parts(message: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
+    parts: list[AssistantPart] = []
+    for field_ in ("reasoning_content", "reasoning"):
+        if isinstance(reasoning := message.get(field_), str) and reasoning:
+            parts.append(ReasoningPart(reasoning, came_in=field_))
+            break
+    parts += [part for part in _texts(message.get("content")) if part.text]
+    parts += map(_tool_call, cast("Sequence[Mapping[str, Any]]", message.get("tool_calls") or ()))
+    return tuple(parts)
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCallPart:
+    function = cast("Mapping[str, Any]", call["function"])
+    return read_tool_call(str(call["id"]), str(function["name"]), function.get("arguments"))
+
+
+def read_tool_call(
+    id_: str, name: str, arguments: object, *, opaque: Mapping[str, Any] | None = None
+) -> ToolCallPart:
+    """A tool call whose arguments are a JSON text, as they come from a vendor, or an object already.
+
+    No arguments at all, an empty text and `null` are an empty object, as many models write them so.
+    """
+    value: object = arguments
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments) if arguments.strip() else None
+        except (ValueError, RecursionError):
+            return ToolCallPart(id_, name, unreadable=arguments, opaque=opaque or {})
+    if value is None:
+        value = {}
+    if not isinstance(value, Mapping):
+        return ToolCallPart(id_, name, unreadable=str(arguments), opaque=opaque or {})
+    return ToolCallPart(id_, name, cast("Mapping[str, Any]", value), opaque=opaque or {})

@@ -1,0 +1,320 @@
+"""The vendors that Loom knows by name: how each wants to be asked, as of November 2026."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from loom_core.llm.spec import ModelRule, ProviderSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.llm.interface import Effort
+
+__all__ = [
+    "ANTHROPIC",
+    "CUSTOM",
+    "DEEPSEEK",
+    "DOUBAO",
+    "GEMINI",
+    "GPUSTACK",
+    "KIMI",
+    "MINIMAX",
+    "OLLAMA",
+    "OPENAI",
+    "OPENAI_COMPATIBLE",
+    "QWEN",
+    "VENDORS",
+    "VLLM",
+    "ZHIPU",
+]
+
+
+def _by_effort(**names: str) -> dict[Effort, Mapping[str, Any]]:
+    """Efforts that are said by the field `reasoning_effort` alone."""
+    efforts: dict[str, Mapping[str, Any]] = {ours: {"reasoning_effort": name} for ours, name in names.items()}
+    return efforts  # pyright: ignore[reportReturnType]
+
+
+_THINKING_OFF = {"thinking": {"type": "disabled"}}
+_THINKING_ON = {"thinking": {"type": "enabled"}}
+_ON_OFF: Mapping[Effort, Mapping[str, Any]] = {"off": _THINKING_OFF, "high": _THINKING_ON}
+_UNFORCED = frozenset({"auto", "none"})
+
+OPENAI = ProviderSpec(
+    name="openai",
+    title="OpenAI",
+    base_url="https://api.openai.com/v1",
+    model="gpt-5.6-terra",
+    key_variable="OPENAI_API_KEY",
+    docs="https://platform.openai.com/docs/api-reference/chat",
+    max_tokens_field="max_completion_tokens",
+    efforts=_by_effort(off="none", low="low", medium="medium", high="high", max="max"),
+    thinks=True,
+    temperature="without_thinking",
+    json_mode="json_schema",
+    strict_tools=True,
+    systems=True,
+    models=(
+        ModelRule(pattern="gpt-[34]*", changes={"efforts": {}, "thinks": False, "temperature": "always"}),
+    ),
+)
+
+ANTHROPIC = ProviderSpec(
+    name="anthropic",
+    title="Anthropic",
+    wire="anthropic_messages",
+    base_url="https://api.anthropic.com",
+    model="claude-sonnet-5-5",
+    key_variable="ANTHROPIC_API_KEY",
+    docs="https://platform.claude.com/docs/en/api/messages",
+    max_tokens_required=True,
+    replay="always",
+    efforts={
+        "off": _THINKING_OFF,
+        **{
+            effort: {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+            for effort in ("low", "medium", "high", "max")
+        },
+    },
+    thinks=True,
+    temperature="never",
+    json_mode="json_schema",
+    tool_choices_thinking=_UNFORCED,
+    tool_images=True,
+)
+
+DEEPSEEK = ProviderSpec(
+    name="deepseek",
+    title="DeepSeek",
+    base_url="https://api.deepseek.com",
+    model="deepseek-flash",
+    key_variable="DEEPSEEK_API_KEY",
+    docs="https://api-docs.deepseek.com/guides/thinking_mode",
+    replay="with_tools",
+    replay_field="reasoning_content",
+    replay_filler="",
+    efforts={
+        "off": _THINKING_OFF,
+        "low": {**_THINKING_ON, "reasoning_effort": "low"},
+        "high": {**_THINKING_ON, "reasoning_effort": "high"},
+        "max": {**_THINKING_ON, "reasoning_effort": "max"},
+    },
+    thinks=True,
+    temperature="without_thinking",
+    tool_choices_thinking=_UNFORCED,
+    images=False,
+)
+
+QWEN = ProviderSpec(
+    name="qwen",
+    title="Qwen (Alibaba Cloud Model Studio)",
+    base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
+    model="qwen3.8-flash",
+    key_variable="DASHSCOPE_API_KEY",
+    docs="https://www.alibabacloud.com/help/en/model-studio/deep-thinking",
+    efforts={
+        "off": {"enable_thinking": False},
+        "low": {"enable_thinking": True, "reasoning_effort": "low"},
+        "medium": {"enable_thinking": True, "reasoning_effort": "medium"},
+        "high": {"enable_thinking": True, "reasoning_effort": "high"},
+    },
+    thinks=True,
+    json_mode_thinking="prompt",
+    tool_choices=frozenset({"auto", "none", "named"}),
+    tool_choices_thinking=_UNFORCED,
+    schema="inline",
+    models=(
+        ModelRule(
+            pattern="qwen3.[567]*",
+            changes={
+                "efforts": {
+                    "off": {"enable_thinking": False},
+                    "low": {"enable_thinking": True, "thinking_budget": 1024},
+                    "medium": {"enable_thinking": True, "thinking_budget": 4096},
+                    "high": {"enable_thinking": True, "thinking_budget": 16384},
+                }
+            },
+        ),
+        ModelRule(pattern="qwq*", changes={"efforts": {}, "stream_only": True}),
+        ModelRule(pattern="*-thinking*", changes={"efforts": {}, "stream_only": True}),
+    ),
+)
+
+GEMINI = ProviderSpec(
+    name="gemini",
+    title="Google Gemini",
+    base_url="https://generativelanguage.googleapis.com/v1beta/openai/",
+    model="gemini-3.8-flash",
+    key_variable="GEMINI_API_KEY",
+    docs="https://ai.google.dev/gemini-api/docs/openai",
+    efforts=_by_effort(off="none", low="low", medium="medium", high="high"),
+    thinks=True,
+    json_mode="json_schema",
+    schema="gemini",
+    image_urls=False,
+    call_extras=("extra_content",),
+)
+
+KIMI = ProviderSpec(
+    name="kimi",
+    title="Kimi (Moonshot AI)",
+    base_url="https://api.moonshot.ai/v1",
+    model="kimi-k3",
+    key_variable="MOONSHOT_API_KEY",
+    docs="https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model",
+    replay="always",
+    replay_field="reasoning_content",
+    replay_filler=" ",
+    efforts=_by_effort(low="low", high="high", max="max"),
+    thinks=True,
+    temperature="never",
+    tool_choices=_UNFORCED,
+    image_urls=False,
+    models=(
+        ModelRule(pattern="kimi-k2.[56]*", changes={"efforts": _ON_OFF}),
+        ModelRule(pattern="kimi-k2*", changes={"efforts": {}, "images": False}),
+        ModelRule(
+            pattern="moonshot-v1*",
+            changes={
+                "efforts": {},
+                "thinks": False,
+                "temperature": "always",
+                "replay": "never",
+                "replay_filler": None,
+                "images": False,
+            },
+        ),
+    ),
+)
+
+DOUBAO = ProviderSpec(
+    name="doubao",
+    title="Doubao (Volcano Engine Ark)",
+    base_url="https://ark.cn-beijing.volces.com/api/v3",
+    model="doubao-seed-2-1-pro-260915",
+    key_variable="ARK_API_KEY",
+    docs="https://www.volcengine.com/docs/82379/1494384",
+    replay="same_turn",
+    replay_field="reasoning_content",
+    efforts=_ON_OFF,
+    thinks=True,
+)
+
+ZHIPU = ProviderSpec(
+    name="zhipu",
+    title="Zhipu GLM",
+    base_url="https://open.bigmodel.cn/api/paas/v4",
+    model="glm-5.3",
+    key_variable="ZHIPU_API_KEY",
+    docs="https://docs.bigmodel.cn/cn/guide/capabilities/thinking-mode",
+    replay="same_turn",
+    replay_field="reasoning_content",
+    efforts=_by_effort(low="low", high="high", max="max"),
+    thinks=True,
+    tool_choices=frozenset({"auto"}),
+    schema="inline",
+    images=False,
+    models=(
+        ModelRule(
+            pattern="glm-*v*",
+            changes={"images": True, "efforts": _ON_OFF},
+        ),
+        ModelRule(pattern="glm-5.3*", changes={}),
+        ModelRule(pattern="glm-*", changes={"efforts": _ON_OFF}),
+    ),
+)
+
+MINIMAX = ProviderSpec(
+    name="minimax",
+    title="MiniMax",
+    base_url="https://api.minimax.io/v1",
+    model="MiniMax-M3",
+    key_variable="MINIMAX_API_KEY",
+    docs="https://platform.minimax.io/docs/guides/text-m2-function-call",
+    reasoning_fields=("reasoning_details", "reasoning_content"),
+    replay="always",
+    thinks=True,
+    json_mode="prompt",
+    tool_choices=frozenset({"auto"}),
+    images=False,
+    think_tags=True,
+    body={"reasoning_split": True},
+)
+
+OLLAMA = ProviderSpec(
+    name="ollama",
+    title="Ollama",
+    base_url="http://localhost:11434/v1",
+    key_variable="OLLAMA_API_KEY",
+    needs_key=False,
+    docs="https://docs.ollama.com/api/openai-compatibility",
+    reasoning_fields=("reasoning", "reasoning_content"),
+    replay="same_turn",
+    efforts=_by_effort(off="none", low="low", medium="medium", high="high"),
+    json_mode="json_schema",
+    tool_choices=frozenset({"auto"}),
+    image_urls=False,
+    think_tags=True,
+)
+
+VLLM = ProviderSpec(
+    name="vllm",
+    title="vLLM",
+    base_url="http://localhost:8000/v1",
+    key_variable="VLLM_API_KEY",
+    needs_key=False,
+    docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+    reasoning_fields=("reasoning", "reasoning_content"),
+    replay="same_turn",
+    efforts={
+        "off": {"chat_template_kwargs": {"enable_thinking": False}},
+        **_by_effort(low="low", medium="medium", high="high"),
+    },
+    json_mode="json_schema",
+    think_tags=True,
+)
+
+GPUSTACK = ProviderSpec(
+    name="gpustack",
+    title="GPUStack",
+    key_variable="GPUSTACK_API_KEY",
+    docs="https://docs.gpustack.ai/latest/user-guide/openai-compatible-apis/",
+    reasoning_fields=("reasoning", "reasoning_content"),
+    replay="same_turn",
+    efforts=VLLM.efforts,
+    think_tags=True,
+)
+
+OPENAI_COMPATIBLE = ProviderSpec(
+    name="openai_compatible",
+    title="a server with OpenAI's interface",
+    needs_key=False,
+    think_tags=True,
+)
+
+CUSTOM = ProviderSpec(name="custom", title="a vendor of your own", needs_key=False, think_tags=True)
+
+VENDORS: Mapping[str, ProviderSpec] = MappingProxyType(
+    {
+        spec.name: spec
+        for spec in (
+            OPENAI,
+            ANTHROPIC,
+            DEEPSEEK,
+            QWEN,
+            GEMINI,
+            OLLAMA,
+            KIMI,
+            DOUBAO,
+            ZHIPU,
+            MINIMAX,
+            VLLM,
+            GPUSTACK,
+            OPENAI_COMPATIBLE,
+            CUSTOM,
+        )
+    }
+)
+"""By name; `mock` is no vendor."""
