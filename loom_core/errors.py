@@ -11,8 +11,9 @@ __all__ = [
     "IndexDamagedError",
     "InvalidInputError",
     "LLMError",
-    "LLMFailure",
     "LoomError",
+    "ModelError",
+    "ModelFailure",
     "NetError",
     "NotFoundError",
     "PeerError",
@@ -58,11 +59,7 @@ class DocumentError(LoomError):
     """
 
 
-class EmbeddingError(LoomError):
-    """An embedding model cannot be loaded or does not answer."""
-
-
-LLMFailure = Literal[
+ModelFailure = Literal[
     "authentication",  # the key is missing, wrong, or may not do this
     "not_found",  # there is no such model or address
     "invalid_request",  # the vendor refuses what it is asked
@@ -79,15 +76,15 @@ LLMFailure = Literal[
     "unavailable",  # it failed so often that it is not asked for a while
     "other",
 ]
-"""Why a language model gave no answer."""
+"""Why a model gave no answer."""
 
-_PASSING: frozenset[LLMFailure] = frozenset(
+_PASSING: frozenset[ModelFailure] = frozenset(
     {"rate_limit", "overloaded", "server", "timeout", "connection", "unreadable"}
 )
 
 
-class LLMError(LoomError):
-    """A language model cannot be reached, refuses, or answers with nothing that can be read.
+class ModelError(LoomError):
+    """A model cannot be reached or loaded, refuses, or answers with nothing that can be read.
 
     Attributes:
         failure: why.
@@ -101,13 +98,13 @@ class LLMError(LoomError):
         message: str,
         *,
         advice: str = "",
-        failure: LLMFailure = "other",
+        failure: ModelFailure = "other",
         provider: str = "",
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message, advice=advice)
-        self.failure: LLMFailure = failure
+        self.failure: ModelFailure = failure
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
@@ -116,6 +113,14 @@ class LLMError(LoomError):
     def passing(self) -> bool:
         """Whether the same request may succeed a little later."""
         return self.failure in _PASSING
+
+
+class LLMError(ModelError):
+    """A language model cannot be reached, refuses, or answers with nothing that can be read."""
+
+
+class EmbeddingError(ModelError):
+    """An embedding model cannot be loaded or does not answer."""
 
 
 class NetError(LoomError):
