@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 __all__ = [
     "ConfigError",
@@ -113,6 +113,17 @@ class ModelError(LoomError):
     def passing(self) -> bool:
         """Whether the same request may succeed a little later."""
         return self.failure in _PASSING
+
+    def retold(self, message: str, *, advice: str | None = None, failure: ModelFailure | None = None) -> Self:
+        """The same error in other words; what is not given stays as it is."""
+        return type(self)(
+            message,
+            advice=self.advice if advice is None else advice,
+            failure=failure or self.failure,
+            provider=self.provider,
+            status=self.status,
+            retry_after=self.retry_after,
+        )
 
 
 class LLMError(ModelError):

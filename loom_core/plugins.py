@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from inspect import Signature
 
     from loom_core.knowledge.interface import Reranker, Retriever
+    from loom_core.llm.interface import LLMProvider
 
     Factory = Callable[..., object]
 
@@ -30,8 +31,9 @@ __all__ = ["PluginKind", "create", "register", "registered"]
 
 _log = logging.getLogger(__name__)
 
-PluginKind = Literal["retriever", "reranker"]
-"""What can be registered: `Retriever` and `Reranker` of `loom_core.knowledge.interface`."""
+PluginKind = Literal["llm", "retriever", "reranker"]
+"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Retriever` and `Reranker` of
+`loom_core.knowledge.interface`."""
 
 _GROUP = "loom.plugins"
 
@@ -39,8 +41,10 @@ _GROUP = "loom.plugins"
 _RETRIEVERS = "loom_core.knowledge.retrievers"
 _RERANKERS = "loom_core.knowledge.rerankers"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
+    "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
     "retriever": {
         "bm25": f"{_RETRIEVERS}.bm25",
+        "decomposition": f"{_RETRIEVERS}.decomposition",
         "dense": f"{_RETRIEVERS}.dense",
         "fusion": f"{_RETRIEVERS}.fusion",
         "graph": f"{_RETRIEVERS}.graph",
@@ -79,6 +83,8 @@ def register(kind: PluginKind, name: str) -> Callable[[_F], _F]:
     return add
 
 
+@overload
+def create(kind: Literal["llm"], name: str, *args: object, **params: object) -> LLMProvider: ...
 @overload
 def create(kind: Literal["retriever"], name: str, *args: object, **params: object) -> Retriever: ...
 @overload

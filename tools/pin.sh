@@ -4,7 +4,8 @@
 #   tools/pin.sh            after a change of a pyproject.toml: what is pinned already stays as it is
 #   tools/pin.sh --upgrade  everything as new as it can be
 #
-# dev.txt is what CI installs; loom-kb.txt is what loom-kb needs to run, in the same versions.
+# dev.txt is what CI installs; loom-kb.txt is what loom-kb needs to run, in the same versions. The others are
+# environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,3 +19,5 @@ pin() {
 
 pin dev.txt pyproject.toml requirements/ci.in --group dev --extra kb "$@"
 pin loom-kb.txt servers/kb/pyproject.toml --constraint requirements/dev.txt "$@"
+pin peers.txt requirements/peers.in "$@"
+pin small-model.txt requirements/small-model.in --no-deps "$@"

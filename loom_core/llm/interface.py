@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -240,7 +240,7 @@ class LLMProvider(ABC):
 
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
-    ) -> AsyncIterator[StreamChunk]:
+    ) -> AsyncGenerator[StreamChunk]:
         """Answer a conversation piece by piece, as the model writes.
 
         Close the iterator (`contextlib.aclosing`) where it is left before its end: that ends the answer at
@@ -263,6 +263,10 @@ class LLMProvider(ABC):
             yield StreamChunk("tool_call", tool_call=whole_call(index, call))
         yield StreamChunk("usage", usage=response.usage)
         yield StreamChunk("done", response=response)
+
+    def cost(self, usage: Usage) -> float | None:
+        """US dollars for an answer that takes so much, or None where the price is not known."""
+        return None
 
     async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
         """Close connections. The provider may be used again: it opens new ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
@@ -20,6 +20,7 @@ from loom_core.llm.interface import (
     whole_call,
 )
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart
+from loom_core.plugins import register
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class MockAnswer:
 MockScript: TypeAlias = "str | MockAnswer | LLMError"
 
 
+@register("llm", "mock")
 class MockProvider(LLMProvider):
     """Answers from a list, in order, or by a function of the request; needs no model.
 
@@ -104,7 +106,7 @@ class MockProvider(LLMProvider):
 
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
-    ) -> AsyncIterator[StreamChunk]:
+    ) -> AsyncGenerator[StreamChunk]:
         """The next answer of the script, a few letters at a time.
 
         Raises:

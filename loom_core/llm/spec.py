@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from loom_core.llm.interface import Effort
 
@@ -61,8 +61,10 @@ class ProviderSpec:
             in answers with tool calls, or in all where `replay` is `with_tools`. None leaves it out.
         efforts: fields of the body for each `Effort` that the vendor knows; a missing one becomes the next
             one that is there, upwards first. Empty where there is nothing to choose.
+        tool_effort: the effort of every request with tools, where the vendor takes no other there.
         thinks: whether the model thinks when no effort is said.
         temperature: whether it may be sent: always; never; or only while the model does not think.
+        lowest_temperature: what is sent for a lower one, where 0 is refused.
         json_mode: see `JsonMode`.
         json_mode_thinking: the same, while the model thinks; None for no difference.
         tool_choices: which it takes: of `auto`, `none`, `required`, `named`.
@@ -75,10 +77,12 @@ class ProviderSpec:
         systems: whether there may be several system messages, and elsewhere than in front; else they become
             one.
         call_extras: fields of a tool call that go back with it as they came, such as `extra_content`.
+        call_filler: such fields for the first call of an answer, where it has to have them and has none, as
+            another model made it.
         think_tags: whether reasoning may stand in the text, between `<think>` and `</think>`.
         stream_only: whether answers come piece by piece only, at least while the model thinks.
         stream_usage: whether `stream_options.include_usage` is asked for.
-        body: fields that every request has.
+        body: fields that every request has, unless its effort says them otherwise.
         headers: headers that every request has.
         models: what is different for some models; the first rule that fits counts.
     """
@@ -98,8 +102,10 @@ class ProviderSpec:
     replay_field: str = ""
     replay_filler: str | None = None
     efforts: Mapping[Effort, Mapping[str, Any]] = field(default_factory=dict[Effort, Mapping[str, Any]])
+    tool_effort: Effort | None = None
     thinks: bool = False
     temperature: Literal["always", "never", "without_thinking"] = "always"
+    lowest_temperature: float = 0.0
     json_mode: JsonMode = "json_object"
     json_mode_thinking: JsonMode | None = None
     tool_choices: frozenset[str] = frozenset({"auto", "none", "required", "named"})
@@ -111,12 +117,24 @@ class ProviderSpec:
     tool_images: bool = False
     systems: bool = False
     call_extras: tuple[str, ...] = ()
+    call_filler: Mapping[str, Any] = field(default_factory=dict[str, Any])
     think_tags: bool = False
     stream_only: bool = False
     stream_usage: bool = True
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     models: tuple[ModelRule, ...] = ()
+
+    def nearest(self, effort: Effort | None) -> Effort | None:
+        """The effort that the vendor knows for one that is wished: the next one upwards, else downwards.
+
+        None where none is wished, or there is nothing to choose.
+        """
+        if effort is None:
+            return None
+        steps: tuple[Effort, ...] = get_args(Effort)
+        wished = steps.index(effort)
+        return next((step for step in (*steps[wished:], *steps[:wished][::-1]) if step in self.efforts), None)
 
     def thinking(self, effort: Effort | None) -> bool:
         """Whether the model thinks at an effort."""

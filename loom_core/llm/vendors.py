@@ -40,6 +40,7 @@ def _by_effort(**names: str) -> dict[Effort, Mapping[str, Any]]:
 _THINKING_OFF = {"thinking": {"type": "disabled"}}
 _THINKING_ON = {"thinking": {"type": "enabled"}}
 _ON_OFF: Mapping[Effort, Mapping[str, Any]] = {"off": _THINKING_OFF, "high": _THINKING_ON}
+_LOW_TO_HIGH = _by_effort(low="low", medium="medium", high="high")
 _UNFORCED = frozenset({"auto", "none"})
 
 OPENAI = ProviderSpec(
@@ -51,15 +52,71 @@ OPENAI = ProviderSpec(
     docs="https://platform.openai.com/docs/api-reference/chat",
     max_tokens_field="max_completion_tokens",
     efforts=_by_effort(off="none", low="low", medium="medium", high="high", max="max"),
+    # "Function tools with reasoning_effort are not supported … in /v1/chat/completions", since gpt-5.4.
+    tool_effort="off",
     thinks=True,
     temperature="without_thinking",
     json_mode="json_schema",
     strict_tools=True,
     systems=True,
     models=(
-        ModelRule(pattern="gpt-[34]*", changes={"efforts": {}, "thinks": False, "temperature": "always"}),
+        ModelRule(
+            pattern="gpt-[34]*",
+            changes={"efforts": {}, "tool_effort": None, "thinks": False, "temperature": "always"},
+        ),
+        ModelRule(
+            pattern="gpt-5.[123]*",
+            changes={
+                "efforts": _by_effort(off="none", low="low", medium="medium", high="high"),
+                "tool_effort": None,
+            },
+        ),
+        ModelRule(pattern="gpt-5-*", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
+        ModelRule(pattern="gpt-5", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
+        ModelRule(pattern="o[134]*", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
     ),
 )
+
+_CLAUDE_STEPS: tuple[Effort, ...] = ("low", "medium", "high", "max")
+
+
+def _claude(thinking: Mapping[str, Any], **others: Mapping[str, Any]) -> dict[Effort, Mapping[str, Any]]:
+    """Efforts of models that decide by themselves how long to think; `others` are said in other ways."""
+    steps: dict[Effort, Mapping[str, Any]] = {
+        step: {"thinking": thinking, "output_config": {"effort": step}} for step in _CLAUDE_STEPS
+    }
+    return {**others, **steps}  # pyright: ignore[reportReturnType]
+
+
+# Since Claude 5.1, thinking is bound to what stood before it. Where that has changed since, as in a shortened
+# conversation, it is to be dropped: otherwise the whole request is refused.
+# https://platform.claude.com/docs/build-with-claude/preserved-thinking/prefix-checks
+_ADAPTIVE_BOUND: Mapping[str, Any] = {
+    "type": "adaptive",
+    "display": "summarized",
+    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+}
+_ADAPTIVE: Mapping[str, Any] = {"type": "adaptive", "display": "summarized"}
+_BUDGETS: Mapping[Effort, Mapping[str, Any]] = {
+    "off": _THINKING_OFF,
+    "low": {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+    "medium": {"thinking": {"type": "enabled", "budget_tokens": 8192}},
+    "high": {"thinking": {"type": "enabled", "budget_tokens": 16384}},
+    "max": {"thinking": {"type": "enabled", "budget_tokens": 32000}},
+}
+_ALL_CHOICES = frozenset({"auto", "none", "required", "named"})
+_CLAUDE_5: Mapping[str, Any] = {
+    "efforts": _claude(_ADAPTIVE, off=_THINKING_OFF),
+    "body": {"thinking": _ADAPTIVE},
+    "tool_choices": _ALL_CHOICES,
+}
+_CLAUDE_4_5: Mapping[str, Any] = {
+    "efforts": _BUDGETS,
+    "body": {},
+    "thinks": False,
+    "tool_choices": _ALL_CHOICES,
+}
+_CLAUDE_4: Mapping[str, Any] = {**_CLAUDE_4_5, "json_mode": "tool", "json_mode_thinking": "prompt"}
 
 ANTHROPIC = ProviderSpec(
     name="anthropic",
@@ -71,18 +128,37 @@ ANTHROPIC = ProviderSpec(
     docs="https://platform.claude.com/docs/en/api/messages",
     max_tokens_required=True,
     replay="always",
-    efforts={
-        "off": _THINKING_OFF,
-        **{
-            effort: {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
-            for effort in ("low", "medium", "high", "max")
-        },
-    },
+    efforts=_claude(_ADAPTIVE_BOUND),
     thinks=True,
     temperature="never",
     json_mode="json_schema",
+    tool_choices=_UNFORCED,
     tool_choices_thinking=_UNFORCED,
     tool_images=True,
+    body={"thinking": _ADAPTIVE_BOUND},
+    headers={"anthropic-beta": "thinking-binding-controls-2026-08-01"},
+    models=(
+        ModelRule(
+            pattern="claude-sonnet-5-5*",
+            changes={"efforts": _claude(_ADAPTIVE_BOUND, off={"thinking": {"type": "between_tools"}})},
+        ),
+        ModelRule(
+            pattern="claude-haiku-5-5*",
+            changes={
+                "efforts": _claude(_ADAPTIVE_BOUND, off=_THINKING_OFF),
+                "tool_choices": _ALL_CHOICES,
+            },
+        ),
+        ModelRule(pattern="claude-opus-5", changes=_CLAUDE_5),
+        ModelRule(pattern="claude-opus-5-20*", changes=_CLAUDE_5),
+        ModelRule(pattern="claude-sonnet-5", changes=_CLAUDE_5),
+        ModelRule(pattern="claude-sonnet-5-20*", changes=_CLAUDE_5),
+        ModelRule(pattern="claude-*-4-[678]*", changes={**_CLAUDE_5, "body": {}, "thinks": False}),
+        ModelRule(pattern="claude-*-4-5*", changes=_CLAUDE_4_5),
+        ModelRule(pattern="claude-*-4*", changes=_CLAUDE_4),
+        ModelRule(pattern="claude-3-7*", changes=_CLAUDE_4),
+        ModelRule(pattern="claude-3*", changes={**_CLAUDE_4, "efforts": {}}),
+    ),
 )
 
 DEEPSEEK = ProviderSpec(
@@ -137,7 +213,7 @@ QWEN = ProviderSpec(
                 }
             },
         ),
-        ModelRule(pattern="qwq*", changes={"efforts": {}, "stream_only": True}),
+        ModelRule(pattern="qwq*", changes={"efforts": {}, "stream_only": True, "images": False}),
         ModelRule(pattern="*-thinking*", changes={"efforts": {}, "stream_only": True}),
     ),
 )
@@ -149,12 +225,26 @@ GEMINI = ProviderSpec(
     model="gemini-3.8-flash",
     key_variable="GEMINI_API_KEY",
     docs="https://ai.google.dev/gemini-api/docs/openai",
-    efforts=_by_effort(off="none", low="low", medium="medium", high="high"),
+    # Since Gemini 3, thinking cannot be turned off: https://ai.google.dev/gemini-api/docs/thinking
+    efforts=_LOW_TO_HIGH,
     thinks=True,
     json_mode="json_schema",
     schema="gemini",
     image_urls=False,
     call_extras=("extra_content",),
+    # What Gemini has to have instead of its own signature, in calls that it did not make:
+    # https://ai.google.dev/gemini-api/docs/thought-signatures
+    call_filler={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
+    models=(
+        ModelRule(
+            pattern="*gemini-2.5-flash*",
+            changes={"efforts": _by_effort(off="none", low="low", medium="medium", high="high")},
+        ),
+        ModelRule(
+            pattern="*gemini-3*flash*",
+            changes={"efforts": _by_effort(off="minimal", low="low", medium="medium", high="high")},
+        ),
+    ),
 )
 
 KIMI = ProviderSpec(
@@ -207,7 +297,7 @@ ZHIPU = ProviderSpec(
     title="Zhipu GLM",
     base_url="https://open.bigmodel.cn/api/paas/v4",
     model="glm-5.3",
-    key_variable="ZHIPU_API_KEY",
+    key_variable="ZAI_API_KEY",
     docs="https://docs.bigmodel.cn/cn/guide/capabilities/thinking-mode",
     replay="same_turn",
     replay_field="reasoning_content",
@@ -240,6 +330,7 @@ MINIMAX = ProviderSpec(
     tool_choices=frozenset({"auto"}),
     images=False,
     think_tags=True,
+    lowest_temperature=0.01,
     body={"reasoning_split": True},
 )
 

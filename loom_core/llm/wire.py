@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     import httpx2
     from pydantic import SecretStr
@@ -55,7 +55,7 @@ class WireClient(Protocol):
         """
         ...
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[StreamChunk]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
         """The answer to a request, piece by piece; closing the iterator closes the connection.
 
         Raises:

@@ -28,8 +28,9 @@ _MODULES = sorted(
 _MAX_LINES = 500
 _VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 _HEAVY = {
-    "chromadb", "docx", "kuzu", "lxml", "markdown_it", "numpy", "onnxruntime", "pathspec", "pptx",
-    "pypdfium2", "python_calamine", "rjieba", "selectolax", "Stemmer", "tantivy",
+    "anthropic", "chromadb", "docx", "genai_prices", "keyring", "kuzu", "lxml", "markdown_it", "numpy",
+    "onnxruntime", "openai", "pathspec", "pptx", "pypdfium2", "python_calamine", "rjieba", "selectolax",
+    "Stemmer", "tantivy",
 }  # fmt: skip
 _NOT_OURS = {"__pycache__", "node_modules", "build", "dist", "htmlcov"}
 

@@ -1,0 +1,134 @@
+"""Secrets: where they are found, and how they are kept out of texts.
+
+A secret is in an environment variable or in the keyring of the operating system (Keychain, Secret Service,
+Credential Manager; needs the package `keyring`), and travels as a `SecretStr`, which no log shows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from pydantic import SecretStr
+
+from loom_core.errors import ConfigError
+
+__all__ = ["check_reference", "checked_key", "find_key", "redacted", "resolve"]
+
+_log = logging.getLogger(__name__)
+
+_SERVICE = "loom"
+_SHORTEST = 4  # characters; a shorter one is no secret, and stands in any text
+_ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for an entry of the keyring.'
+
+
+def find_key(
+    variable: str, *, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
+) -> SecretStr | None:
+    """A key by the name of its variable: from the environment, else from the keyring; None if in neither.
+
+    A keyring that is not there, is locked, fails, or does not answer in time counts as empty. Asking it may
+    take a while: call this in a thread where others wait.
+
+    Args:
+        variable: an environment variable, and the name (`username`) of an entry of the keyring.
+        keyring_service: what the keyring files the entry under.
+        keyring_seconds: so long is waited for the keyring, which may be asking the user.
+
+    Raises:
+        ConfigError: there is a key, but no vendor's keys look so; see `checked_key`.
+    """
+    return _from_environment(variable) or _from_keyring(variable, keyring_service, keyring_seconds)
+
+
+def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0) -> SecretStr:
+    """The secret that a configuration refers to by `env:NAME` or `keyring:NAME`.
+
+    Raises:
+        ConfigError: it is no such reference, or there is nothing where it points to. The message does not
+            repeat what may be a secret.
+    """
+    check_reference(reference)
+    place, _, name = reference.partition(":")
+    if place == "env":
+        key, where = _from_environment(name), f"The environment variable {name} is not set."
+    else:
+        key = _from_keyring(name, keyring_service, keyring_seconds)
+        where = f"The keyring has no entry {name!r} under {keyring_service!r}, or cannot be asked."
+    if key is None:
+        advice = f"Set it: keyring set {keyring_service} {name}" if place == "keyring" else "Set it."
+        raise ConfigError(where, advice=advice)
+    return key
+
+
+def check_reference(text: str) -> str:
+    """A reference as it is.
+
+    Raises:
+        ConfigError: it is none, and so may be a secret, which the message does not repeat.
+    """
+    place, _, name = text.partition(":")
+    if place in {"env", "keyring"} and name and name.isprintable() and " " not in name:
+        return text
+    raise ConfigError(
+        "A key may not stand in a configuration, as files are copied and committed.", advice=_ADVICE
+    )
+
+
+def checked_key(key: str | SecretStr, *, source: str) -> SecretStr:
+    """A key without the white space around it.
+
+    Args:
+        key: the key.
+        source: where it comes from, for the message, such as `the environment variable OPENAI_API_KEY`.
+
+    Raises:
+        ConfigError: it is empty, or holds white space or what is no ASCII: it cannot be a header, and the
+            error of who tried would show it.
+    """
+    text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        what = "holds characters that cannot be part of a key" if text else "is empty"
+        raise ConfigError(f"The key from {source} {what}.", advice="Copy it again.")
+    return SecretStr(text)
+
+
+def redacted(text: str, secrets: Iterable[SecretStr]) -> str:
+    """A text with `[secret]` in the place of each secret, also where it is written as part of a URL."""
+    values = {secret.get_secret_value() for secret in secrets}
+    forms = {form for value in values if len(value) >= _SHORTEST for form in (value, quote(value, safe=""))}
+    for form in sorted(forms, key=len, reverse=True):  # one may be part of another
+        text = text.replace(form, "[secret]")
+    return text
+
+
+def _from_environment(variable: str) -> SecretStr | None:
+    key = os.environ.get(variable, "").strip()
+    return checked_key(key, source=f"the environment variable {variable}") if key else None
+
+
+def _from_keyring(name: str, service: str, seconds: float) -> SecretStr | None:
+    """What the keyring has; it is asked in a thread, as it may wait for the user for ever."""
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            import keyring
+
+            found.append(keyring.get_password(service, name) or "")
+        except ImportError:
+            return
+        except Exception as error:  # noqa: BLE001 - back ends raise what they like, and this is the thread's end
+            _log.info("The keyring could not be asked for %s: %s", name, type(error).__name__)
+
+    thread = threading.Thread(target=ask, name="loom-keyring", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        _log.warning("The keyring did not answer within %g seconds when asked for %s.", seconds, name)
+    if not found or not (key := found[0].strip()):
+        return None
+    return checked_key(key, source=f"the keyring's entry {name!r}")

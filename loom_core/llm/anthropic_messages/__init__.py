@@ -1,0 +1,1 @@
+"""Models that are asked by Anthropic's messages format: Claude, and servers that speak the same."""

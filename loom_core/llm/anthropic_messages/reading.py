@@ -1,0 +1,299 @@
+"""What a server answers, read event by event: the pieces for who waits for them, and the whole answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+from loom_core.errors import LLMError
+from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
+from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, read_tool_call
+from loom_core.sdk_errors import NoAnswerError
+
+if TYPE_CHECKING:
+    from loom_core.errors import ModelFailure
+    from loom_core.llm.interface import FinishReason
+    from loom_core.llm.messages import AssistantPart
+    from loom_core.llm.spec import ProviderSpec
+
+__all__ = ["MessageReader"]
+
+_FINISH: Mapping[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "pause_turn": "paused",
+    "refusal": "refused",
+    "model_context_window_exceeded": "too_long",
+}
+_DELTAS: Mapping[str, tuple[str, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("thinking", "signature"),
+    "input_json_delta": ("tool_use", "partial_json"),
+}
+"""Kinds of pieces: the type of the block that they belong to, and their field."""
+
+_READ = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block of the answer, as far as it has come."""
+
+    type: str
+    fields: Mapping[str, Any]
+    call: int = 0
+    pieces: list[str] = field(default_factory=list[str])
+    signature: str | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class MessageReader:
+    """Reads one answer: `feed` it each event of a stream, or `feed_whole` the answer; then `response`.
+
+    Blocks of types that are not known, such as those of tools that the vendor runs, are left out.
+
+    Attributes:
+        ended: whether nothing follows that matters.
+    """
+
+    def __init__(
+        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = 8 * 2**20
+    ) -> None:
+        """Begin an answer.
+
+        Args:
+            spec: the vendor.
+            model: the model that was asked.
+            output_tool: the tool whose arguments are the text of the answer, or empty.
+            max_length: letters that an answer may have.
+        """
+        self._spec = spec
+        self._asked = model
+        self._output_tool = output_tool
+        self._max_length = max_length
+        self._length = 0
+        self._model = ""
+        self._finish = ""
+        self.ended = False
+        self._counts: dict[str, int] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._calls = 0
+
+    def feed(self, event: object) -> list[StreamChunk]:
+        """What is new with the next event.
+
+        Raises:
+            LLMError: it is no JSON object, or the answer is too long.
+            NoAnswerError: it tells of an error.
+        """
+        fields = self._object(event)
+        match fields.get("type"):
+            case "content_block_delta":
+                return self._continued(_index(fields), _mapping(fields.get("delta")))
+            case "content_block_start":
+                return self._begun(_index(fields), _mapping(fields.get("content_block")))
+            case "content_block_stop":
+                return self._closed(_index(fields))
+            case "message_start":
+                self._head(_mapping(fields.get("message")))
+            case "message_delta":
+                self._finish = _text(_mapping(fields.get("delta")).get("stop_reason")) or self._finish
+                self._count(fields.get("usage"))
+            case "message_stop":
+                self.ended = True
+            case "error":
+                raise NoAnswerError(fields)
+            case _:
+                pass  # `ping`, and what is new
+        return []
+
+    def feed_whole(self, message: object) -> list[StreamChunk]:
+        """All of an answer that did not come in pieces.
+
+        Raises:
+            LLMError: it is no answer, or too long.
+            NoAnswerError: it tells of an error.
+        """
+        fields = self._object(message)
+        content = fields.get("content")
+        if not isinstance(content, list):
+            if fields.get("error"):
+                raise NoAnswerError(fields)
+            raise self.unreadable("It has no content.")
+        self._head(fields)
+        chunks: list[StreamChunk] = []
+        for index, block in enumerate(cast("list[object]", content)):
+            chunks += self._begun(index, _mapping(block))
+            chunks += self._closed(index)
+        self._finish = _text(fields.get("stop_reason"))
+        self.ended = True
+        return chunks
+
+    def response(self) -> LLMResponse:
+        """The whole answer.
+
+        Raises:
+            LLMError: it broke off.
+        """
+        if not (self.ended or self._finish):
+            raise self._error("connection", "sent half an answer of", "The stream ended before it did.")
+        message = AssistantMessage(self._parts(), self._spec.name, self._model or self._asked)
+        finish = _FINISH.get(self._finish, "other") if self._finish else "stop"
+        if finish in {"stop", "tool_calls"}:
+            finish = "tool_calls" if message.tool_calls else "stop"
+        return LLMResponse(message, finish, _usage(self._counts))
+
+    def unreadable(self, why: str) -> LLMError:
+        """The error of an answer that cannot be read."""
+        return self._error("unreadable", "sent what cannot be read as an answer of", why)
+
+    def _head(self, message: Mapping[str, Any]) -> None:
+        self._model = _text(message.get("model"))
+        self._count(message.get("usage"))
+
+    def _count(self, usage: object) -> None:
+        """Note what was said of tokens; the most counts, as some say it at the beginning, some at the end."""
+        fields = _mapping(usage)
+        for name, value in (*fields.items(), *_mapping(fields.get("output_tokens_details")).items()):
+            if isinstance(value, int) and value > 0:
+                self._counts[name] = max(value, self._counts.get(name, 0))
+
+    def _begun(self, index: int, fields: Mapping[str, Any]) -> list[StreamChunk]:
+        type_ = _text(fields.get("type"))
+        block = self._blocks[index] = _Block(type_, fields)
+        if type_ not in _READ:
+            return []
+        if "signature" in fields:
+            block.signature = _text(fields["signature"])
+        if type_ == "tool_use":
+            return self._call_begun(block)
+        self._grow(len(_text(fields.get("data"))))
+        return self._written(block, _text(fields.get(type_)))
+
+    def _call_begun(self, block: _Block) -> list[StreamChunk]:
+        id_, name = _text(block.fields.get("id")) or f"call_{uuid4().hex}", _text(block.fields.get("name"))
+        block.fields = {**block.fields, "id": id_, "name": name}
+        if self._is_output(block):
+            return []
+        block.call, self._calls = self._calls, self._calls + 1
+        return [StreamChunk("tool_call", tool_call=ToolCallDelta(block.call, id_, name))]
+
+    def _continued(self, index: int, delta: Mapping[str, Any]) -> list[StreamChunk]:
+        type_, name = _DELTAS.get(_text(delta.get("type")), ("", ""))
+        if not type_:
+            return []
+        block = self._blocks.get(index)
+        if block is None:  # some servers do not say that a block begins
+            block = self._blocks[index] = _Block(type_, {})
+        if block.type != type_:
+            return []
+        piece = _text(delta.get(name))
+        if name == "signature":
+            block.signature = (block.signature or "") + piece
+            self._grow(len(piece))
+            return []
+        return self._written(block, piece)
+
+    def _closed(self, index: int) -> list[StreamChunk]:
+        """A block has ended; a call may have had its arguments at its beginning."""
+        block = self._blocks.get(index)
+        if block is None or block.type != "tool_use" or block.pieces or not block.fields.get("input"):
+            return []
+        return self._written(block, json.dumps(block.fields["input"], ensure_ascii=False))
+
+    def _written(self, block: _Block, piece: str) -> list[StreamChunk]:
+        if not piece:
+            return []
+        self._grow(len(piece))
+        block.pieces.append(piece)
+        if block.type == "thinking":
+            return [StreamChunk("reasoning", text=piece)]
+        if block.type == "tool_use" and not self._is_output(block):
+            return [StreamChunk("tool_call", tool_call=ToolCallDelta(block.call, arguments=piece))]
+        return [StreamChunk("text", text=piece)]
+
+    def _grow(self, letters: int) -> None:
+        self._length += letters
+        if self._length > self._max_length:
+            raise self.unreadable(f"It has more than {self._max_length} letters.")
+
+    def _is_output(self, block: _Block) -> bool:
+        return bool(self._output_tool) and block.fields.get("name") == self._output_tool
+
+    def _parts(self) -> tuple[AssistantPart, ...]:
+        """The parts in order; where the answer came by a tool, that is the text, and no other is."""
+        blocks = [block for block in self._blocks.values() if block.type in _READ]
+        answer = next(
+            (block for block in blocks if block.type == "tool_use" and self._is_output(block)), None
+        )
+        parts: list[AssistantPart] = []
+        for block in blocks:
+            if block.type == "tool_use" and self._is_output(block):
+                if block is answer:
+                    parts.append(TextPart(block.text or "{}"))
+            elif block.type != "text" or (answer is None and block.pieces):
+                parts.append(_part(block))
+        return tuple(parts)
+
+    def _object(self, value: object) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise self.unreadable("It is no JSON object.")
+        return cast("Mapping[str, Any]", value)
+
+    def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
+        return LLMError(
+            f"{self._spec.title} {did} {self._asked}. {why}",
+            advice="Try again, or use another model.",
+            failure=failure,
+            provider=self._spec.name,
+        )
+
+
+def _part(block: _Block) -> AssistantPart:
+    match block.type:
+        case "text":
+            return TextPart(block.text)
+        case "thinking":
+            opaque = {} if block.signature is None else {"signature": block.signature}
+            return ReasoningPart(block.text, "thinking", opaque)
+        case "redacted_thinking":
+            return ReasoningPart("", "redacted_thinking", {"data": _text(block.fields.get("data"))})
+        case _:
+            return read_tool_call(_text(block.fields.get("id")), _text(block.fields.get("name")), block.text)
+
+
+def _usage(counts: Mapping[str, int]) -> Usage:
+    """What the vendor says; it counts apart what was read from its cache and what was written to it."""
+    if not counts:
+        return Usage(estimated=True)
+    read = counts.get("cache_read_input_tokens", 0)
+    written = counts.get("cache_creation_input_tokens", 0)
+    return Usage(
+        input_tokens=counts.get("input_tokens", 0) + read + written,
+        output_tokens=counts.get("output_tokens", 0),
+        reasoning_tokens=counts.get("thinking_tokens", 0),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+def _index(fields: Mapping[str, Any]) -> int:
+    index = fields.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,1 @@
+"""Models that are asked in the format of OpenAI's chat completions, which most vendors speak."""

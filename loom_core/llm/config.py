@@ -1,0 +1,163 @@
+"""Which model is asked, and how: as it is written in a configuration file or on a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from loom_core.errors import ConfigError
+from loom_core.keys import check_reference
+from loom_core.llm.json_schema.values import readable_path
+from loom_core.llm.vendors import VENDORS
+
+__all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "RetrySettings"]
+
+_SECRET_HEADER = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
+_MOST_TOLD = 3
+
+
+def _provider_name(name: str) -> str:
+    """A vendor's name as we write it; the name of a plugin as it is."""
+    ours = name.strip().lower().replace("-", "_")
+    return ours if ours in VENDORS else name.strip()
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in {"http", "https"} or not parts.netloc):
+        raise ValueError("an address begins with https:// or http://")
+    if "@" in parts.netloc:
+        raise ValueError("a password may not stand in an address; use `api_key` or `headers`")
+    return url
+
+
+def _reference(text: str) -> str:
+    try:
+        return check_reference(text) if text else text
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if _SECRET_HEADER.search(name):
+            _reference(value)
+    return headers
+
+
+class _Section(BaseModel):
+    # Inputs stay out of messages, as one may be a key in the wrong place.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class RetrySettings(_Section):
+    """When a request is tried again; see `RetryPolicy`."""
+
+    attempts: int = Field(default=4, ge=1, description="How often a request is made at most.")
+    base: float = Field(default=0.5, ge=0, description="Seconds; the longest first wait.")
+    cap: float = Field(default=30.0, ge=0, description="Seconds; the longest wait.")
+    longest_wait: float = Field(
+        default=60.0, ge=0, description="Seconds; a vendor that asks for a longer wait is not waited for."
+    )
+    deadline: float = Field(default=300.0, gt=0, description="Seconds for a request with all its attempts.")
+
+
+class LimitSettings(_Section):
+    """How fast a model is asked at most; see `RateLimits`."""
+
+    rpm: int | None = Field(default=None, ge=1, description="Requests a minute.")
+    tpm: int | None = Field(default=None, ge=1, description="Tokens a minute, answers included.")
+    concurrency: int | None = Field(default=None, ge=1, description="Requests that are under way together.")
+
+
+class PriceSettings(_Section):
+    """What a model costs, in US dollars for a million tokens; see `Prices`."""
+
+    input: float = Field(ge=0, description="Of the conversation.")
+    output: float = Field(ge=0, description="Of answers, their reasoning included.")
+    cache_read: float | None = Field(default=None, ge=0, description="Read from the vendor's cache.")
+    cache_write: float | None = Field(default=None, ge=0, description="Written to the vendor's cache.")
+
+
+def _of_text(value: object) -> object:
+    return _from_text(value) if isinstance(value, str) else value
+
+
+def _from_text(text: str) -> dict[str, str]:
+    provider, _, model = text.partition("/")
+    return {"provider": provider, "model": model.strip()}
+
+
+class ProviderConfig(_Section):
+    """A language model, and how it is asked.
+
+    It holds no keys, but says where they are: `env:NAME` for an environment variable, `keyring:NAME` for an
+    entry of the keyring.
+    """
+
+    provider: Annotated[str, AfterValidator(_provider_name)] = Field(
+        description="A vendor that Loom knows, such as deepseek; `custom`; `mock`; or the name of a plugin."
+    )
+    model: str = Field(default="", description="The model; by default the vendor's usual one.")
+    base_url: Annotated[str, AfterValidator(_address)] = Field(
+        default="", description="Where the vendor's interface is; by default its usual address."
+    )
+    api_key: Annotated[str, AfterValidator(_reference)] = Field(
+        default="",
+        description="Where the key is, such as env:MY_KEY; by default the vendor's usual variable, in the "
+        "environment or the keyring.",
+    )
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
+        default={}, description="Further headers; a value may be env:NAME or keyring:NAME, a secret must."
+    )
+    timeout: float = Field(default=120.0, gt=0, description="Seconds without a sign of life from the vendor.")
+    retry: RetrySettings = Field(default=RetrySettings(), description="When a request is tried again.")
+    limits: LimitSettings = Field(default=LimitSettings(), description="How fast to ask at most.")
+    prices: PriceSettings | None = Field(
+        default=None, description="What the model costs; by default the vendor's list price, where known."
+    )
+    spec: dict[str, Any] = Field(
+        default={},
+        description="What is different from what Loom knows of the vendor: attributes of ProviderSpec.",
+    )
+    options: dict[str, Any] = Field(
+        default={}, description="What `mock` or a plugin takes besides: arguments of its constructor."
+    )
+    fallbacks: list[Annotated[ProviderConfig, BeforeValidator(_of_text)]] = Field(
+        default=[], description="Models that are asked in turn where this one fails; texts will do."
+    )
+
+    @classmethod
+    def of(cls, config: ProviderConfig | Mapping[str, Any] | str) -> ProviderConfig:
+        """A configuration from what was read from a file, or from a text as `from_text` takes it.
+
+        Raises:
+            ConfigError: it is wrong; the message names the field.
+        """
+        if isinstance(config, ProviderConfig):
+            return config
+        try:
+            return cls.model_validate(_of_text(config))
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            told = [
+                f"{readable_path(each['loc'])}: {each['msg'].removeprefix('Value error, ').rstrip('.')}."
+                for each in found[:_MOST_TOLD]
+            ]
+            raise ConfigError(
+                f"The configuration of the language model is wrong: {' '.join(told)}",
+                advice='Write it as {"provider": "deepseek", "model": "deepseek-flash"}.',
+            ) from None
+
+    @classmethod
+    def from_text(cls, text: str) -> ProviderConfig:
+        """A configuration as it is written on a command line: `deepseek`, or `deepseek/deepseek-v4-pro`.
+
+        Raises:
+            ConfigError: there is no provider in it.
+        """
+        return cls.of(text)

@@ -1,0 +1,90 @@
+"""Language models by configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import ConfigError
+from loom_core.keys import resolve
+from loom_core.llm.config import ProviderConfig
+from loom_core.llm.fallback import FallbackProvider
+from loom_core.llm.limits import RateLimits
+from loom_core.llm.prices import Prices
+from loom_core.llm.providers import PROVIDERS
+from loom_core.plugins import create, registered
+from loom_core.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from loom_core.llm.interface import LLMProvider
+
+__all__ = ["create_provider", "provider_names"]
+
+# What providers of other distributions do by themselves, if at all: these are told the rest.
+_FOR_VENDORS = ("headers", "timeout", "retry", "limits", "prices", "spec")
+
+
+def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProvider:
+    """A language model as it is configured. Nothing is loaded or connected before its first request.
+
+    Args:
+        config: a configuration; what was read from a file; or a text such as `deepseek`, or
+            `deepseek/deepseek-v4-pro`.
+
+    Raises:
+        ConfigError: the configuration is wrong, there is no such provider, no model or no address, or there
+            is no secret where the configuration refers to one.
+    """
+    read = ProviderConfig.of(config)
+    provider = _vendor(read) if read.provider in PROVIDERS else _plugin(read)
+    if not read.fallbacks:
+        return provider
+    return FallbackProvider([provider, *map(create_provider, read.fallbacks)])
+
+
+def provider_names() -> list[str]:
+    """What `ProviderConfig.provider` may be, those of other distributions included, sorted."""
+    return sorted({*PROVIDERS, *registered("llm")})
+
+
+def _vendor(config: ProviderConfig) -> LLMProvider:
+    if config.options:
+        raise ConfigError(
+            f"options: {config.provider} takes none.",
+            advice="They are for `mock` and plugins; what a vendor is told goes under `spec`.",
+        )
+    return PROVIDERS[config.provider](
+        config.model,
+        spec=config.spec,
+        api_key=resolve(config.api_key) if config.api_key else None,
+        base_url=config.base_url,
+        timeout=config.timeout,
+        headers={name: _value(value) for name, value in config.headers.items()},
+        retry=RetryPolicy(**config.retry.model_dump()),
+        limits=RateLimits(**config.limits.model_dump()),
+        prices=None if config.prices is None else Prices(**config.prices.model_dump()),
+    )
+
+
+def _plugin(config: ProviderConfig) -> LLMProvider:
+    if config.provider not in registered("llm"):
+        raise ConfigError(
+            f"provider: there is no {config.provider!r}.",
+            advice=f"Choose one of: {', '.join(provider_names())}.",
+        )
+    for name in _FOR_VENDORS:
+        if name in config.model_fields_set:
+            raise ConfigError(
+                f"{name}: {config.provider} does not take it.", advice="What it takes goes under `options`."
+            )
+    given: dict[str, object] = {
+        name: getattr(config, name) for name in ("model", "base_url") if getattr(config, name)
+    }
+    if config.api_key:
+        given["api_key"] = resolve(config.api_key)
+    return create("llm", config.provider, **{**config.options, **given})
+
+
+def _value(value: str) -> str:
+    """A header's value, which may be a reference."""
+    return resolve(value).get_secret_value() if value.startswith(("env:", "keyring:")) else value

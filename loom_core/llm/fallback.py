@@ -1,0 +1,156 @@
+"""Several models, of which the next one is asked where one cannot answer."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Self, Unpack
+
+from loom_core.errors import ConfigError, LLMError
+from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse, StreamChunk
+from loom_core.llm.messages import as_messages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+    from types import TracebackType
+
+    from loom_core.llm.interface import Usage
+    from loom_core.llm.messages import MessageLike
+
+__all__ = ["FallbackProvider"]
+
+_log = logging.getLogger(__name__)
+
+
+class FallbackProvider(LLMProvider):
+    """Asks the first of its models, and the next one where one fails for good.
+
+    Each model tries again by itself before it fails. Then the next is asked, whatever the failure: another
+    vendor has another key, other models, other limits, more room for a long conversation. There are two
+    exceptions. A refusal (`refused`) is an answer of the model's maker, and is not taken to others until one
+    agrees. And where pieces of a stream were handed on, another model's would not fit behind them
+    (`interrupted`).
+
+    An answer says which provider and model gave it. Where the conversation goes on with another model, each
+    provider leaves out what means something to the vendor of an earlier answer only.
+    """
+
+    def __init__(self, providers: Sequence[LLMProvider]) -> None:
+        """Say whom to ask.
+
+        Args:
+            providers: the models, the preferred one first.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if not providers:
+            raise ConfigError("A chain of models has no model.", advice="Name at least one.")
+        self._providers = tuple(providers)
+
+    @property
+    def name(self) -> str:
+        """`fallback`."""
+        return "fallback"
+
+    @property
+    def model(self) -> str:
+        """The preferred model."""
+        return self._providers[0].model
+
+    @property
+    def providers(self) -> tuple[LLMProvider, ...]:
+        """The models, the preferred one first."""
+        return self._providers
+
+    def cost(self, usage: Usage) -> float | None:
+        """US dollars for an answer of the preferred model, or None where the price is not known."""
+        return self._providers[0].cost(usage)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self._providers)!r})"
+
+    async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
+        """Answer a conversation; see `LLMProvider.chat`.
+
+        Raises:
+            LLMError: no model answers; the message has the reason of each.
+        """
+        conversation = as_messages(messages)
+        failed: list[tuple[LLMProvider, LLMError]] = []
+        for provider in self._providers:
+            try:
+                return await provider.chat(conversation, **options)
+            except LLMError as error:
+                self._note(provider, error, failed)
+        raise _all_failed(failed)
+
+    async def chat_stream(
+        self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
+    ) -> AsyncGenerator[StreamChunk]:
+        """Answer a conversation piece by piece; see `LLMProvider.chat_stream`.
+
+        Raises:
+            LLMError: as for `chat`; of failure `interrupted` where pieces were handed on before.
+        """
+        conversation = as_messages(messages)
+        failed: list[tuple[LLMProvider, LLMError]] = []
+        for provider in self._providers:
+            async with aclosing(provider.chat_stream(conversation, **options)) as stream:
+                try:
+                    first = await anext(stream, None)
+                except LLMError as error:
+                    self._note(provider, error, failed)
+                    continue
+                if first is not None:
+                    yield first
+                async for chunk in stream:
+                    yield chunk
+                return
+        raise _all_failed(failed)
+
+    async def aclose(self) -> None:
+        """Close the connections of all its models."""
+        for provider in self._providers:
+            await provider.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _note(
+        self, provider: LLMProvider, error: LLMError, failed: list[tuple[LLMProvider, LLMError]]
+    ) -> None:
+        """Take a failure down, or raise it where no other model is to be asked."""
+        if error.failure in {"refused", "interrupted"}:
+            raise error
+        failed.append((provider, error))
+        if len(failed) < len(self._providers):
+            following = self._providers[len(failed)]
+            _log.warning(
+                "%s failed (%s); %s is asked instead", _named(provider), error.failure, _named(following)
+            )
+
+
+def _named(provider: LLMProvider) -> str:
+    return f"{provider.name} {provider.model}".rstrip()
+
+
+def _all_failed(failed: Sequence[tuple[LLMProvider, LLMError]]) -> LLMError:
+    """One error for all: of the failure that may pass, if there is one, else of the preferred model's."""
+    errors = [error for _, error in failed]
+    if len(errors) == 1:
+        return errors[0]
+    told = next((error for error in errors if error.passing), errors[0])
+    waits = [error.retry_after for error in errors if error.retry_after is not None]
+    return LLMError(
+        "No model answers. " + " ".join(f"{_named(provider)}: {error}" for provider, error in failed),
+        failure=told.failure,
+        provider=told.provider,
+        status=told.status,
+        retry_after=min(waits, default=None),
+    )

@@ -1,0 +1,120 @@
+"""What of a request a model will do: its wishes, and what the vendor takes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from loom_core.llm.interface import ChatRequest, Effort, ToolChoice
+    from loom_core.llm.spec import JsonMode, ProviderSpec
+
+__all__ = ["Granted", "granted"]
+
+_UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 63  # one less than vendors take, for the letter that makes it another one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """What is asked of a model.
+
+    Attributes:
+        effort: one that the vendor knows; None for its own.
+        thinking: whether the model thinks.
+        temperature: None where it may not be sent.
+        tool_choice: one that the vendor takes. `none` is always granted: where it is not taken, no tools are
+            sent.
+        json_mode: how the form of the answer is asked for; None where it may have any.
+        output_tool: the tool that is to be called with the answer, where `json_mode` is `tool`; else empty.
+        instructions: what the model has to be told of the form of its answer, where the vendor does not see
+            to that; else empty.
+    """
+
+    effort: Effort | None
+    thinking: bool
+    temperature: float | None
+    tool_choice: ToolChoice
+    json_mode: JsonMode | None
+    output_tool: str
+    instructions: str
+
+
+def granted(request: ChatRequest, spec: ProviderSpec) -> Granted:
+    """What of a request the vendor takes; what it does not becomes the nearest that it does.
+
+    Raises:
+        InvalidInputError: the tool that is chosen is not among the tools.
+    """
+    effort = spec.nearest(spec.tool_effort if spec.tool_effort and request.tools else request.effort)
+    thinking = spec.thinking(effort)
+    mode = None if request.output is None else spec.json_mode
+    if mode is not None and thinking and spec.json_mode_thinking is not None:
+        mode = spec.json_mode_thinking
+    output_tool = _output_tool(request) if mode == "tool" else ""
+    names = [tool.name for tool in request.tools] + ([output_tool] if output_tool else [])
+    allowed = spec.tool_choices
+    if thinking and spec.tool_choices_thinking is not None:
+        allowed &= spec.tool_choices_thinking
+    choice = _choice(output_tool or request.tool_choice, names, allowed)
+    warm = spec.temperature == "always" or (spec.temperature == "without_thinking" and not thinking)
+    temperature = None if request.temperature is None else max(request.temperature, spec.lowest_temperature)
+    return Granted(
+        effort=effort,
+        thinking=thinking,
+        temperature=temperature if warm else None,
+        tool_choice=choice,
+        json_mode=mode,
+        output_tool=output_tool,
+        instructions=_instructions(request, mode, output_tool, choice),
+    )
+
+
+def _output_tool(request: ChatRequest) -> str:
+    """A name for the tool that takes the answer: that of the answer, unless a tool has it."""
+    name = _UNSAFE_IN_NAMES.sub("_", request.output.name if request.output else "")[:_LONGEST_NAME]
+    taken = {tool.name for tool in request.tools}
+    return f"{name or 'answer'}_" if (name or "answer") in taken else name or "answer"
+
+
+def _choice(choice: ToolChoice, names: list[str], allowed: Collection[str]) -> ToolChoice:
+    """The nearest choice that is allowed.
+
+    A single tool is named where any has to be called, and the other way round; what is left is the model's to
+    decide.
+    """
+    named = choice not in {"auto", "none", "required"}
+    if named and choice not in names:
+        raise InvalidInputError(
+            f"The tool {choice!r} is to be called, and is not among the tools of the request.",
+            advice="Choose one of them, or `auto`, `none` or `required`.",
+        )
+    if not names or choice in {"auto", "none"}:
+        return choice
+    wanted: tuple[ToolChoice, ...] = (choice,) if named else ("required",)
+    if len(names) == 1:
+        wanted = (*wanted, "required", names[0])
+    return next((each for each in wanted if _kind(each) in allowed), "auto")
+
+
+def _kind(choice: ToolChoice) -> str:
+    return "required" if choice == "required" else "named"
+
+
+def _instructions(request: ChatRequest, mode: JsonMode | None, tool: str, choice: ToolChoice) -> str:
+    output = request.output
+    if output is None or mode == "json_schema":
+        return ""
+    if mode == "tool":
+        return "" if choice in {tool, "required"} else f"Give your answer by calling the tool `{tool}`."
+    about = f" ({output.description})" if output.description else ""
+    return (
+        f"Answer with one JSON object{about} that fits this JSON Schema, and with nothing else:\n"
+        f"{json.dumps(output.schema, ensure_ascii=False)}"
+    )

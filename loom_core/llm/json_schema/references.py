@@ -1,0 +1,100 @@
+"""References inside a schema: followed, and replaced by what they refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+from urllib.parse import unquote
+
+__all__ = ["REMARKS", "inlined", "referred"]
+
+_Json: TypeAlias = Mapping[str, Any]
+
+REMARKS = frozenset(
+    "$comment $defs $id $schema default definitions deprecated description discriminator examples "
+    "readOnly title writeOnly".split()
+)
+"""Keywords that say nothing of what a value has to be."""
+
+_REFERENCES = frozenset({"$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$ref", "definitions"})
+# Where schemas stand in a schema: as they are, in a list, by names that the schema's author chose.
+_ONE = frozenset(
+    "additionalItems additionalProperties contains contentSchema else if items not propertyNames then "
+    "unevaluatedItems unevaluatedProperties".split()
+)
+_LISTED = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+_NAMED = frozenset({"dependentSchemas", "patternProperties", "properties"})
+
+
+def referred(root: Mapping[str, Any], reference: object) -> object:
+    """What a `$ref` such as `#/$defs/Person` refers to in a schema, or None where it is not in there."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    if reference != "#" and "/" not in reference:  # the name of an anchor
+        return None
+    here: Any = root
+    for step in unquote(reference[1:]).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        try:
+            here = here[int(key) if isinstance(here, list) else key]
+        except (IndexError, KeyError, TypeError, ValueError):
+            return None
+    return here
+
+
+def inlined(schema: Mapping[str, Any], *, most: int) -> dict[str, Any]:
+    """A schema with what is referred to in the place of the references.
+
+    A form that contains itself is cut off where it begins again, by its type and a description. So is every
+    reference after `most` parts.
+    """
+    return _Inliner(schema, most).schema(schema, frozenset())
+
+
+def _with_parts(schema: _Json, change: Callable[[object], object]) -> dict[str, Any]:
+    """A copy, in which each schema that it is made of is changed."""
+    result: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _NAMED and isinstance(value, Mapping):
+            value = {name: change(part) for name, part in cast("_Json", value).items()}
+        elif keyword in _LISTED and isinstance(value, list):
+            value = [change(part) for part in cast("list[object]", value)]
+        elif keyword in _ONE:
+            value = change(value)
+        result[keyword] = value
+    return result
+
+
+class _Inliner:
+    """Puts what is referred to in the place of the references."""
+
+    def __init__(self, root: _Json, most: int) -> None:
+        self._root = root
+        self._left = most
+
+    def schema(self, schema: object, within: frozenset[str]) -> Any:  # noqa: ANN401 - JSON in, JSON out
+        """A part of the schema; `within` are the references that led here."""
+        if not isinstance(schema, Mapping):
+            return schema
+        self._left -= 1
+        part = cast("_Json", schema)
+        reference = part.get("$ref")
+        rest = {keyword: value for keyword, value in part.items() if keyword not in _REFERENCES}
+        own = _with_parts(rest, lambda each: self.schema(each, within))
+        target = referred(self._root, reference)
+        if not isinstance(target, Mapping):  # none, or one that is not in here: nothing is known of it
+            return own
+        target = cast("_Json", target)
+        if reference in within or self._left < 0:
+            inside = _cut_off(target, str(reference))
+        else:
+            inside = self.schema(target, within | {str(reference)})
+        if own.keys() <= REMARKS:
+            return {**inside, **own}
+        return {**own, "allOf": [*own.get("allOf", ()), inside]}
+
+
+def _cut_off(target: _Json, reference: str) -> dict[str, Any]:
+    name = str(target.get("title") or reference.rpartition("/")[2].strip("#"))
+    again = f"Of the same form as {name} above." if name else "Of the same form as the whole."
+    return {**({"type": target["type"]} if "type" in target else {}), "description": again}

@@ -1,0 +1,149 @@
+"""Values of a schema: whether they are, and as what they are meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.llm.json_schema.references import referred
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import SchemaError, ValidationError
+    from jsonschema.protocols import Validator
+
+__all__ = ["problems", "readable_path", "without_nulls"]
+
+_Json: TypeAlias = Mapping[str, Any]
+
+_LONGEST = 200  # characters of one problem
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> list[str]:
+    """What is wrong with a value, a line each, in words that a model can act on; empty if nothing is.
+
+    Args:
+        value: a JSON value.
+        schema: what it has to be; its draft is what `$schema` says, else 2020-12.
+        most: so many are told.
+
+    Raises:
+        InvalidInputError: the schema itself is wrong, or refers to what is not in it. Nothing is fetched.
+    """
+    from jsonschema.exceptions import best_match
+    from referencing.exceptions import Unresolvable
+
+    try:
+        errors = sorted(_validator(schema).iter_errors(value), key=lambda error: list(map(str, error.path)))
+        return [_told(best_match([error]) or error) for error in errors[:most]]
+    except Unresolvable as error:
+        raise InvalidInputError(
+            f"The schema refers to {error.ref!r}, which is not in it.", advice="Put it under $defs."
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
+    """A value of `strict(schema)` as a value of the schema: what is null and optional is left out.
+
+    What the schema allows to be null stays.
+
+    Raises:
+        InvalidInputError: as for `problems`.
+    """
+    from referencing.exceptions import Unresolvable
+
+    try:
+        return _Nulls(schema).without(value, schema)
+    except Unresolvable as error:
+        raise InvalidInputError(
+            f"The schema refers to {error.ref!r}, which is not in it.", advice="Put it under $defs."
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> InvalidInputError:
+    return InvalidInputError("The value or its schema is nested too deeply.", advice="Use flatter ones.")
+
+
+def _validator(schema: _Json) -> Validator:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise InvalidInputError(
+            f"The schema is wrong: {_told(error)}", advice="Correct it; see json-schema.org."
+        ) from None
+    return kind(schema, registry=Registry())  # the default one would fetch what is referred to
+
+
+def _told(error: ValidationError | SchemaError) -> str:
+    message = error.message
+    if len(message) > _LONGEST:  # the value comes first, what is wrong with it last
+        message = f"{message[: _LONGEST // 3]} … {message[-2 * _LONGEST // 3 :]}"
+    return f"{readable_path(error.absolute_path)}: {message}"
+
+
+def readable_path(steps: Iterable[object]) -> str:
+    """Where something stands in a value, such as `entities[2].name`."""
+    path = ""
+    for step in steps:
+        if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):
+            path += f".{step}" if path else step
+        else:
+            path += f"[{step!r}]"
+    return path or "the whole"
+
+
+class _Nulls:
+    """Takes nulls out of values of one schema."""
+
+    def __init__(self, root: _Json) -> None:
+        self._root = root
+        self._validator = _validator(root)
+
+    def without(self, value: object, schema: object) -> object:
+        if not isinstance(schema, Mapping):
+            return value
+        part = cast("_Json", schema)
+        if "$ref" in part:
+            value = self.without(value, referred(self._root, part["$ref"]))
+        for each in part.get("allOf", ()):
+            value = self.without(value, each)
+        for keyword in ("anyOf", "oneOf"):
+            value = self._of_choice(value, part.get(keyword, ()))
+        if isinstance(value, list):
+            items = part.get("items")
+            return [self.without(item, items) for item in cast("list[object]", value)]
+        return self._of_object(cast("_Json", value), part) if isinstance(value, Mapping) else value
+
+    def _of_choice(self, value: object, choices: list[object]) -> object:
+        for choice in choices:
+            meant = self.without(value, choice)
+            if self._fits(meant, choice):
+                return meant
+        return value
+
+    def _of_object(self, value: _Json, part: _Json) -> dict[str, Any]:
+        properties = cast("_Json", part.get("properties", {}))
+        required = part.get("required", ())
+        return {
+            name: self.without(each, properties.get(name))
+            for name, each in value.items()
+            if each is not None
+            or name in required
+            or name not in properties
+            or self._fits(None, properties[name])
+        }
+
+    def _fits(self, value: object, schema: object) -> bool:
+        return self._validator.evolve(schema=schema).is_valid(value)

@@ -1,0 +1,131 @@
+"""Asking a vendor no faster than it allows: requests and tokens a minute, and how many at once."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+__all__ = ["Place", "RateLimits"]
+
+_MINUTE = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """The place of one request among those of the last minute.
+
+    Attributes:
+        tokens: how many it takes; estimated before, set to what was reported afterwards.
+        since: when it was let through.
+    """
+
+    tokens: int
+    since: float = 0.0
+
+
+class RateLimits:
+    """Lets requests through in the order they came, so that no minute has more than is allowed.
+
+    A minute is any 60 seconds, not one of the clock's: a vendor that counts either way is content. A single
+    request of more tokens than a minute may have is let through when it is the only one of its minute.
+
+    A provider has its own. Providers with the same key at the same vendor may share one.
+    """
+
+    def __init__(
+        self,
+        *,
+        rpm: int | None = None,
+        tpm: int | None = None,
+        concurrency: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        """Set the limits; None is no limit.
+
+        Args:
+            rpm: requests in a minute.
+            tpm: tokens in a minute, those of the answers included.
+            concurrency: requests that are not answered yet.
+            now: seconds of a clock that never goes back.
+            sleep: how to wait.
+
+        Raises:
+            ConfigError: a limit is below 1.
+        """
+        for name, limit in (("rpm", rpm), ("tpm", tpm), ("concurrency", concurrency)):
+            if limit is not None and limit < 1:
+                raise ConfigError(
+                    f"The rate limit {name} is {limit}: it lets nothing through.",
+                    advice="Give a number above 0, or leave the limit out.",
+                )
+        self._rpm = rpm
+        self._tpm = tpm
+        self._slots = None if concurrency is None else anyio.Semaphore(concurrency)
+        self._turn = anyio.Lock()
+        self._minute: deque[Place] = deque()
+        self._now = now
+        self._sleep = sleep
+
+    @property
+    def tpm(self) -> int | None:
+        """Tokens in a minute, or None for no limit."""
+        return self._tpm
+
+    @asynccontextmanager
+    async def place(self, tokens: int = 0) -> AsyncGenerator[Place]:
+        """Around one request: waits until it may be made. What waits can be cancelled without a trace.
+
+        Args:
+            tokens: how many it is going to take, about.
+        """
+        if self._slots is None:
+            yield await self._let_through(tokens)
+            return
+        async with self._slots:
+            yield await self._let_through(tokens)
+
+    def give_back(self, place: Place) -> None:
+        """Forget a request that was let through and not made."""
+        if place in self._minute:
+            self._minute.remove(place)
+
+    async def _let_through(self, tokens: int) -> Place:
+        place = Place(tokens)
+        if self._rpm is None and self._tpm is None:
+            return place
+        # Both the semaphore and the lock are fair: who came first is served first.
+        async with self._turn:
+            while wait := self._wait_for(tokens):
+                await self._sleep(wait)
+            place.since = self._now()
+            self._minute.append(place)
+        return place
+
+    def _wait_for(self, tokens: int) -> float:
+        """Seconds until the next place may become free; 0 if there is one."""
+        now = self._now()
+        while self._minute and self._minute[0].since + _MINUTE <= now:
+            self._minute.popleft()
+        if not self._minute or not (self._many_requests() or self._many_tokens(tokens)):
+            return 0.0
+        return self._minute[0].since + _MINUTE - now
+
+    def _many_requests(self) -> bool:
+        return self._rpm is not None and len(self._minute) >= self._rpm
+
+    def _many_tokens(self, tokens: int) -> bool:
+        if self._tpm is None:
+            return False
+        taken = sum(place.tokens for place in self._minute)
+        return taken > 0 and taken + tokens > self._tpm

@@ -1,0 +1,222 @@
+"""What answers take: tokens that vendors report, estimates where they do not, and what it all costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from loom_core.llm.interface import LLMResponse, Usage
+from loom_core.llm.messages import (
+    AssistantMessage,
+    ImagePart,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from loom_core.llm.prices import list_price
+from loom_core.llm.replay import with_reasoning_to_replay
+from loom_core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loom_core.llm.interface import ChatRequest
+    from loom_core.llm.messages import AssistantPart, Message, UserPart
+    from loom_core.llm.prices import Prices
+    from loom_core.llm.spec import ProviderSpec
+
+__all__ = ["Meter", "Spent"]
+
+_MESSAGE = 4
+"""Tokens around a message: its role, its beginning and its end."""
+
+_TOOL = 12
+"""Tokens around the description of a tool."""
+
+_IMAGE = 1000
+"""Tokens of an image: OpenAI counts 765 for a square of 1024 pixels, Anthropic 1 600 at most."""
+
+_MEMORY = 0.8
+"""How much of what earlier answers said about the ratio is left after another one."""
+
+_PRIOR = 300.0
+"""The ratio is 1 before the first answer, as if so many tokens had been estimated right. So a request of few
+tokens, where what the vendor adds weighs most, does not change it much."""
+
+_LOWEST, _HIGHEST = 0.25, 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What has been spent so far.
+
+    Attributes:
+        requests: that were answered, wholly or in part.
+        input_tokens: of all of them.
+        output_tokens: of all of them.
+        cost: US dollars, for those whose price is known.
+        unpriced: how many of the requests have no known price.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+
+class Meter:
+    """Counts the tokens of one model.
+
+    Estimates are corrected by the ratio of what the vendor reported to what had been estimated: lately, by
+    tokens, and between a quarter and four times.
+    """
+
+    def __init__(
+        self, spec: ProviderSpec, *, model: str, base_url: str = "", prices: Prices | None = None
+    ) -> None:
+        """Begin at zero.
+
+        Args:
+            spec: the vendor, as it is for this model.
+            model: the model.
+            base_url: where it is asked: decides which list of prices holds.
+            prices: what it costs; by default what the list says.
+        """
+        self._spec = spec
+        self._model = model
+        self._base_url = base_url
+        self._prices = prices
+        self._estimated = self._reported = _PRIOR
+        self._spent = Spent()
+
+    @property
+    def spent(self) -> Spent:
+        """What has been spent so far."""
+        return self._spent
+
+    def estimate(self, request: ChatRequest) -> int:
+        """About how many tokens a request has."""
+        return self._corrected(self._size(request))
+
+    def expect(self, request: ChatRequest) -> int:
+        """About how many tokens a request and its answer are going to have: an answer as long as others."""
+        answered = self._spent.requests
+        answer = self._spent.output_tokens // answered if answered else 0
+        return self.estimate(request) + min(answer, request.max_tokens or answer)
+
+    def cost(self, usage: Usage, *, model: str = "") -> float | None:
+        """US dollars for an answer, or None where the price is not known.
+
+        Args:
+            usage: what it takes.
+            model: which model gives it, where that is known to be another.
+        """
+        if self._prices is not None:
+            return self._prices.cost(usage)
+        for name in dict.fromkeys((model or self._model, self._model)):
+            cost = list_price(usage, provider=self._spec.name, model=name, base_url=self._base_url)
+            if cost is not None:
+                return cost
+        return None
+
+    def measured(self, request: ChatRequest, response: LLMResponse) -> LLMResponse:
+        """The answer with its whole usage; counted, and learned from."""
+        usage = response.usage
+        if usage.estimated:
+            usage = replace(
+                usage,
+                input_tokens=self.estimate(request),
+                output_tokens=self._corrected(_assistant_size(response.message.parts)),
+            )
+        elif usage.input_tokens > 0 and not _has_images(request.messages):
+            self._learn(self._size(request), usage.input_tokens)
+        return replace(response, usage=self._counted(usage, response.message.model))
+
+    def broken_off(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
+        """Count an answer that did not come to its end.
+
+        Args:
+            request: what was asked.
+            text: what came, reasoning and arguments of tools included.
+            reported: what the vendor said so far.
+        """
+        reported = reported or Usage()
+        usage = replace(
+            reported,
+            input_tokens=reported.input_tokens or self.estimate(request),
+            output_tokens=max(reported.output_tokens, self._corrected(estimate_tokens(text))),
+            estimated=True,
+        )
+        return self._counted(usage, "")
+
+    def _size(self, request: ChatRequest) -> int:
+        """Tokens of a request, not corrected; of its reasoning only what goes back to the vendor."""
+        messages = with_reasoning_to_replay(request.messages, self._spec, tools=bool(request.tools))
+        size = sum(map(_message_size, messages))
+        for tool in request.tools:
+            size += _TOOL + estimate_tokens(tool.name) + estimate_tokens(tool.description)
+            size += _json_size(tool.parameters)
+        return size + (_json_size(request.output.schema) if request.output else 0)
+
+    def _corrected(self, size: int) -> int:
+        ratio = min(max(self._reported / self._estimated, _LOWEST), _HIGHEST)
+        return round(size * ratio)
+
+    def _learn(self, estimated: int, reported: int) -> None:
+        self._estimated = _MEMORY * self._estimated + estimated
+        self._reported = _MEMORY * self._reported + reported
+
+    def _counted(self, usage: Usage, model: str) -> Usage:
+        """A usage with its cost, added to what has been spent."""
+        cost = self.cost(usage, model=model)
+        spent = self._spent
+        self._spent = Spent(
+            requests=spent.requests + 1,
+            input_tokens=spent.input_tokens + usage.input_tokens,
+            output_tokens=spent.output_tokens + usage.output_tokens,
+            cost=spent.cost + (cost or 0.0),
+            unpriced=spent.unpriced + (cost is None),
+        )
+        return replace(usage, cost=cost)
+
+
+def _message_size(message: Message) -> int:
+    if isinstance(message, AssistantMessage):
+        return _MESSAGE + _assistant_size(message.parts)
+    if isinstance(message, SystemMessage):
+        return _MESSAGE + estimate_tokens(message.text)
+    return _MESSAGE + sum(map(_part_size, message.parts))
+
+
+def _part_size(part: UserPart) -> int:
+    return _IMAGE if isinstance(part, ImagePart) else estimate_tokens(part.text)
+
+
+def _assistant_size(parts: Iterable[AssistantPart]) -> int:
+    size = 0
+    for part in parts:
+        match part:
+            case TextPart(text) | ReasoningPart(text):
+                size += estimate_tokens(text)
+            case ToolCallPart():
+                size += _MESSAGE + estimate_tokens(part.name)
+                size += estimate_tokens(part.unreadable) if part.unreadable else _json_size(part.arguments)
+    return size
+
+
+def _json_size(value: object) -> int:
+    return estimate_tokens(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _has_images(messages: Iterable[Message]) -> bool:
+    return any(
+        isinstance(part, ImagePart)
+        for message in messages
+        if isinstance(message, UserMessage | ToolMessage)
+        for part in message.parts
+    )

@@ -1,0 +1,111 @@
+"""What an answer costs, where that is known."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from loom_core.llm.interface import Usage
+
+__all__ = ["Prices", "list_price", "load_lists"]
+
+_LISTED = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "deepseek": "deepseek",
+    "gemini": "google",
+    "kimi": "moonshotai",
+    "zhipu": "zai",
+    "minimax": "minimax",
+}
+"""Names of our providers, and what the list of prices calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a model costs, in US dollars for a million tokens.
+
+    Attributes:
+        input: of the conversation.
+        output: of answers, their reasoning included.
+        cache_read: of the conversation, read from the vendor's cache; None for as much as `input`.
+        cache_write: of the conversation, written to the vendor's cache; None for as much as `input`.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ConfigError: a price is negative.
+        """
+        for name in ("input", "output", "cache_read", "cache_write"):
+            price: float | None = getattr(self, name)
+            if price is not None and not price >= 0:
+                raise ConfigError(f"The price {name!r} is {price}.", advice="Give US dollars, 0 or more.")
+
+    def cost(self, usage: Usage) -> float:
+        """US dollars for an answer."""
+        read, written = _cached(usage)
+        return (
+            (usage.input_tokens - read - written) * self.input
+            + read * (self.input if self.cache_read is None else self.cache_read)
+            + written * (self.input if self.cache_write is None else self.cache_write)
+            + usage.output_tokens * self.output
+        ) / 1_000_000
+
+
+def list_price(usage: Usage, *, provider: str, model: str, base_url: str = "") -> float | None:
+    """US dollars for an answer by the vendor's list of prices, or None where it is not known.
+
+    The lists come with the package `genai-prices` and are of the day of its release: nothing is downloaded.
+    Who answers at `base_url` counts first, as some vendors have two platforms with prices of their own; then
+    `provider`, for gateways. The first call takes most of a second; `load_lists` does that beforehand.
+    """
+    if not load_lists():
+        return None
+    from genai_prices import Usage as ListedUsage
+    from genai_prices import calc_price
+
+    read, written = _cached(usage)
+    try:
+        tokens = ListedUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+        )
+    except ValueError:  # negative numbers
+        return None
+    if base_url:
+        with suppress(LookupError, ValueError):
+            return float(calc_price(tokens, model, provider_api_url=base_url).total_price)
+    if provider in _LISTED:
+        with suppress(LookupError, ValueError):
+            return float(calc_price(tokens, model, provider_id=_LISTED[provider]).total_price)
+    return None
+
+
+@cache
+def load_lists() -> bool:
+    """Load the lists of prices, once; whether there are any: their package is optional."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return False
+    return bool(get_snapshot().providers)
+
+
+def _cached(usage: Usage) -> tuple[int, int]:
+    """Tokens read from and written to the cache; never more than there are."""
+    read = min(usage.cache_read_tokens, usage.input_tokens)
+    return read, min(usage.cache_write_tokens, usage.input_tokens - read)

@@ -1,0 +1,120 @@
+"""Trying again: when a request to a model failed in a way that passes."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from loom_core.errors import LLMError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["RetryPolicy"]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often a request is tried, how long is waited between, and when it is given up.
+
+    The n-th wait is between half and all of `base * 2**(n-1)` seconds, `cap` at most. The random half keeps
+    clients that failed together from coming back together; the half that is always waited is there because
+    attempts are few: they must not be used up within the moment in which the vendor has no room. Where the
+    vendor says how long to wait, that is waited besides.
+
+    Attributes:
+        attempts: how often a request is made at most.
+        base: seconds; the longest first wait.
+        cap: seconds; the longest wait of our own choice.
+        longest_wait: seconds; a vendor that asks for a longer wait is not waited for: the error is raised at
+            once.
+        deadline: seconds for everything together: attempts, waits, and what an attempt waits for.
+        sleep: how to wait.
+        random: a number in [0, 1).
+    """
+
+    attempts: int = 4
+    base: float = 0.5
+    cap: float = 30.0
+    longest_wait: float = 60.0
+    deadline: float = 300.0
+    sleep: Callable[[float], Awaitable[None]] = field(default=anyio.sleep, repr=False, compare=False)
+    random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ValueError: there is no attempt, or a time is negative.
+        """
+        if self.attempts < 1:
+            raise ValueError(f"attempts has to be at least 1, not {self.attempts}")
+        if min(self.base, self.cap, self.longest_wait, self.deadline) < 0:
+            raise ValueError("base, cap, longest_wait and deadline are seconds, and not negative")
+
+    async def run(
+        self,
+        attempt: Callable[[], Awaitable[_T]],
+        *,
+        title: str,
+        provider: str = "",
+        kind: type[ModelError] = LLMError,
+    ) -> _T:
+        """What an attempt returns, at last.
+
+        Args:
+            attempt: makes the request once. It is called anew for each attempt.
+            title: whom people know the vendor as, for messages.
+            provider: `ModelError.provider` of the error that says that the deadline has passed.
+            kind: class of that error.
+
+        Raises:
+            ModelError: what the last attempt raised, if it is not passing, or was the last one, or there is
+                no time for another; else of failure `timeout`. Every other error comes through at once.
+        """
+        ends = anyio.current_time() + self.deadline
+        number, last = 0, None
+        with anyio.move_on_after(self.deadline):
+            while True:
+                number += 1
+                try:
+                    return await attempt()
+                except ModelError as error:
+                    wait = self._wait_after(error, number=number, left=ends - anyio.current_time())
+                    last = error
+                _log.info("%s: %s; attempt %d follows in %.1f s", title, last.failure, number + 1, wait)
+                await self.sleep(wait)
+        why = f" The last attempt failed: {last.message}" if last else ""
+        raise kind(
+            f"{title} gave no answer within {self.deadline:g} s.{why}",
+            advice="Ask for less at once, or allow more time.",
+            failure="timeout",
+            provider=provider,
+        ) from last
+
+    def _wait_after(self, error: ModelError, *, number: int, left: float) -> float:
+        """Seconds to wait after the `number`-th attempt, with `left` seconds to go; or raises the error."""
+        if not error.passing:
+            raise error
+        if number == self.attempts:
+            raise error if number == 1 else error.retold(f"{error.message} It was tried {number} times.")
+        asked = error.retry_after or 0.0
+        if not asked <= self.longest_wait:
+            raise error.retold(
+                f"{error.message} The vendor asks to wait {asked:.0f} s, which is too long to be waited for.",
+                advice=f"Ask again in {asked:.0f} s, or use another model.",
+            )
+        ceiling = min(self.cap, self.base * 2 ** (number - 1))
+        wait = max(asked, 0.0) + ceiling * (0.5 + 0.5 * self.random())
+        if wait >= left:
+            raise error.retold(
+                f"{error.message} It was tried {number} of {self.attempts} times; there is no time for more."
+            )
+        return wait

@@ -1,0 +1,12 @@
+"""What the vendors' SDKs raise, as errors of Loom.
+
+The SDKs of OpenAI and Anthropic are made by one generator: their errors have the same class names and
+attributes, so neither is imported here. What passes through them as it is, such as errors of `httpx2` in the
+middle of a stream and JSON that cannot be read, is known by name, too.
+"""
+
+from __future__ import annotations
+
+from loom_core.sdk_errors.telling import NoAnswerError, model_error
+
+__all__ = ["NoAnswerError", "model_error"]

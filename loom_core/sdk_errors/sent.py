@@ -1,0 +1,102 @@
+"""What a vendor sent in place of an answer, as far as an error holds it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import cast
+
+__all__ = ["body_of", "fields_of", "retry_after_of", "status_of", "words_of"]
+
+_DEEPEST_BODY = 6
+_MOST_OF_A_PAGE = 8000
+_MOST_WORDS = 2000
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+def status_of(error: Exception) -> int | None:
+    """The status of a refusal; an error inside an answer comes with that of the answer, and tells nothing."""
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) and status >= 400 else None
+
+
+def body_of(error: Exception) -> object:
+    """What the vendor sent, read as JSON where it is JSON."""
+    body: object = getattr(error, "body", None)
+    if isinstance(body, str):
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            return body
+    return body
+
+
+def fields_of(body: object, depth: int = 0) -> Iterator[tuple[str, object]]:
+    """All fields of a body, those outside before those inside."""
+    if depth > _DEEPEST_BODY:
+        return
+    if isinstance(body, Mapping):
+        fields = cast("Mapping[object, object]", body)
+        for name, value in fields.items():
+            yield str(name), value
+        for value in fields.values():
+            yield from fields_of(value, depth + 1)
+    elif isinstance(body, list):
+        for value in cast("list[object]", body):
+            yield from fields_of(value, depth + 1)
+
+
+def words_of(error: Exception, body: object) -> str:
+    """What was said, for people: by the vendor, else by the error; the beginning of it, if it is long."""
+    return (_vendors_words(body) or _own_words(error))[:_MOST_WORDS]
+
+
+def _vendors_words(body: object) -> str:
+    if isinstance(body, str):
+        return re.sub(r"<style.*?</style>|<[^<>]*>", " ", body[:_MOST_OF_A_PAGE], flags=re.DOTALL)
+    said = {
+        name: value for name, value in reversed(list(fields_of(body))) if isinstance(value, str) and value
+    }
+    for name in ("message", "status_msg", "msg", "detail", "error_description", "error"):
+        if name in said:
+            return said[name]
+    return ""
+
+
+def _own_words(error: Exception) -> str:
+    """What the error says by itself; errors of connections tell the reason in their cause only."""
+    cause = error.__cause__
+    own = str(error).strip() or type(error).__name__
+    return f"{own} {cause}" if isinstance(cause, Exception) and str(cause).strip() else own
+
+
+def retry_after_of(error: Exception, body: object) -> float | None:
+    """Seconds that the vendor asks to wait, by a header or in the body; None where it says nothing."""
+    headers = cast("Mapping[str, str]", getattr(getattr(error, "response", None), "headers", {}))
+    if (seconds := _seconds(headers.get("retry-after-ms", ""))) is not None:
+        return seconds / 1000
+    given = headers.get("retry-after", "")
+    if (seconds := _seconds(given)) is not None:
+        return seconds
+    if (then := _time(given)) is not None:
+        now = _time(headers.get("date", "")) or datetime.now(UTC)
+        return max(0.0, (then - now).total_seconds())
+    for name, value in fields_of(body):
+        if name == "retryDelay" and (delay := _DELAY.fullmatch(str(value))):  # Gemini: google.rpc.RetryInfo
+            return float(delay[1])
+    return None
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\s*\d{1,9}(?:\.\d{1,9})?\s*", text, re.ASCII) else None
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

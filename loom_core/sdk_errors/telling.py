@@ -1,0 +1,110 @@
+"""An error said so that people know what to do, and programs whether to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from loom_core.errors import LLMError, ModelError
+from loom_core.sdk_errors.failures import failure_of
+from loom_core.sdk_errors.quoting import quoted
+from loom_core.sdk_errors.sent import body_of, retry_after_of, status_of, words_of
+
+if TYPE_CHECKING:
+    from loom_core.errors import ModelFailure
+
+__all__ = ["NoAnswerError", "model_error"]
+
+_E = TypeVar("_E", bound=ModelError)
+
+_SAYS: Mapping[ModelFailure, str] = {
+    "authentication": "{title} does not let this key use {model}",
+    "not_found": "{title} knows no model {model} at this address",
+    "invalid_request": "{title} refuses what {model} was asked",
+    "too_long": "The conversation is too long for {model} at {title}",
+    "quota": "The account at {title} has nothing left to pay {model} with",
+    "rate_limit": "{title} was asked too much in too short a time for {model}",
+    "overloaded": "{title} has no room for {model} now",
+    "server": "{title} failed while it ran {model}",
+    "timeout": "{title} took too long to answer with {model}",
+    "connection": "The connection to {title} failed while {model} was asked",
+    "unreadable": "{title} sent an answer of {model} that cannot be read",
+    "refused": "{title} refuses to let {model} answer this",
+}
+_ADVICE: Mapping[ModelFailure, str] = {
+    "authentication": "Check the key in {key}, and that it may use this model.",
+    "not_found": "Check the name of the model, and the base URL.",
+    "invalid_request": "Sent again, it will be refused again: change what is asked, or use another model.",
+    "too_long": "Shorten the conversation, or use a model that takes more.",
+    "quota": "Top the account up, raise its limit, or use another provider.",
+    "rate_limit": "Try again {later}, or ask for less at once.",
+    "overloaded": "Try again {later}, or use another model.",
+    "server": "Try again {later}, or use another model.",
+    "timeout": "Try again, or allow it more time.",
+    "connection": "Try again, and check the network and the base URL.",
+    "unreadable": "Try again; if it stays so, check that the base URL is right.",
+    "refused": "Ask in other words, or use another model.",
+}
+
+
+class NoAnswerError(Exception):
+    """What came in place of an answer says why there is none.
+
+    Attributes:
+        body: what came.
+    """
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__("The answer tells of an error.")
+        self.body = body
+
+
+def model_error(
+    error: Exception,
+    *,
+    kind: type[_E] = LLMError,
+    title: str,
+    provider: str,
+    model: str,
+    key_variable: str = "",
+) -> _E:
+    """What an SDK raised, said so that people know what to do, and programs whether to try again.
+
+    Raise it `from None`: the vendor's own message may quote the key, and would be logged with it.
+
+    Args:
+        error: what an SDK, `httpx2`, or the reading of an answer raised.
+        kind: `LLMError` or `EmbeddingError`.
+        title: the vendor's name for people.
+        provider: the vendor's name in configurations.
+        model: the model that was asked.
+        key_variable: the environment variable that holds the key, for the advice.
+
+    Returns:
+        An error with `failure`, `status` and `retry_after`. Its message quotes the vendor in at most 300
+        characters, on one line, without anything that looks like a key.
+    """
+    body = body_of(error)
+    words = words_of(error, body)
+    status = status_of(error)
+    failure = failure_of(error, status=status, body=body, words=words)
+    retry_after = retry_after_of(error, body)
+    says = _SAYS.get(failure, "{title} gave no answer of {model}").format(
+        title=title, model=model or "the model"
+    )
+    heard = quoted(words, error)
+    return kind(
+        says + (f" (HTTP {status})" if status else "") + (f": {_as_sentence(heard)}" if heard else "."),
+        advice=_ADVICE.get(failure, "").format(
+            key=key_variable or "the configuration",
+            later="in a moment" if retry_after is None else f"in {retry_after:.0f} s",
+        ),
+        failure=failure,
+        provider=provider,
+        status=status,
+        retry_after=retry_after,
+    )
+
+
+def _as_sentence(words: str) -> str:
+    return words if words.endswith((*".!?…", *"。！？")) else f"{words}."

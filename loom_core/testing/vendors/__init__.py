@@ -1,0 +1,8 @@
+"""Servers of all vendors of language models, for tests: as strict as theirs, and wrong on demand."""
+
+from __future__ import annotations
+
+from loom_core.testing.vendors.app import FakeVendors
+from loom_core.testing.vendors.script import Call, Recorded, Tokens, Turn
+
+__all__ = ["Call", "FakeVendors", "Recorded", "Tokens", "Turn"]

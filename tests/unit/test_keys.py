@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import keyring
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked
+from pydantic import SecretStr
+
+from loom_core.errors import ConfigError
+from loom_core.keys import check_reference, checked_key, find_key, redacted, resolve
+
+_NAME = "LOOM_TEST_KEY"
+
+
+class Entries(KeyringBackend):
+    """A keyring that answers by a function."""
+
+    priority = 1
+
+    def __init__(self, answer: Callable[[str, str], str | None]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.answer(service, username)
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def use_keyring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[[Callable[[str, str], str | None]], None]]:
+    """Sets the keyring of this process; the environment has no key."""
+    monkeypatch.delenv(_NAME, raising=False)
+    before = keyring.get_keyring()
+    yield lambda answer: keyring.set_keyring(Entries(answer))
+    keyring.set_keyring(before)
+
+
+def _value(key: SecretStr | None) -> str | None:
+    return None if key is None else key.get_secret_value()
+
+
+def test_the_environment_comes_first_and_white_space_goes(use_keyring, monkeypatch: pytest.MonkeyPatch):
+    use_keyring(lambda *_: "from-keyring")
+    monkeypatch.setenv(_NAME, "  from-environment\n")
+    assert _value(find_key(_NAME)) == "from-environment"
+
+
+@pytest.mark.parametrize("empty", ["", "  \n"])
+def test_an_empty_variable_counts_as_none(use_keyring, monkeypatch: pytest.MonkeyPatch, empty: str):
+    use_keyring(lambda service, name: f"{service}-{name}")
+    monkeypatch.setenv(_NAME, empty)
+    assert _value(find_key(_NAME)) == f"loom-{_NAME}"
+    assert _value(find_key(_NAME, keyring_service="mine")) == f"mine-{_NAME}"
+
+
+def _locked(*_: str) -> str:
+    raise KeyringLocked("secret-detail")
+
+
+def _broken(*_: str) -> str:
+    raise RuntimeError("secret-detail")
+
+
+@pytest.mark.parametrize("answer", [lambda *_: None, lambda *_: " ", _locked, _broken])
+def test_a_keyring_that_has_nothing_or_fails_counts_as_empty(
+    use_keyring, caplog: pytest.LogCaptureFixture, answer: Callable[[str, str], str | None]
+):
+    use_keyring(answer)
+    with caplog.at_level(logging.DEBUG, logger="loom_core"):
+        assert find_key(_NAME) is None
+    assert "secret-detail" not in caplog.text
+
+
+def test_a_keyring_that_waits_for_ever_is_not_waited_for(use_keyring, caplog: pytest.LogCaptureFixture):
+    done = threading.Event()
+    use_keyring(lambda *_: str(done.wait(30)))
+    try:
+        assert find_key(_NAME, keyring_seconds=0.05) is None
+        assert "did not answer within 0.05 seconds" in caplog.text
+    finally:
+        done.set()
+
+
+def test_keys_are_found_without_the_package_keyring(use_keyring, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "keyring", None)  # as if it were not installed
+    assert find_key(_NAME) is None
+
+
+def test_references_lead_to_their_secrets(use_keyring, monkeypatch: pytest.MonkeyPatch):
+    use_keyring(lambda _, name: "from-keyring" if name == "deepseek" else None)
+    monkeypatch.setenv(_NAME, "from-environment")
+    assert _value(resolve(f"env:{_NAME}")) == "from-environment"
+    assert _value(resolve("keyring:deepseek")) == "from-keyring"
+
+
+def test_a_reference_to_nothing_says_where_it_looked(use_keyring):
+    use_keyring(lambda *_: None)
+    with pytest.raises(ConfigError, match=f"environment variable {_NAME} is not set"):
+        resolve(f"env:{_NAME}")
+    with pytest.raises(ConfigError, match="keyring set loom deepseek"):
+        resolve("keyring:deepseek")
+
+
+@pytest.mark.parametrize("text", ["sk-live-123", "env:", "keyring:", "ENV:X", "env:a b", "env:a\nb", ""])
+def test_what_may_be_a_key_is_refused_and_not_repeated(text: str):
+    with pytest.raises(ConfigError) as caught:
+        check_reference(text)
+    assert "env:NAME" in caught.value.advice
+    assert not text or text not in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["", " ", "two words", "密钥", "line\nbreak", "tab\tbed"])
+def test_what_cannot_be_a_header_is_no_key(key: str):
+    for given_key in (key, SecretStr(key)):
+        with pytest.raises(ConfigError) as caught:
+            checked_key(given_key, source="the test")
+        assert "The key from the test" in str(caught.value)
+        assert not key.strip() or key not in str(caught.value)
+
+
+def test_a_broken_key_in_the_environment_is_said_to_be_one(use_keyring, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(_NAME, "sk-“quoted”")
+    with pytest.raises(ConfigError, match=f"The key from the environment variable {_NAME} holds") as caught:
+        find_key(_NAME)
+    assert "quoted" not in str(caught.value)
+
+
+def test_secrets_are_taken_out_of_texts():
+    secrets = [
+        SecretStr("sk-1234"),
+        SecretStr("sk-1234-longer"),
+        SecretStr("p/w+d"),
+        SecretStr("x"),
+        SecretStr(""),
+    ]
+    text = "键 sk-1234-longer, sk-1234; https://h/?k=p%2Fw%2Bd x"
+    assert redacted(text, secrets) == "键 [secret], [secret]; https://h/?k=[secret] x"
+
+
+@given(
+    st.text(max_size=20),
+    st.lists(st.text("abc/+ 密", min_size=4, max_size=8), max_size=4),
+    st.text(max_size=20),
+)
+def test_no_secret_is_left_in_a_text(before: str, values: list[str], after: str):
+    text = before + " | ".join(values) + after
+    left = redacted(text, [SecretStr(value) for value in values])
+    assert not any(value in left.replace("[secret]", "\0") for value in values)

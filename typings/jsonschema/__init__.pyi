@@ -1,0 +1,3 @@
+from jsonschema.protocols import Validator
+
+class Draft202012Validator(Validator): ...

@@ -1,0 +1,13 @@
+from collections import deque
+from collections.abc import Iterable
+
+class _Error(Exception):
+    message: str
+    path: deque[str | int]
+    @property
+    def absolute_path(self) -> deque[str | int]: ...
+
+class ValidationError(_Error): ...
+class SchemaError(_Error): ...
+
+def best_match(errors: Iterable[ValidationError]) -> ValidationError | None: ...
