@@ -62,6 +62,13 @@ class EmbeddingProvider(ABC):
         """
         return True
 
+    async def prepare(self) -> None:  # noqa: B027 - most models have nothing to find out
+        """Find out what `id` and `dimension` say, where the model itself has to be asked; most need not be.
+
+        Raises:
+            EmbeddingError: it does not answer.
+        """
+
     @abstractmethod
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
         """Embed texts.

@@ -1,4 +1,4 @@
-"""The local embedding models by name, and which one is taken when nobody chooses."""
+"""The embedding models by name or configuration, and which one is taken when nobody chooses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from loom_core.embedding.e5 import E5SmallEmbedder
 from loom_core.embedding.e5_weights import E5_FILE
 from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.minilm import MINILM_FILE, MiniLmEmbedder
+from loom_core.embedding.remote_config import config_of_text, remote_embedder, remote_problem
 from loom_core.embedding.static import STATIC_FILE, StaticEmbedder
+from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +19,14 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingProvider
 
-__all__ = ["EmbedderChoice", "create_embedder", "embedder_named", "requirement_of"]
+__all__ = [
+    "EmbedderChoice",
+    "create_embedder",
+    "embedder_named",
+    "is_remote",
+    "remote_problem",
+    "requirement_of",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -26,19 +35,23 @@ EmbedderChoice = Literal["auto", "e5-small", "minilm", "static", "hashing"]
 
 
 def create_embedder(
-    choice: EmbedderChoice | str | Mapping[str, str], *, threads: int | None = None
+    choice: EmbedderChoice | str | Mapping[str, object], *, threads: int | None = None
 ) -> EmbeddingProvider:
-    """Set up an embedding model; nothing is loaded before its first `embed`.
+    """Set up an embedding model; nothing is loaded, and nobody asked, before its first `embed`.
 
     Args:
-        choice: one of `EmbedderChoice`, the `id` of one of the models, or an `EmbeddingProvider.config`.
-        threads: how many texts are embedded side by side; by default one for each usable processor, at
-            most 8.
+        choice: one of `EmbedderChoice`, the `id` of one of these, a provider with or without a model
+            (`openai`, `ollama:bge-m3`), or an `EmbeddingProvider.config`, as it is or as JSON.
+        threads: how many texts a local model embeds side by side; by default one for each usable processor,
+            at most 8.
 
     Raises:
         ConfigError: there is no such choice.
     """
-    name = choice if isinstance(choice, str) else _model_of(choice)
+    config = config_of_text(choice) if isinstance(choice, str) else choice
+    if config is not None and is_remote(config):
+        return remote_embedder(config)
+    name = _model_of(config) if config is not None else str(choice)
     match name:
         case "auto":
             return create_embedder(_best_installed(), threads=threads)
@@ -54,26 +67,29 @@ def create_embedder(
             return _with_id(name, threads=threads)
 
 
-def _model_of(config: Mapping[str, str]) -> str:
-    """The model that a configuration names."""
-    provider, model = config.get("provider", "local"), config.get("model", "")
-    if provider != "local":
-        raise ConfigError(f"There is no embedding provider {provider!r}.", advice="Use the provider 'local'.")
-    if not model:
-        raise ConfigError(
-            "The embedding configuration names no model.",
-            advice='Write it as {"provider": "local", "model": "e5-small"}.',
-        )
+def is_remote(config: Mapping[str, object]) -> bool:
+    """Whether a configuration is that of a model behind a network."""
+    return config.get("provider", "local") != "local"
+
+
+def _model_of(config: Mapping[str, object]) -> str:
+    """The model of this process that a configuration names."""
     if unknown := sorted(config.keys() - {"provider", "model"}):
         raise ConfigError(
             f"The embedding provider 'local' takes no {unknown[0]!r}.",
             advice="Give `provider` and `model` only.",
         )
+    model = config.get("model")
+    if not isinstance(model, str) or not model:
+        raise ConfigError(
+            "The embedding configuration names no model.",
+            advice='Write it as {"provider": "local", "model": "e5-small"}.',
+        )
     return model
 
 
 def embedder_named(id_: str) -> str | None:
-    """The name of the model whose vectors carry an id; None if there is none."""
+    """The name of the model of this process whose vectors carry an id; None if there is none."""
     names = (name for name in get_args(EmbedderChoice) if name != "auto")
     return next((name for name in names if create_embedder(name).id == id_), None)
 
@@ -90,7 +106,11 @@ def _with_id(id_: str, *, threads: int | None) -> EmbeddingProvider:
     name = embedder_named(id_)
     if name is None:
         names = ", ".join(get_args(EmbedderChoice))
-        raise ConfigError(f"There is no embedder {id_!r}.", advice=f"Choose one of: {names}.")
+        vendors = ", ".join(EMBEDDING_VENDORS)
+        raise ConfigError(
+            f"There is no embedder {id_!r}.",
+            advice=f"Choose one of: {names}; or PROVIDER:MODEL with one of: {vendors}.",
+        )
     return create_embedder(name, threads=threads)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.filters import supported
@@ -37,6 +38,7 @@ class CatalogueEntry:
         documents: how many documents it holds.
         chunks: how many chunks.
         embedder: id of the model that makes its vectors, or empty.
+        embedding_config: what makes that model again, or empty.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 
@@ -45,6 +47,7 @@ class CatalogueEntry:
     documents: int
     chunks: int
     embedder: str
+    embedding_config: dict[str, str] = field(default_factory=dict[str, str])
     problem: str = ""
 
     @property
@@ -135,5 +138,15 @@ def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEnt
         documents=documents,
         chunks=chunks,
         embedder=meta.get("embedder", ""),
+        embedding_config=_config_of(meta.get("embedding_config", "")),
         problem=problem,
     )
+
+
+def _config_of(text: str) -> dict[str, str]:
+    """A stored configuration; a damaged one counts as none."""
+    try:
+        config: object = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return cast("dict[str, str]", config) if isinstance(config, dict) else {}

@@ -51,6 +51,7 @@ class KnowledgeBaseHealth:
         chunks: how many chunks.
         vectors: how many of them have a vector; None where finding out would take long.
         embedder: id of the model that makes its vectors, or empty.
+        embedding_config: what makes that model again, or empty.
         indexes: by name.
         unfinished_jobs: how many jobs are not done yet.
         holder: the process that works for it now, or None.
@@ -64,6 +65,7 @@ class KnowledgeBaseHealth:
     chunks: int
     vectors: int | None
     embedder: str
+    embedding_config: dict[str, str] = field(default_factory=dict[str, str])
     indexes: dict[str, IndexHealth] = field(default_factory=dict[str, IndexHealth])
     unfinished_jobs: int = 0
     holder: Holder | None = None
@@ -89,6 +91,7 @@ def _examined(entry: CatalogueEntry) -> KnowledgeBaseHealth:
         chunks=entry.chunks,
         vectors=None,
         embedder=entry.embedder,
+        embedding_config=entry.embedding_config,
         holder=holder_of(entry.folder),
     )
     problems = [entry.problem] if entry.problem else []

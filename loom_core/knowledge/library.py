@@ -79,6 +79,7 @@ class Library:
         Raises:
             NotFoundError: there is none, or it may not be opened.
             InvalidInputError: no knowledge base can have this name.
+            EmbeddingError: a server is to embed that nobody knows the dimension of, and it does not answer.
         """
         folder = self.catalogue.folder(name)
         async with self._turn:
@@ -87,7 +88,11 @@ class Library:
                 exists = (folder / "record.db").exists()
                 if (self._only and name not in self._only) or not (exists or create):
                     raise await to_thread.run_sync(self._unknown, name)
-                knowledge_base = await to_thread.run_sync(self._opened, name, folder, embedder)
+                provider = await to_thread.run_sync(self._embedder, folder, embedder)
+                await provider.prepare()
+                # One model, loaded or connected, serves all knowledge bases.
+                provider = self._embedders.setdefault(provider.id, provider)
+                knowledge_base = await to_thread.run_sync(self._opened, name, folder, provider)
                 self._open[name] = knowledge_base
                 if self._tasks is not None:
                     self._work[name] = work = _Work(knowledge_base)
@@ -131,14 +136,12 @@ class Library:
     def _allowed(self) -> list[CatalogueEntry]:
         return [entry for entry in self.catalogue.list() if not self._only or entry.name in self._only]
 
-    def _opened(self, name: str, folder: Path, wanted: str) -> GraphRAGKnowledgeBase:
+    def _opened(self, name: str, folder: Path, embedder: EmbeddingProvider) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
         from loom_core.knowledge.rag.peer_settings import PeerSettings
 
-        known = next((entry.embedder for entry in self.catalogue.list() if entry.folder == folder), "")
-        known = known or wanted
         knowledge_base = GraphRAGKnowledgeBase.from_config(
-            embedding_provider=self._embedder(known),
+            embedding_provider=embedder,
             name=name,
             path=folder,
             peers=PeerSettings(program=self._program),
@@ -147,16 +150,19 @@ class Library:
             knowledge_base.record.set("name", name)
         return knowledge_base
 
-    def _embedder(self, known: str) -> EmbeddingProvider:
+    def _embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
         """The embedder of a knowledge base: the one that made its vectors, unless another was chosen."""
-        from loom_core.embedding.registry import EmbedderChoice, create_embedder
+        from loom_core.embedding.registry import EmbedderChoice, create_embedder, is_remote
 
+        entry = next((entry for entry in self.catalogue.list() if entry.folder == folder), None)
+        known = (entry.embedder if entry is not None else "") or wanted
+        if self._choice == "auto" and entry is not None and is_remote(entry.embedding_config):
+            return create_embedder(entry.embedding_config)
         embedder = create_embedder(self._choice)
         if self._choice == "auto" and known and embedder.id != known:
             candidates = map(create_embedder, get_args(EmbedderChoice))
             embedder = next((other for other in candidates if other.id == known), embedder)
-        # One loaded model serves all knowledge bases.
-        return self._embedders.setdefault(embedder.id, embedder)
+        return embedder
 
     def _unknown(self, name: str) -> NotFoundError:
         names = [entry.name for entry in self.list()]

@@ -11,17 +11,20 @@ from anyio import to_thread
 
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.pipeline import embedding_text
+from loom_core.knowledge.rag.making_way import embed_making_way
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.rag.waits import WaitSettings
     from loom_core.knowledge.record import Record
 
 __all__ = ["Reembedding"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 16
-_RETRY_SECONDS = 30.0
 
 
 class Reembedding:
@@ -30,11 +33,17 @@ class Reembedding:
     Args:
         record: says which embedder is to take over, and keeps its vectors.
         embedder: the one in charge.
+        urgent: whether there is something more urgent to do.
+        waits: how long to wait before a failed embedder is asked again, and before making way.
     """
 
-    def __init__(self, record: Record, embedder: CurrentEmbedder) -> None:
+    def __init__(
+        self, record: Record, embedder: CurrentEmbedder, *, urgent: Callable[[], bool], waits: WaitSettings
+    ) -> None:
         self._record = record
         self._embedder = embedder
+        self._urgent = urgent
+        self._waits = waits
         self._after = 0
         self._wanted = ""
         self._retry_at = -math.inf
@@ -59,12 +68,16 @@ class Reembedding:
             return True
         provider = await to_thread.run_sync(self._provider, wanted)
         try:
-            vectors = await provider.embed(list(todo.values()))
+            vectors = await embed_making_way(
+                provider, list(todo.values()), urgent=self._urgent, after=self._waits.batch
+            )
         except EmbeddingError as error:
             self.problem = f"The change to {wanted} has stopped for now: {error}"
             _log.warning("%s", self.problem)
-            self._retry_at = anyio.current_time() + _RETRY_SECONDS
+            self._retry_at = anyio.current_time() + self._waits.vectors
             return False
+        if vectors is None:
+            return True
         self.problem = ""
         await to_thread.run_sync(next_vectors.store, wanted, list(todo), vectors)
         return True

@@ -13,6 +13,7 @@ from anyio import to_thread
 from loom_core.embedding.whole_numpy import import_numpy
 from loom_core.errors import EmbeddingError, LoomError, unwrapped
 from loom_core.knowledge.pipeline import embedding_text
+from loom_core.knowledge.rag.making_way import embed_making_way
 from loom_core.knowledge.rag.reembedding import Reembedding
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ _EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SEC
 _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
 _PAIRS = 32  # pairs of names that are compared at a time
-_EMBED_RETRY_SECONDS = 30.0
 
 
 class Worker:
@@ -83,7 +83,9 @@ class Worker:
         self._graph = graph
         self._vectors = vectors
         self._embedder = embedder
-        self._reembedding = Reembedding(record, embedder) if embedder is not None else None
+        self._reembedding = None
+        if embedder is not None:
+            self._reembedding = Reembedding(record, embedder, urgent=self._is_text_left, waits=waits)
         self._lock = lock
         self._server = server
         self._owner = owner
@@ -266,9 +268,12 @@ class Worker:
             if key in rows
         }
         began = anyio.current_time()
-        vectors = await self._vectors_of(list(todo.values()), kind="passage")
-        if vectors is None:
+        try:
+            vectors = await self._vectors_of(list(todo.values()), kind="passage")
+        except EmbeddingError:
             return False
+        if vectors is None:
+            return True
         await to_thread.run_sync(self._record.vectors.store, list(todo), vectors)
         self._adapt_batch(len(pending), anyio.current_time() - began)
         return True
@@ -283,9 +288,12 @@ class Worker:
             return False
         entities = sorted({entity for pair in pairs for entity in pair})
         names = await to_thread.run_sync(self._record.graph.spellings, entities)
-        vectors = await self._vectors_of(list(names.values()), kind="query")
-        if vectors is None:
+        try:
+            vectors = await self._vectors_of(list(names.values()), kind="query")
+        except EmbeddingError:
             return False
+        if vectors is None:
+            return True
         rows = dict(zip(names, vectors, strict=True))
         cosines = [
             (one, two, float(rows[one] @ rows[two]) if one in rows and two in rows else 0.0)
@@ -301,19 +309,26 @@ class Worker:
             record.changes.note("entity", sorted(changed))
 
     async def _vectors_of(self, texts: list[str], *, kind: EmbeddingKind) -> NDArray[np.float32] | None:
-        """Vectors of texts; None if the embedder does not answer, which is told and tried again later."""
+        """Vectors of texts; None if they make way for something more urgent.
+
+        Raises:
+            EmbeddingError: the embedder does not answer. That has been told, and is tried again later.
+        """
         if self._embedder is None:
             return None
         try:
-            vectors = await self._embedder.embed(texts, kind=kind)
+            vectors = await embed_making_way(
+                self._embedder, texts, kind=kind, urgent=self._is_text_left, after=self._waits.batch
+            )
         except EmbeddingError as error:
             # Words and graph go on working; the reason is told with every answer.
             if not self.problem:
                 _log.warning("No vectors for now: %s", error)
             self.problem = f"No vectors for now: {error}"
-            self._retry_at = anyio.current_time() + _EMBED_RETRY_SECONDS
-            return None
-        self.problem = ""
+            self._retry_at = anyio.current_time() + self._waits.vectors
+            raise
+        if vectors is not None:
+            self.problem = ""
         return vectors
 
     def _adapt_batch(self, embedded: int, seconds: float) -> None:

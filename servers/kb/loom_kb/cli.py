@@ -262,7 +262,9 @@ def _command(
     command.add_argument(
         "--embedder",
         default="auto",
-        help="for new knowledge bases: auto, e5-small, minilm, static or hashing",
+        metavar="NAME",
+        help="for new knowledge bases: auto, e5-small, minilm, static, hashing; a server's model, such as"
+        " openai:text-embedding-3-small or ollama:bge-m3; or its configuration as JSON",
     )
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     if name != "serve":

@@ -82,10 +82,13 @@ def _embedders() -> Section:
 
 
 def _knowledge_base(health: KnowledgeBaseHealth) -> Section:
-    from loom_core.embedding.registry import embedder_named, requirement_of
+    from loom_core.embedding.registry import embedder_named, is_remote, remote_problem, requirement_of
 
     problems = list(health.problems)
-    if health.embedder:
+    if is_remote(health.embedding_config):
+        if reason := remote_problem(health.embedding_config):
+            problems.append(f"its vectors are of {health.embedder!r}, which cannot be asked: {reason}")
+    elif health.embedder:
         name = embedder_named(health.embedder)
         if name is None:
             problems.append(f"its vectors are of {health.embedder!r}, which this Loom does not have")

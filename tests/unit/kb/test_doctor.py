@@ -151,3 +151,19 @@ def test_the_command_answers_people_and_programs(tmp_path: Path, capsys: pytest.
     told = json.loads(capsys.readouterr().out)
     assert told["healthy"] is False
     assert told["sections"][-1]["name"] == "knowledge base x"
+
+
+async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    service = Service(Settings(home=tmp_path, embedder="zhipu", version="1"))
+    await service.library.get("notes", create=True)
+    service.library.close()
+    service = Service(Settings(home=tmp_path, version="1"))
+    monkeypatch.setenv("ZAI_API_KEY", "0123456789abcdef.secret")
+    found = section(await examined(service), "knowledge base notes")
+    assert (found.facts["embedder"], found.problems) == ("open.bigmodel.cn/embedding-3/2048", [])
+    monkeypatch.delenv("ZAI_API_KEY")
+    [problem] = section(await examined(service), "knowledge base notes").problems
+    assert "wants a key: put it into the environment variable ZAI_API_KEY" in problem
+    record = service.library.catalogue.folder("notes") / "record.db"
+    assert "zhipu" in record.read_text(errors="replace")
+    assert "secret" not in record.read_text(errors="replace")

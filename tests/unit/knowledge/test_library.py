@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import anyio
 import pytest
 
-from loom_core.errors import InvalidInputError, NotFoundError, StoreBusyError
+from loom_core.errors import EmbeddingError, InvalidInputError, NotFoundError, StoreBusyError
 from loom_core.knowledge.catalogue import Catalogue
 from loom_core.knowledge.library import Library
 
@@ -142,3 +143,33 @@ async def test_work_goes_on_in_the_background(library):
             while not knowledge_base.job(job).finished:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         tasks.cancel_scope.cancel()
+
+
+async def test_a_remote_embedder_is_remembered_with_the_knowledge_base(tmp_path):
+    config = {"provider": "vllm", "model": "m", "dimension": 4, "base_url": "http://127.0.0.1:9/v1"}
+    library = Library(tmp_path, embedder=json.dumps(config))
+    assert (await library.get("notes", create=True)).embedder_id == "127.0.0.1:9/m/4"
+    library.close()
+    again = Library(tmp_path)
+    assert (await again.get("notes")).embedder_id == "127.0.0.1:9/m/4"
+    [entry] = again.list()
+    assert entry.embedding_config["base_url"] == config["base_url"]
+    again.close()
+
+
+async def test_a_server_that_does_not_answer_leaves_no_knowledge_base_of_unknown_dimension(tmp_path):
+    config = {"provider": "vllm", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    library = Library(tmp_path, embedder=json.dumps(config))
+    with pytest.raises(EmbeddingError, match="connection to vLLM failed while m"):
+        await library.get("notes", create=True)
+    assert library.list() == []
+    library.close()
+
+
+async def test_a_damaged_configuration_of_an_embedder_counts_as_none(tmp_path):
+    library = Library(tmp_path, embedder="hashing")
+    knowledge_base = await library.get("notes", create=True)
+    for damaged in ("{", "[1]"):
+        knowledge_base.record.set("embedding_config", damaged)
+        assert library.list()[0].embedding_config == {}
+    library.close()

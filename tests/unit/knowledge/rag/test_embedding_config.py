@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.embedding.registry import create_embedder
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.config import RAGConfig
+from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.retry import RetryPolicy
+from loom_core.testing.embedding_server import EmbeddingServer
 
 CONFIG = {"provider": "local", "model": "hashing/512-1"}
 
@@ -74,3 +80,41 @@ def test_the_same_vectors_may_come_from_another_place(tmp_path: Path):
     knowledge_base = GraphRAGKnowledgeBase.from_config(path=tmp_path)  # the failure left nothing open
     assert knowledge_base.embedding_config["api_key_env"] == "ELSEWHERE_KEY"
     knowledge_base.close()
+
+
+async def test_a_server_takes_over_from_a_model_of_this_process_once_it_answers(tmp_path: Path):
+    server = EmbeddingServer(down=True)
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        path=tmp_path,
+        embedding_provider=create_embedder("hashing"),
+        config=RAGConfig(waits=WaitSettings(vectors=0.0)),
+    )
+    await knowledge_base.add_texts(["Zell is a town in Austria.", "厦门是城市。"])
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(server)) as client:
+        remote = OpenAICompatibleEmbedder(
+            model="m",
+            base_url="http://host/v1",
+            api_key="a-secret-key",
+            retry=RetryPolicy(attempts=1),
+            rest=0.0,
+            http_client=client,
+        )
+        with pytest.raises(EmbeddingError, match="connection"):
+            await knowledge_base.change_embedder(remote)  # it cannot even say how long its vectors are
+        server.down = False
+        await remote.prepare()
+        server.down = True
+        with pytest.raises(EmbeddingError, match=r"has stopped for now.*connection"):
+            await knowledge_base.change_embedder(remote)
+        assert knowledge_base.embedder_id == "hashing/512-1"
+        server.down = False
+        await knowledge_base.change_embedder(remote)
+        assert knowledge_base.embedder_id == "host/m/4"
+        assert len(await knowledge_base.ask("dense", "厦门", limit=2)) == 2
+    knowledge_base.close()
+    stored = (tmp_path / "record.db").read_bytes()
+    assert b"openai_compatible" in stored
+    assert b"a-secret-key" not in stored
+    again = GraphRAGKnowledgeBase.from_config(path=tmp_path, embedding_provider="stored")
+    assert again.embedder_id == "host/m/4"
+    again.close()

@@ -1,0 +1,122 @@
+"""Ollama's own interface, asked over a real HTTP client in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+
+from loom_core.embedding.ollama import OllamaEmbedder
+from loom_core.errors import EmbeddingError
+from loom_core.retry import RetryPolicy
+from loom_core.testing.embedding_server import EmbeddingServer, Refusal, vector_of
+
+
+async def no_sleep(seconds: float) -> None:
+    """The policy's waits take no time."""
+
+
+@asynccontextmanager
+async def asking(server: EmbeddingServer, **options: Any) -> AsyncIterator[OllamaEmbedder]:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(server)) as client:
+        quick = RetryPolicy(attempts=2, sleep=no_sleep)
+        yield OllamaEmbedder(**{"model": "m", "http_client": client, "retry": quick, "rest": 0.0, **options})
+
+
+def unit(text: str) -> np.ndarray:
+    vector = np.array(vector_of(text))
+    return vector / np.linalg.norm(vector)
+
+
+async def test_texts_become_unit_rows_in_order():
+    server = EmbeddingServer(most_texts=32)
+    texts = [f"第{number}段" for number in range(70)]
+    async with asking(server) as embedder:
+        vectors = await embedder.embed(texts)
+    np.testing.assert_allclose(vectors, [unit(text) for text in texts], atol=1e-6)
+    assert all(request["truncate"] is False for request in server.requests)
+
+
+async def test_an_address_with_v1_is_understood():
+    server = EmbeddingServer()
+    async with asking(server, base_url="http://box:11434/v1/") as embedder:
+        assert (await embedder.embed(["one"])).shape == (1, 4)
+    assert embedder.config["base_url"] == "http://box:11434"
+
+
+async def test_what_ollama_finds_too_long_is_halved_and_not_cut_off():
+    server = EmbeddingServer(longest=300)
+    async with asking(server) as embedder:
+        await embedder.embed(["厦" * 1000])
+    assert "".join(server.texts) == "厦" * 1000
+
+
+async def test_questions_have_the_prefix_that_the_model_wants():
+    server = EmbeddingServer(dimension=768)
+    async with asking(server, model="nomic-embed-text:latest") as embedder:
+        await embedder.embed(["why?"], kind="query")
+        await embedder.embed(["so."])
+    assert server.texts == ["search_query: why?", "search_document: so."]
+    assert (embedder.languages, embedder.cross_lingual) == ({"en"}, False)
+
+
+async def test_a_shorter_vector_is_asked_for():
+    server = EmbeddingServer(shortens=True)
+    async with asking(server, model="embeddinggemma", dimension=128) as embedder:
+        assert (await embedder.embed(["one"])).shape == (1, 128)
+    assert server.requests[0]["dimensions"] == 128
+
+
+async def test_the_key_of_a_server_that_wants_one_is_sent():
+    server = EmbeddingServer(key="secret-key")
+    async with asking(server, api_key="secret-key") as embedder:
+        await embedder.embed(["one"])
+    async with asking(server, api_key="other-key-1234567890") as embedder:
+        with pytest.raises(EmbeddingError, match="HTTP 401") as caught:
+            await embedder.embed(["one"])
+    assert "other-key" not in str(caught.value)
+    assert caught.value.failure == "authentication"
+
+
+async def test_a_model_that_has_not_been_pulled_is_told_with_the_command():
+    async with asking(EmbeddingServer(), model="missing") as embedder:
+        with pytest.raises(EmbeddingError, match=r"HTTP 404.*ollama pull missing"):
+            await embedder.embed(["one"])
+
+
+async def test_ollama_that_starts_is_asked_again_and_one_that_does_not_run_is_told():
+    async with asking(EmbeddingServer(refusals=[Refusal(503)])) as embedder:
+        assert (await embedder.embed(["one"])).shape == (1, 4)
+    async with asking(EmbeddingServer(down=True)) as embedder:
+        with pytest.raises(EmbeddingError, match=r"connection to Ollama failed.*tried 2 times") as caught:
+            await embedder.embed(["one"])
+    assert caught.value.failure == "connection"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda answer: {**answer, "embeddings": answer["embeddings"][:1]}, "1 vectors for 2 texts"),
+        (lambda answer: {"embedding": [1.0]}, "embeddings: Field required"),
+        (lambda answer: b"404 page", "the whole: Invalid JSON"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_is_told(change: Callable[[dict[str, Any]], object], reason: str):
+    async with asking(EmbeddingServer(change=change)) as embedder:
+        with pytest.raises(EmbeddingError, match=reason):
+            await embedder.embed(["one", "two"])
+
+
+async def test_its_own_connections_are_closed_and_opened_again():
+    embedder = OllamaEmbedder(
+        model="m", base_url="http://127.0.0.1:9", rest=0.0, retry=RetryPolicy(attempts=1)
+    )
+    for _ in range(2):
+        with pytest.raises(EmbeddingError, match="connection to Ollama failed"):
+            await embedder.embed(["one"])
+        await embedder.aclose()
+    await embedder.aclose()
