@@ -75,6 +75,7 @@ class BatchWriter:
                         settled.append(Settled(item, "unchanged"))
                         self._note_file(job, item, fate)
             record.jobs.settle_all(job, settled)
+            record.progress.note(job, [f"{shown(d.uri)}: {note}" for d in documents for note in d.notes])
             keys = record.documents.keys_after(before)
         self._words.offer({keys[c.id]: c.tokens for d in documents for c in d.chunks if c.id in keys})
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -14,14 +13,13 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.batch import BatchMaker
 from loom_core.knowledge.batch_writing import BatchWriter
 from loom_core.knowledge.comparing import compare_some
+from loom_core.knowledge.extracting import ExtractionStep
 from loom_core.knowledge.fetching import PageFetcher
 from loom_core.knowledge.file_check import FileCheck
 from loom_core.knowledge.linker import Linker
 from loom_core.knowledge.listing import Listing
 from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.preparing import Preparer
-from loom_core.knowledge.preparing.making import Failed
-from loom_core.knowledge.record.prepared import PreparedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +28,10 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.pipeline import Pipeline
     from loom_core.knowledge.preparing.keeper import ChildLimits
-    from loom_core.knowledge.preparing.making import Made
     from loom_core.knowledge.record import Job, JobItem, Record
 
 __all__ = ["Ingest", "IngestLimits"]
 
-_log = logging.getLogger(__name__)
 _FIRST_BYTES = 96 << 10  # of a batch before it is known how fast this goes, and of any afterwards
 _REMOVE_SECONDS = 0.3
 
@@ -101,6 +97,7 @@ class Ingest:
         self._listing: Listing | None = None
         self._preparer = Preparer(pipeline, limits=files, children=children, child_limits=child_limits)
         self._fetcher = PageFetcher(max_bytes=files.max_bytes)
+        self._extraction = ExtractionStep(record, pipeline)
         self._linker = Linker(record, words)
         self._maker = BatchMaker(record, self._files)
         self._writer = BatchWriter(record, self._files, words)
@@ -227,11 +224,16 @@ class Ingest:
                 patient = time.monotonic() < self._written_at + self._limits.patience
                 if patient or not (batch := batch.take_ready()).items:
                     return True
-            made = await self._extract(batch.made())
+            made = await self._extraction.run(job, batch.made())
+            if made is None:
+                self._abandon()
+                return True
             self._written_at = started = time.monotonic()
             goes_on = await to_thread.run_sync(self._writer.write, job, batch, made)
             in_time = int(batch.size * self._limits.seconds / max(time.monotonic() - started, 1e-3))
-            self._bytes = max(_FIRST_BYTES, min(in_time, 2 * self._bytes))
+            if self._pipeline.extractor is None:
+                # Else batches stay small: what was found in one, and may have been paid for, is soon safe.
+                self._bytes = max(_FIRST_BYTES, min(in_time, 2 * self._bytes))
             if not goes_on:
                 await to_thread.run_sync(self._abandon)
             else:
@@ -278,16 +280,3 @@ class Ingest:
             self._preparer.close()
         self._under_way.clear()
         self._job, self._last, self._spent = 0, -1, 0.0
-
-    async def _extract(self, made: Sequence[Made]) -> list[Made]:
-        """What was made, with what an extractor of the program's own finds, or why it finds nothing."""
-        documents = [result for result in made if isinstance(result, PreparedDocument)]
-        try:
-            found = iter(await self._pipeline.extract(documents))
-        except Exception as error:  # noqa: BLE001 - extractors may be anybody's
-            if len(made) == 1:
-                _log.exception("extracting from %s failed", documents[0].uri)
-                return [Failed(f"it could not be prepared: {type(error).__name__}: {error}")]
-            # One of them is the cause, and must not take the others with it.
-            return [result for one in made for result in await self._extract([one])]
-        return [next(found) if isinstance(result, PreparedDocument) else result for result in made]

@@ -205,7 +205,11 @@ class Extractor(Protocol):
         ...
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order."""
+        """One extraction for each chunk, in order.
+
+        Raises:
+            LLMError: it cannot extract now, from whatever; work on the job stops, and goes on there later.
+        """
         ...
 
 

@@ -187,12 +187,21 @@ class Alias(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an extractor found in one chunk."""
+    """What an extractor found in one chunk.
+
+    Attributes:
+        mentions: entities that it names.
+        abouts: entities that it is about.
+        relations: between entities.
+        aliases: names of the same.
+        problem: why a part of what there is was not looked for, or empty; told with the job.
+    """
 
     mentions: tuple[Mention, ...] = ()
     abouts: tuple[About, ...] = ()
     relations: tuple[Relation, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +226,7 @@ class KnowledgeItem:
 
 
 class QueryDetail(TypedDict):
-    """What one of several questions found; part of what `multi_query` returns.
+    """What one of several questions found; part of what `multi_query` and `decomposition` return.
 
     Keys:
         query: the question.
@@ -243,9 +252,9 @@ class RetrievedPassage(TypedDict):
         source: name of the retriever that found it (`dense`, `bm25`, `hyde`…).
         hyde_queries: the hypothetical documents that were generated (`hyde`).
         hyde_queries_count: how many (`hyde`).
-        generated_queries: the variants of the question that were generated (`multi_query`).
-        queries_count: how many (`multi_query`).
-        retrieval_details: what each question found on its own (`multi_query`).
+        generated_queries: the variants (`multi_query`) or parts (`decomposition`) of the question.
+        queries_count: how many (`multi_query`, `decomposition`).
+        retrieval_details: what each question found on its own (`multi_query`, `decomposition`).
     """
 
     chunk_id: str

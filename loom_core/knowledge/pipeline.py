@@ -20,12 +20,12 @@ from loom_core.knowledge.record.prepared import FoundColumns, PreparedChunk, Pre
 from loom_core.knowledge.text import analyse_passage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from loom_core.knowledge.chunking.registry import ChunkerName
     from loom_core.knowledge.extraction import RuleSettings
     from loom_core.knowledge.interface import Chunker, Extractor
-    from loom_core.knowledge.model import Chunk, DocumentDraft
+    from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
 
 __all__ = ["Pipeline", "Recipe", "document_id", "embedding_text", "index_tokens"]
 
@@ -168,18 +168,28 @@ class Pipeline:
             chunks=tuple(chunks),
         )
 
-    async def extract(self, documents: Sequence[PreparedDocument]) -> list[PreparedDocument]:
-        """The documents with what an extractor of the program's own finds in them."""
+    @property
+    def extractor(self) -> Extractor | None:
+        """The extractor of the program's own, or None where there are only rules, or nothing to find."""
+        return self._extractor
+
+    async def extract(
+        self, documents: Sequence[PreparedDocument], *, known: Collection[str] = ()
+    ) -> list[PreparedDocument]:
+        """The documents with what an extractor of the program's own finds in them.
+
+        Args:
+            documents: the documents.
+            known: ids of chunks that are in the record and stay as they are: nothing is looked for in them.
+
+        Raises:
+            LLMError: see `Extractor.extract`.
+        """
         if self._extractor is None:
             return list(documents)
-        extractions = iter(await self._extractor.extract([c.chunk for d in documents for c in d.chunks]))
-        return [
-            replace(
-                document,
-                chunks=tuple(replace(c, found=found_in(next(extractions))) for c in document.chunks),
-            )
-            for document in documents
-        ]
+        looked_at = [c for document in documents for c in document.chunks if c.id not in known]
+        found = iter(await self._extractor.extract([c.chunk for c in looked_at]) if looked_at else ())
+        return [_with_found(document, found, known=known) for document in documents]
 
     def _completed(self, chunk: Chunk, draft: DocumentDraft) -> Chunk:
         return replace(
@@ -214,6 +224,28 @@ class Pipeline:
                 )
             )
         return prepared
+
+
+def _with_found(
+    document: PreparedDocument, found: Iterator[Extraction], *, known: Collection[str]
+) -> PreparedDocument:
+    """A document with what was found in its chunks, and a note on those in which not all was looked for."""
+    chunks: list[PreparedChunk] = []
+    problems: list[str] = []
+    for chunk in document.chunks:
+        if chunk.id in known:
+            chunks.append(chunk)
+            continue
+        extraction = next(found)
+        chunks.append(replace(chunk, found=found_in(extraction)))
+        if extraction.problem:
+            problems.append(extraction.problem)
+    notes = (
+        (f"{len(problems)} of {len(chunks)} passages were read by rules alone: {problems[0]}",)
+        if problems
+        else ()
+    )
+    return replace(document, chunks=tuple(chunks), notes=notes)
 
 
 def _prevailing(chunks: Sequence[Chunk]) -> str:

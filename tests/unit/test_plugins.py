@@ -13,7 +13,8 @@ from loom_core.errors import ConfigError
 from loom_core.plugins import create, register, registered
 
 _OWN_RETRIEVERS = {
-    "bm25", "dense", "fusion", "graph", "hybrid", "hyde", "keyword", "knowledge_base", "multi_query",
+    "bm25", "decomposition", "dense", "fusion", "graph",
+    "hybrid", "hyde", "keyword", "knowledge_base", "multi_query",
 }  # fmt: skip
 _OWN_RERANKERS = {"api", "cross_encoder", "features", "llm"}
 
@@ -124,7 +125,7 @@ def test_name_of_an_own_implementation_is_taken_before_it_is_loaded(kind: str, n
 def test_unknown_name_is_told_with_those_that_exist() -> None:
     with pytest.raises(ConfigError, match="no retriever 'bm52'") as error:
         create("retriever", "bm52")
-    assert "bm25, dense, fusion" in error.value.advice
+    assert "bm25, decomposition, dense" in error.value.advice
 
 
 def test_unknown_kind_is_told_with_those_that_exist() -> None:

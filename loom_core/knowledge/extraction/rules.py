@@ -18,6 +18,7 @@ from anyio import to_thread
 from loom_core.cjk import holds_cjk, is_cjk
 from loom_core.knowledge.extraction.aliases import aliases_in
 from loom_core.knowledge.extraction.chinese import chinese_definition, chinese_mentions, chinese_predicate
+from loom_core.knowledge.extraction.choosing import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
 from loom_core.knowledge.extraction.settings import RuleSettings
 from loom_core.knowledge.keywords import extract_chunk_keywords
@@ -83,12 +84,12 @@ class RuleExtractor:
             relations += _sentence_relations(chunk.text, start, end, inside, subject)
         if self._settings.relation_types:
             relations = [r for r in relations if r.predicate in self._settings.relation_types]
-        kept = _surest_mentions(mentions, self._settings.max_entities_per_chunk)
+        kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
         relations.sort(key=lambda r: -r.confidence)
         return Extraction(
             mentions=tuple(kept),
             abouts=tuple(subjects),
-            relations=tuple(_distinct(relations)[: self._settings.max_relations_per_chunk]),
+            relations=tuple(distinct(relations)[: self._settings.max_relations_per_chunk]),
             aliases=()
             if chunk.language == "code"
             else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
@@ -106,7 +107,7 @@ class RuleExtractor:
                     found.append(Mention(keyword, start, end, "code", "identifier", _CODE_CONFIDENCE))
         if self._settings.entity_types:
             found = [m for m in found if m.type in self._settings.entity_types]
-        return _without_overlap(found)
+        return without_overlap(found)
 
     def _abouts(self, chunk: Chunk, mentions: list[Mention]) -> tuple[list[About], list[Relation]]:
         abouts: list[About] = []
@@ -218,32 +219,3 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     if not predicate:
         return []
     return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]
-
-
-def _without_overlap(mentions: list[Mention]) -> list[Mention]:
-    """Of mentions that overlap, keep the longest; then by position."""
-    taken: list[Mention] = []
-    end = -1
-    for mention in sorted(mentions, key=lambda m: (m.start, -m.end)):
-        if mention.start >= end:
-            taken.append(mention)
-            end = mention.end
-    return taken
-
-
-def _surest_mentions(mentions: list[Mention], limit: int) -> list[Mention]:
-    """Keep the mentions of the first `limit` entities, surest first and then by position."""
-    if len(mentions) <= limit:
-        return mentions
-    keys: dict[str, None] = {}
-    for mention in sorted(mentions, key=lambda m: (-m.confidence, m.start)):
-        keys.setdefault(name_key(mention.name))
-    kept = set(list(keys)[:limit])
-    return [mention for mention in mentions if name_key(mention.name) in kept]
-
-
-def _distinct(relations: list[Relation]) -> list[Relation]:
-    seen: dict[tuple[str, str, str], Relation] = {}
-    for relation in relations:
-        seen.setdefault((name_key(relation.subject), relation.predicate, name_key(relation.object)), relation)
-    return list(seen.values())

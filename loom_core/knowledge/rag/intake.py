@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -13,13 +14,16 @@ from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.pipeline import document_id
 from loom_core.knowledge.preparing import draft_payload
 from loom_core.knowledge.rag.drafts import text_drafts
+from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materials
 from loom_core.knowledge.uris import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from loom_core.knowledge.extraction.estimate import ExtractionEstimate
     from loom_core.knowledge.model import DocumentDraft
+    from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.worker import Worker
     from loom_core.knowledge.record import DocumentRow, Job, Record
 
@@ -33,9 +37,10 @@ class DocumentIntake:
     `submit` return as soon as it is safe, for a worker in the background.
     """
 
-    def __init__(self, record: Record, worker: Worker) -> None:
+    def __init__(self, record: Record, worker: Worker, *, plan: ExtractionPlan) -> None:
         self.record = record
         self.worker = worker
+        self._plan = plan
 
     async def add_texts(
         self,
@@ -45,6 +50,7 @@ class DocumentIntake:
         metadatas: Sequence[dict[str, Any]] | None = None,
         uris: Sequence[str] | None = None,
         mime: str = "text/markdown",
+        confirm: bool = False,
     ) -> list[str]:
         """Add texts and wait until they are searchable by words, graph and vectors.
 
@@ -54,20 +60,35 @@ class DocumentIntake:
             metadatas: fields for each, which filters may use.
             uris: an address for each; a text with a known address replaces the one that was there.
             mime: media type of all the texts.
+            confirm: see `add_documents`.
 
         Returns:
             The documents' ids.
+
+        Raises:
+            InvalidInputError: lists of different lengths, or as for `add_documents`.
+            LLMError: as for `add_documents`.
         """
         drafts = text_drafts(texts, titles=titles, metadatas=metadatas, uris=uris, mime=mime)
-        await self.add_documents(drafts)
+        await self.add_documents(drafts, confirm=confirm)
         return [document_id(draft.uri) for draft in drafts]
 
-    async def add_documents(self, documents: Sequence[DocumentDraft]) -> Job:
+    async def add_documents(self, documents: Sequence[DocumentDraft], *, confirm: bool = False) -> Job:
         """Add documents and wait as `add_texts` does.
+
+        Args:
+            documents: the documents.
+            confirm: whether a language model may read much for it; see `estimate_extraction`.
 
         Returns:
             The finished job; `report` of the record's jobs says what failed.
+
+        Raises:
+            InvalidInputError: a document is too long, or it takes a confirmation; nothing is added.
+            LLMError: the language model that extracts cannot be asked now. What is in stays, and the job
+                goes on there with the next work.
         """
+        await self._plan.agree(draft_materials(documents), confirm=confirm)
         job = await to_thread.run_sync(self.submit_documents, documents)
         await self.worker.drain()
         return self.job(job)
@@ -80,6 +101,7 @@ class DocumentIntake:
         exclude: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
         progress: Callable[[], None] | None = None,
+        confirm: bool = False,
     ) -> Job:
         """Add files and folders and wait as `add_texts` does; see `submit_paths`.
 
@@ -89,7 +111,14 @@ class DocumentIntake:
             exclude: patterns of what is left out.
             metadata: fields for all the documents.
             progress: called after every step of the work.
+            confirm: see `add_documents`.
+
+        Raises:
+            InvalidInputError: as for `add_documents`.
+            LLMError: as for `add_documents`.
         """
+        materials = path_materials(paths, include=include, exclude=exclude, metadata=metadata)
+        await self._plan.agree(materials, confirm=confirm)
         job = self.submit_paths(paths, include=include, exclude=exclude, metadata=metadata)
         await self.worker.drain(progress=progress)
         return self.job(job)
@@ -115,6 +144,33 @@ class DocumentIntake:
         )
         await self.worker.drain(progress=progress)
         return self.job(job)
+
+    async def estimate_extraction(
+        self,
+        paths: Sequence[Path] = (),
+        *,
+        documents: Sequence[DocumentDraft] = (),
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> ExtractionEstimate:
+        """About what a language model will take to extract from documents, if they were added now.
+
+        Nothing is added, and no model is asked. What is in the record already, just as it is, costs nothing;
+        without a language model nothing does. It takes as long as reading the documents.
+
+        Args:
+            paths: files and folders.
+            documents: documents.
+            include: as for `add_paths`.
+            exclude: as for `add_paths`.
+            metadata: as for `add_paths`.
+
+        Raises:
+            InvalidInputError: a pattern is malformed.
+        """
+        of_paths = path_materials(paths, include=include, exclude=exclude, metadata=metadata)
+        return await self._plan.estimate(chain(of_paths, draft_materials(documents)))
 
     def submit_documents(self, documents: Sequence[DocumentDraft]) -> str:
         """Write documents down to be added. Blocks; when it returns they are safe.
@@ -212,6 +268,7 @@ class DocumentIntake:
         metadata: dict[str, Any] | None = None,
         allow_empty: bool = False,
         progress: Callable[[], None] | None = None,
+        confirm: bool = False,
     ) -> Job:
         """Bring the knowledge base in step with folders and wait as `add_texts` does; see `submit_sync`.
 
@@ -222,7 +279,14 @@ class DocumentIntake:
             metadata: fields for all the documents.
             allow_empty: whether a folder that is gone or empty means that its documents are to go.
             progress: called after every step of the work.
+            confirm: see `add_documents`.
+
+        Raises:
+            InvalidInputError: as for `submit_sync` and `add_documents`.
+            LLMError: as for `add_documents`.
         """
+        materials = path_materials(folders, include=include, exclude=exclude, metadata=metadata)
+        await self._plan.agree(materials, confirm=confirm)
         submit = partial(
             self.submit_sync,
             folders,

@@ -10,6 +10,7 @@ from loom_core import plugins
 from loom_core.embedding.whole_numpy import import_numpy
 from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.extraction.llm import LLMEntityExtractor
 from loom_core.knowledge.graph_reading import neighbourhood
 from loom_core.knowledge.indexing import GraphIndex, WordIndex
 from loom_core.knowledge.ingest import Ingest
@@ -20,6 +21,7 @@ from loom_core.knowledge.rag.answer import Answer, item
 from loom_core.knowledge.rag.channel_search import ChannelSearch
 from loom_core.knowledge.rag.config import RAGConfig
 from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
+from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
 from loom_core.knowledge.rag.opening import make_folder, remember, remembered_config, stored_embedder
 from loom_core.knowledge.rag.options import SearchRequest
 from loom_core.knowledge.rag.owner_client import OwnerClient
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.options import SearchOptions
     from loom_core.knowledge.rag.owner_protocol import Request
+    from loom_core.llm.interface import LLMProvider
 
 __all__ = ["GraphRAGKnowledgeBase"]
 
@@ -121,7 +124,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             owner=owner,
             waits=config.waits,
         )
-        super().__init__(record, worker, pipeline=pipeline, folder=folder, embedder=current)
+        plan = ExtractionPlan(record, pipeline, config.extraction)
+        super().__init__(record, worker, pipeline=pipeline, plan=plan, folder=folder, embedder=current)
         self._reader = QuestionReader(record, current, patience=config.waits.embedder)
         self._searcher = Searcher(
             name,
@@ -151,6 +155,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         cls,
         *,
         embedding_provider: EmbeddingProvider | Literal["stored"] | None = None,
+        llm_provider: LLMProvider | None = None,
         extractor: Extractor | None = None,
         reranker: Reranker | None = None,
         config: RAGConfig | None = None,
@@ -166,7 +171,9 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         Args:
             embedding_provider: makes vectors. None answers by words and graph alone; "stored" is the one
                 that made the vectors there are, or None where there are none.
-            extractor: finds entities and relations; None uses rules.
+            llm_provider: a language model that finds entities and relations, beside rules; None uses rules
+                alone. See `LLMEntityExtractor`.
+            extractor: finds entities and relations instead of both.
             reranker: orders the best passages of every answer anew; None leaves them as they are.
             config: settings.
             name: its name among other sources.
@@ -193,6 +200,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             raise
         if not config.extraction.enabled:
             extractor = None
+        elif extractor is None and llm_provider is not None:
+            extractor = LLMEntityExtractor(llm_provider, config.extraction)
         elif extractor is None:
             extractor = RuleExtractor(config.extraction.rule_settings())
         return cls(

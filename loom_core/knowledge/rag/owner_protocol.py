@@ -168,6 +168,8 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
         extractor_id: what finds entities; empty without.
         reranks: whether there is a reranker that is asked unless a question says otherwise.
     """
-    shaping = config.model_dump(mode="json", exclude={"waits"})
+    shaping = config.model_dump(
+        mode="json", exclude={"waits": True, "extraction": {"confirm_tokens", "confirm_cost"}}
+    )
     same = [loom_version(), shaping, embeds, extractor_id, reranks]
     return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()

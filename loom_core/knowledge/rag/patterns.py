@@ -139,7 +139,7 @@ class RAGPattern:
         """The passages in their last order, and what is to be noted about how they came there."""
         passages = await self._find(query, filters)
         notes: list[str] = []
-        if passages and passages[0].get("generated_queries") == []:
+        if passages and passages[0]["source"] == "multi_query" and not passages[0].get("generated_queries"):
             notes.append("The question was not expanded: the model gave no variants.")
         if passages and self._reranker is not None:
             reranker = _TimedReranker(self._reranker, self._rerank_timeout)

@@ -11,6 +11,7 @@ from loom_core.errors import ConfigError, EmbeddingError, StoreBusyError
 from loom_core.knowledge.maintenance.check import check_record
 from loom_core.knowledge.maintenance.indexes import check_indexes
 from loom_core.knowledge.maintenance.repair import repair as repair_record
+from loom_core.knowledge.rag.extraction_plan import stored_materials
 from loom_core.knowledge.rag.intake import DocumentIntake
 from loom_core.storage.ownership import holder_of
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.maintenance.finding import CheckReport, Finding
     from loom_core.knowledge.pipeline import Pipeline
     from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.worker import Worker
     from loom_core.knowledge.record import Job, Record
     from loom_core.knowledge.record.changes import IndexName
@@ -41,10 +43,11 @@ class Upkeep(DocumentIntake):
         worker: Worker,
         *,
         pipeline: Pipeline,
+        plan: ExtractionPlan,
         folder: Path | None,
         embedder: CurrentEmbedder | None,
     ) -> None:
-        super().__init__(record, worker)
+        super().__init__(record, worker, plan=plan)
         self._pipeline = pipeline
         self._folder = folder
         self._current = embedder
@@ -101,14 +104,25 @@ class Upkeep(DocumentIntake):
                 return
             await anyio.sleep(_POLL_SECONDS)  # another process builds them
 
-    async def rebuild_from_texts(self, *, progress: Callable[[], None] | None = None) -> Job:
+    async def rebuild_from_texts(
+        self, *, progress: Callable[[], None] | None = None, confirm: bool = False
+    ) -> Job:
         """Cut all documents into passages and extract from them anew, from their texts in the record.
 
         Documents that today's rules made are left as they are, and so are vectors of texts that stay.
 
+        Args:
+            progress: called after every step of the work.
+            confirm: whether a language model may read much for it; see `estimate_extraction`.
+
         Returns:
             The finished job.
+
+        Raises:
+            InvalidInputError: it takes a confirmation; nothing is done.
+            LLMError: as for `add_documents`.
         """
+        await self._plan.agree(stored_materials(self.record.database), confirm=confirm)
         job = await to_thread.run_sync(self.submit_stored)
         await self.worker.drain(progress=progress)
         return self.job(job)
@@ -138,6 +152,7 @@ class Upkeep(DocumentIntake):
             ConfigError: the knowledge base was opened without an embedder.
             EmbeddingError: the new embedder fails; the change goes on when it works again, or is called off.
         """
+        await provider.prepare()
         await to_thread.run_sync(self.submit_embedder, provider)
         while await to_thread.run_sync(self.record.next_vectors.wanted) == provider.id:
             await self.worker.drain(progress=progress)

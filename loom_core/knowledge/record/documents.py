@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.record.changes import ChangeLog
     from loom_core.knowledge.record.document_writing import Outcome
     from loom_core.knowledge.record.graph import GraphTable
-    from loom_core.knowledge.record.prepared import PreparedDocument
+    from loom_core.knowledge.record.prepared import PreparedChunk, PreparedDocument
     from loom_core.storage import Database
 
 __all__ = ["ChunkRow", "DocumentRow", "DocumentTable"]
@@ -100,6 +100,12 @@ class DocumentTable:
     def remove_chunks(self, key: int) -> None:
         """Take a document's chunks out, and have it count as changed whatever is put for it next."""
         self._writer.remove_chunks(key)
+
+    def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
+        """Ids of those of some chunks that are there already, just as they are."""
+        hashes = {chunk.id: chunk.hash for chunk in chunks}
+        rows = self._database.rows_in("SELECT id, hash FROM chunks WHERE id IN ({})", list(hashes))
+        return {row["id"] for row in rows if row["hash"] == hashes[row["id"]]}
 
     def is_current(self, uri: str, hash_: bytes) -> bool:
         """Whether a document is there with exactly this content."""

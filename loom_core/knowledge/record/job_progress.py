@@ -1,9 +1,11 @@
-"""How fast jobs go, how many of their passages have vectors, and what is worth knowing of their documents."""
+"""How fast jobs go, what they take, how many passages have vectors, and notes about their documents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from loom_core.llm.interface import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +61,23 @@ class JobProgress:
         documents, chunks = row["documents"] / row["seconds"], row["chunks"] / row["seconds"]
         known = job.state == "running" and documents > 0
         return Pace(documents, chunks, (job.total - job.processed) / documents if known else None)
+
+    def note_spent(self, job: Job, usage: Usage) -> None:
+        """Add what a language model has just taken for a job, while the job is remembered."""
+        with self._database.write() as db:
+            db.execute(
+                "INSERT INTO job_spendings SELECT key, ?, ?, ? FROM jobs WHERE key = ? "
+                "ON CONFLICT (job) DO UPDATE SET input_tokens = input_tokens + excluded.input_tokens, "
+                "output_tokens = output_tokens + excluded.output_tokens, cost = cost + excluded.cost",
+                (usage.input_tokens, usage.output_tokens, usage.cost, job.key),
+            )
+
+    def spent(self, job: Job) -> Usage | None:
+        """What a language model has taken for a job so far; None if none was asked."""
+        row = self._database.row(
+            "SELECT input_tokens, output_tokens, cost FROM job_spendings WHERE job = ?", (job.key,)
+        )
+        return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
 
     def embedded(self, job: Job) -> int:
         """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""

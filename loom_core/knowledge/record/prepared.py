@@ -117,6 +117,7 @@ class PreparedDocument:
         text: UTF-8, deflated.
         blocks: structure of the text, see `encode_blocks`.
         fields: what filters find it by.
+        notes: what is worth telling of how it was prepared, a line each.
     """
 
     id: str
@@ -132,6 +133,7 @@ class PreparedDocument:
     blocks: bytes
     fields: tuple[FieldRow, ...]
     chunks: tuple[PreparedChunk, ...]
+    notes: tuple[str, ...] = ()
 
 
 def found_in(extraction: Extraction) -> FoundColumns:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MetaName", "Record"]
 
-MetaName = Literal["name", "description", "search_hints", "embedder", "embedding_config", "dimension"]
-"""What the record remembers of its knowledge base."""
+MetaName = Literal["name", "description", "search_hints", "embedder", "embedding_config", "dimension", "llm"]
+"""What the record remembers of its knowledge base; `llm` is the language model that read it last, if any."""
 
 
 class Record:

@@ -362,4 +362,13 @@ CREATE TRIGGER vectors_went AFTER DELETE ON vectors BEGIN
     INSERT OR IGNORE INTO unembedded SELECT key FROM chunks WHERE vector_hash = OLD.hash; END
 """
 
-SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+_VERSION_3 = """
+CREATE TABLE job_spendings (     -- what a language model has taken for a job so far
+    job INTEGER PRIMARY KEY REFERENCES jobs (key) ON DELETE CASCADE,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cost REAL                    -- US dollars; NULL where a price is not known
+)
+"""
+
+SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)

@@ -100,7 +100,10 @@ class LLMReranker:
         try:
             with anyio.fail_after(self._timeout):
                 answer = await self._llm.chat(
-                    self._messages(query, shown), max_tokens=self._max_tokens, temperature=0.0
+                    self._messages(query, shown),
+                    max_tokens=self._max_tokens,
+                    temperature=0.0,
+                    effort="off",
                 )
         except TimeoutError as error:
             raise LLMError(

@@ -2,7 +2,7 @@
 
 Make one with `loom_core.plugins.create("retriever", name, sources, ...)`: `dense`, `bm25`, `keyword` and
 `graph` ask one channel, `hybrid` and `fusion` combine two, `knowledge_base` asks the knowledge base's own
-retrieval, `hyde` and `multi_query` let a language model widen the question.
+retrieval, `hyde`, `multi_query` and `decomposition` let a language model widen the question.
 
 A retriever of your own subclasses `SourceRetriever` or `BaseRetriever`, or is any class with the method of
 `Retriever`, and is decorated with `register("retriever", name)`.

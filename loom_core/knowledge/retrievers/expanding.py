@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from loom_core.errors import ConfigError, LoomError
+from loom_core.knowledge.model import QueryDetail
 from loom_core.knowledge.retrievers.base import BaseRetriever
 from loom_core.knowledge.retrievers.fusing import reciprocal_rank
 from loom_core.knowledge.retrievers.passages import passage_key, ranked
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 _MAX_QUERIES = 10
 _MIN_DEPTH, _MAX_DEPTH = 20, 100
 """What each text brings to the fusion: twice as many passages as are wanted, within these limits."""
-_EXPANDING = frozenset({"hyde", "multi_query"})
+_EXPANDING = frozenset({"decomposition", "hyde", "multi_query"})
 """Base retrievers that want the language model as well."""
 
 
@@ -56,6 +57,20 @@ class Expansion:
             ([passage_key(passage) for passage in ranking] for ranking in self.rankings.values()), k=k
         )
         return ranked({**first[key], "score": score} for key, score in scores.items())
+
+    def told(self, source: str, *, k: int) -> list[RetrievedPassage]:
+        """`fused`, each passage telling what was searched for and what each text found, for a retriever."""
+        details = [_detail(query, hits) for query, hits in self.rankings.items()]
+        return [
+            {
+                **passage,
+                "source": source,
+                "generated_queries": self.texts,
+                "queries_count": len(self.texts),
+                "retrieval_details": details,
+            }
+            for passage in self.fused(k=k)
+        ]
 
 
 class ExpandingRetriever(BaseRetriever):
@@ -175,6 +190,14 @@ class ExpandingRetriever(BaseRetriever):
         if self._include_original or not searched:
             searched.insert(0, request.text)
         return Expansion(texts, {text: found[text] for text in searched})
+
+
+def _detail(query: str, hits: Sequence[RetrievedPassage]) -> QueryDetail:
+    return QueryDetail(
+        query=query,
+        hits_count=len(hits),
+        hits=[{"chunk_id": hit["chunk_id"], "text": hit["text"], "score": hit["score"]} for hit in hits],
+    )
 
 
 def _check(holds: bool, message: str, advice: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.model import QueryDetail
 from loom_core.knowledge.retrievers.expanding import ExpandingRetriever
 from loom_core.knowledge.retrievers.expansion import generate_variants
 from loom_core.plugins import register
@@ -32,22 +31,4 @@ class MultiQueryRetriever(ExpandingRetriever):
 
     async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
         expansion = await self._expand(request, sources, generate_variants)
-        details = [_detail(query, hits) for query, hits in expansion.rankings.items()]
-        return [
-            {
-                **passage,
-                "source": self.name,
-                "generated_queries": expansion.texts,
-                "queries_count": len(expansion.texts),
-                "retrieval_details": details,
-            }
-            for passage in expansion.fused(k=self._rrf_k)
-        ]
-
-
-def _detail(query: str, hits: Sequence[RetrievedPassage]) -> QueryDetail:
-    return QueryDetail(
-        query=query,
-        hits_count=len(hits),
-        hits=[{"chunk_id": hit["chunk_id"], "text": hit["text"], "score": hit["score"]} for hit in hits],
-    )
+        return expansion.told(self.name, k=self._rrf_k)

@@ -37,6 +37,8 @@ def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job, *, after: int = 0)
     notes = [note for _, note in record.progress.notes(job, limit=_MAX_NOTES)]
     if len(notes) == _MAX_NOTES and (more := record.progress.count_notes(job) - len(notes)):
         notes.append(f"… and {more:,} more")
+    if not job.finished and knowledge_base.worker.problem:
+        notes.insert(0, knowledge_base.worker.problem)
     pace = None if job.finished else record.progress.pace(job)
     pending = [] if job.finished else record.jobs.pending(job, 1)
     return JobInfo(

@@ -88,7 +88,7 @@ async def test_the_model_is_shown_the_first_passages_cut_to_their_budget():
     assert "never shown" not in model.asked
     assert 60 < model.asked.count("短") < 80
     assert model.asked.count("word") < 50
-    assert model.options == {"max_tokens": 77, "temperature": 0.0}
+    assert model.options == {"max_tokens": 77, "temperature": 0.0, "effort": "off"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,261 @@
+"""A knowledge base whose entities a language model finds: what is paid for, and what survives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from loom_core.errors import InvalidInputError, LLMError
+from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
+from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.llm.interface import ChatRequest, Usage
+from loom_core.llm.mock import MockProvider
+
+Script = Callable[[ChatRequest], "str | LLMError"]
+
+
+class Priced(MockProvider):
+    """A model that costs a dollar a token."""
+
+    def cost(self, usage: Usage) -> float:
+        return float(usage.input_tokens + usage.output_tokens)
+
+
+def naming(*names: str) -> Script:
+    def reply(request: ChatRequest) -> str:
+        shown = request.messages[1].text
+        return json.dumps(
+            {"entities": [{"name": n, "type": "town"} for n in names if n in shown], "relations": []}
+        )
+
+    return reply
+
+
+def knowledge_base(model: MockProvider, path: Path | None = None, **extraction: Any) -> GraphRAGKnowledgeBase:
+    config = RAGConfig(extraction=ExtractionConfig(**extraction))
+    return GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config, path=path)
+
+
+def documents(count: int, *, text: str = "") -> list[DocumentDraft]:
+    return [
+        DocumentDraft(uri=f"text:{n}", text=text or f"the town of zell number {n}.", title=f"Town {n}")
+        for n in range(count)
+    ]
+
+
+def methods(kb: GraphRAGKnowledgeBase) -> set[str]:
+    return {row["method"] for row in kb.record.database.rows("SELECT DISTINCT method FROM mentions")}
+
+
+async def test_the_model_finds_what_rules_do_not():
+    for text in ("in zell there is a lake.", "泽尔有一个湖。"):
+        model = MockProvider(naming("zell", "泽尔"))
+        kb = knowledge_base(model)
+        await kb.add_texts([text])
+        assert "llm" in methods(kb)
+        assert kb.strategy == "graph_only"
+        kb.close()
+
+
+@pytest.mark.parametrize(("enabled", "extractor"), [(False, None), (True, RuleExtractor())])
+async def test_without_extraction_or_with_another_extractor_the_model_is_not_asked(
+    enabled: bool, extractor: RuleExtractor | None
+):
+    model = MockProvider([])
+    config = RAGConfig(extraction=ExtractionConfig(enabled=enabled))
+    kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, extractor=extractor, config=config)
+    await kb.add_texts(["In Zell there is a lake."])
+    assert model.calls == []
+    assert "llm" not in methods(kb)
+    kb.close()
+
+
+async def test_what_did_not_change_is_not_paid_for_again():
+    model = MockProvider(naming("zell"))
+    kb = knowledge_base(model)
+    sections = [f"# Part {n}\n\n" + f"zell has part {n}. " * 60 for n in range(3)]
+    await kb.add_texts(["\n\n".join(sections)], uris=["text:a"])
+    await kb.add_texts(["\n\n".join(sections)], uris=["text:a"])
+    assert len(model.calls) == 1
+    sections[1] = sections[1].replace("has part", "had part")
+    await kb.add_texts(["\n\n".join(sections)], uris=["text:a"])
+    assert len(model.calls) == 2
+    shown = model.calls[1].messages[1].text
+    assert "had part 1" in shown
+    assert "part 0" not in shown
+    assert "part 2" not in shown
+    rows = kb.record.database.rows("SELECT DISTINCT chunk FROM mentions WHERE method = 'llm'")
+    assert len(rows) == kb.record.documents.counts()[1]
+    kb.close()
+
+
+async def test_versions_of_one_document_that_come_together_lose_nothing():
+    model = MockProvider(naming("zell"))
+    kb = knowledge_base(model)
+    old, new = (DocumentDraft(uri="text:0", text=text) for text in ("zell one.", "zell two."))
+    await kb.add_documents([old])
+    await kb.add_documents([new, old])
+    rows = kb.record.database.rows("SELECT method FROM mentions WHERE method = 'llm'")
+    assert len(rows) == 1
+    kb.close()
+
+
+async def test_an_interrupted_job_goes_on_where_it_stopped(tmp_path: Path):
+    """Documents that were under way are asked for again, and no others."""
+    read: list[str] = []
+    reached = anyio.Event()
+
+    class Hanging(MockProvider):
+        async def chat(self, messages: Any, **options: Any) -> Any:
+            if "Town 30" in messages[1]["content"] and not reached.is_set():
+                reached.set()
+                await anyio.sleep_forever()
+            response = await super().chat(messages, **options)
+            read.append(messages[1]["content"])
+            return response
+
+    text = "the town of zell. " * 300
+    model = Hanging(naming("zell"))
+    kb = knowledge_base(model, tmp_path, confirm_tokens=None, confirm_cost=None)
+    with anyio.move_on_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(kb.add_documents, documents(40, text=text))
+            await reached.wait()
+            tasks.cancel_scope.cancel()
+    kb.close()
+    interrupted = len(read)
+    assert interrupted > 0
+
+    kb = knowledge_base(model, tmp_path, confirm_tokens=None, confirm_cost=None)
+    done = kb.record.documents.counts()[0]
+    assert 0 < done < 40
+    await kb.worker.drain()
+    assert kb.record.documents.counts()[0] == 40
+    again = "\n".join(read[interrupted:])
+    titles = [f"Town {n}\n" for n in range(40)]
+    assert sum(title in again for title in titles) == 40 - done
+    kb.close()
+
+
+@pytest.mark.parametrize("failure", ["quota", "authentication"])
+async def test_a_model_that_cannot_be_asked_stops_the_job_until_it_can(failure: Any):
+    broken = True
+
+    def reply(request: ChatRequest) -> str | LLMError:
+        if broken:
+            return LLMError("Nothing is left to pay with.", failure=failure)
+        return naming("zell")(request)
+
+    kb = knowledge_base(MockProvider(reply))
+    with pytest.raises(LLMError, match="has stopped: Nothing is left"):
+        await kb.add_documents(documents(3))
+    job = kb.record.jobs.next()
+    assert job is not None
+    assert (job.state, job.counts) == ("running", {"pending": 3})
+    broken = False
+    await kb.worker.drain()
+    assert kb.job(job.id).counts == {"added": 3}
+    assert "llm" in methods(kb)
+    kb.close()
+
+
+async def test_a_job_that_waits_for_the_model_says_why_and_can_be_cancelled():
+    asked_again = anyio.Event()
+
+    def reply(_: ChatRequest) -> LLMError:
+        if len(model.calls) > 1:
+            asked_again.set()
+        return LLMError("Nothing is left.", failure="quota")
+
+    model = MockProvider(reply)
+    config = RAGConfig(waits=WaitSettings(retry=0.01))
+    kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kb.work)
+        job = kb.submit_documents(documents(1))
+        with anyio.fail_after(20):
+            await asked_again.wait()
+        assert "Nothing is left" in kb.worker.problem
+        kb.record.jobs.finish(kb.job(job), "cancelled")
+        assert kb.job(job).counts == {"skipped": 1}
+        tasks.cancel_scope.cancel()
+    kb.close()
+
+
+async def test_passages_that_only_rules_could_read_are_noted_with_the_job():
+    kb = knowledge_base(MockProvider(lambda _: "I am sorry."))
+    job = await kb.add_documents(documents(2))
+    notes = [note for _, note in kb.record.progress.notes(job)]
+    assert len([note for note in notes if "1 of 1 passages were read by rules alone" in note]) == 2
+    kb.close()
+
+
+async def test_what_extraction_will_take_is_known_beforehand(tmp_path: Path):
+    (tmp_path / "a.md").write_text("# Zell\n\nzell has a lake.", encoding="utf-8")
+    (tmp_path / "国.md").write_text("# 泽尔\n\n泽尔有一个湖。", encoding="utf-8")
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    model = Priced(naming("zell", "泽尔"))
+    kb = knowledge_base(model, confirm_cost=None)
+    estimate = await kb.estimate_extraction([tmp_path, tmp_path / "none"], documents=documents(1))
+    assert (estimate.documents, estimate.passages, model.calls) == (3, 3, [])
+    assert estimate.cost == estimate.tokens > 0
+    assert "3 passages of 3 documents" in str(estimate)
+    assert "US$" in str(estimate)
+    await kb.add_paths([tmp_path])
+    left = await kb.estimate_extraction([tmp_path], documents=documents(1))
+    assert (left.documents, left.passages, left.calls) == (1, 1, 1)
+    kb.close()
+    kb = GraphRAGKnowledgeBase.from_config()
+    nothing = await kb.estimate_extraction([tmp_path], documents=documents(1))
+    assert (nothing.calls, nothing.cost) == (0, 0.0)
+    kb.close()
+
+
+@pytest.mark.parametrize("limits", [{"confirm_tokens": 10}, {"confirm_tokens": None, "confirm_cost": 1.0}])
+async def test_a_large_job_needs_a_confirmation(tmp_path: Path, limits: dict[str, Any]):
+    (tmp_path / "a.md").write_text("zell has a lake.", encoding="utf-8")
+    model = Priced(naming("zell"))
+    kb = knowledge_base(model, **limits)
+    with pytest.raises(InvalidInputError, match=r"2 passages of 2 documents .*confirm=True"):
+        await kb.add_documents(documents(2))
+    with pytest.raises(InvalidInputError, match="Nothing was done"):
+        await kb.add_texts(["zell"])
+    with pytest.raises(InvalidInputError, match="1 passages of 1 documents"):
+        await kb.add_paths([tmp_path])
+    with pytest.raises(InvalidInputError, match="confirm"):
+        await kb.sync_paths([tmp_path])
+    assert (model.calls, kb.record.documents.counts()[0], kb.record.jobs.next()) == ([], 0, None)
+    await kb.add_texts(["zell"], confirm=True)
+    await kb.sync_paths([tmp_path], confirm=True)
+    await kb.add_paths([tmp_path])  # of which nothing is new
+    assert kb.record.documents.counts()[0] == 2
+    kb.close()
+
+
+async def test_a_knowledge_base_that_rules_made_can_be_read_by_a_model_afterwards(tmp_path: Path):
+    kb = GraphRAGKnowledgeBase.from_config(path=tmp_path)
+    await kb.add_documents(documents(2))
+    kb.close()
+    model = Priced(naming("zell"))
+    kb = knowledge_base(model, tmp_path)
+    with pytest.raises(InvalidInputError, match="2 passages of 2 documents"):
+        await kb.rebuild_from_texts()
+    assert model.calls == []
+    job = await kb.rebuild_from_texts(confirm=True)
+    assert job.counts == {"updated": 2}
+    assert "llm" in methods(kb)
+    kb.close()
+
+
+async def test_a_job_of_unknown_price_is_measured_by_its_tokens_alone():
+    kb = knowledge_base(MockProvider(naming("zell")), confirm_cost=0.0)
+    await kb.add_documents(documents(2))
+    assert "at an unknown price" in str(await kb.estimate_extraction(documents=documents(3)))
+    kb.close()
