@@ -1,0 +1,123 @@
+"""The programs in examples/ do what they say, with the vendors' own SDKs and strict vendors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loom_core.llm.factory import create_provider
+from loom_core.llm.fallback import FallbackProvider
+from loom_core.llm.providers import AnthropicProvider, CustomProvider, DeepSeekProvider, OpenAIProvider
+from loom_core.testing.vendors import Call, FakeVendors, Turn
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from loom_core.llm.providers import ProviderOptions
+
+_EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, _EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where Pydantic looks for the names of annotations
+    spec.loader.exec_module(module)
+    return module
+
+
+def _at(fake: FakeVendors, vendor: str) -> ProviderOptions:
+    return {"base_url": fake.base_url(vendor), "api_key": fake.key}
+
+
+async def test_deepseek_gets_its_thinking_back_with_the_result_of_the_tool(capsys):
+    fake = FakeVendors(
+        [
+            Turn(reasoning="先查天气。", calls=(Call("forecast", {"city": "上海"}),)),
+            Turn(reasoning="不下雨。", text="适合。"),
+        ]
+    )
+    async with fake.http_client() as http_client:
+        model = DeepSeekProvider(
+            base_url=fake.base_url("deepseek"), api_key=fake.key, http_client=http_client
+        )
+        async with model:
+            assert await _example("deepseek_tools").answer(model, "上海明天适合跑步吗？") == "适合。"
+    _, assistant, tool = fake.requests[1].body["messages"]
+    assert assistant["reasoning_content"] == "先查天气。"
+    assert tool["content"].startswith("上海: 18 °C")
+    assert "→ forecast" in capsys.readouterr().err
+
+
+async def test_claude_is_shown_as_it_writes(capsys):
+    fake = FakeVendors([Turn(reasoning="Rayleigh scattering.", text="因为空气散射蓝光。")])
+    async with fake.http_client() as http_client:
+        model = AnthropicProvider(
+            base_url=fake.base_url("anthropic"), api_key=fake.key, http_client=http_client
+        )
+        async with model:
+            await _example("anthropic_stream").show(model, "Why is the sky blue?")
+    shown = capsys.readouterr()
+    assert shown.out == "因为空气散射蓝光。"
+    assert shown.err.startswith("Rayleigh scattering.\nUsage(input_tokens=")
+
+
+async def test_tasks_are_read_out_of_minutes_by_their_schema():
+    tasks = {
+        "tasks": [
+            {"who": "王芳", "what": "更新文档", "due": "周五前"},
+            {"who": "Tom", "what": "tests", "due": None},
+        ]
+    }
+    fake = FakeVendors([Turn(text=json.dumps(tasks, ensure_ascii=False))])
+    example = _example("openai_structured")
+    async with fake.http_client() as http_client:
+        model = OpenAIProvider(**_at(fake, "openai"), http_client=http_client)
+        async with model:
+            found = await example.tasks_in(model, example.MINUTES)
+    assert [(task.who, task.due) for task in found.value.tasks] == [("王芳", "周五前"), ("Tom", None)]
+    assert fake.requests[0].body["response_format"]["type"] == "json_schema"
+
+
+def test_the_custom_vendor_is_made_from_its_file_with_another_behind_it(monkeypatch):
+    monkeypatch.setenv("ACME_API_KEY", "acme-key-of-no-value")
+    model = create_provider(json.loads((_EXAMPLES / "custom_vendor.json").read_text(encoding="utf-8")))
+    assert isinstance(model, FallbackProvider)
+    assert [provider.model for provider in model.providers] == ["acme-large", "qwen3:4b"]
+    acme = model.providers[0]
+    assert isinstance(acme, CustomProvider)
+    assert (acme.spec.title, acme.spec.replay, acme.spec.json_mode) == ("Acme", "same_turn", "json_schema")
+
+
+@pytest.mark.parametrize(
+    ("example", "advice"),
+    [
+        ("deepseek_tools", "DEEPSEEK_API_KEY"),
+        ("anthropic_stream", "ANTHROPIC_API_KEY"),
+        ("openai_structured", "OPENAI_API_KEY"),
+        ("custom_vendor", "ACME_API_KEY"),
+    ],
+)
+def test_an_example_without_a_key_says_which_one_it_needs(example: str, advice: str):
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    run = subprocess.run(
+        [sys.executable, _EXAMPLES / f"{example}.py"],
+        env={**environment, "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert advice in run.stderr
+    assert "Traceback" not in run.stderr
