@@ -39,6 +39,7 @@ class CatalogueEntry:
         chunks: how many chunks.
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: what makes that model again, or empty.
+        llm: the language model that read it last, or empty.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 
@@ -48,6 +49,7 @@ class CatalogueEntry:
     chunks: int
     embedder: str
     embedding_config: dict[str, str] = field(default_factory=dict[str, str])
+    llm: str = ""
     problem: str = ""
 
     @property
@@ -139,6 +141,7 @@ def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEnt
         chunks=chunks,
         embedder=meta.get("embedder", ""),
         embedding_config=_config_of(meta.get("embedding_config", "")),
+        llm=meta.get("llm", ""),
         problem=problem,
     )
 

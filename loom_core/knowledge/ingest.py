@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.batch import Batch
+    from loom_core.knowledge.extraction.config import ExtractionConfig
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.pipeline import Pipeline
     from loom_core.knowledge.preparing.keeper import ChildLimits
@@ -71,6 +72,7 @@ class Ingest:
         record: where jobs are read and documents written.
         pipeline: prepares documents.
         words: index of words, kept in step.
+        extraction: how much a language model may read without a confirmation.
         files: what a file may be at the most.
         limits: how much is done at a time.
         children: how many processes prepare documents beside this one, see `Preparer`.
@@ -83,6 +85,7 @@ class Ingest:
         pipeline: Pipeline,
         words: WordIndex,
         *,
+        extraction: ExtractionConfig | None = None,
         files: LoadLimits | None = None,
         limits: IngestLimits | None = None,
         children: int | None = None,
@@ -97,7 +100,7 @@ class Ingest:
         self._listing: Listing | None = None
         self._preparer = Preparer(pipeline, limits=files, children=children, child_limits=child_limits)
         self._fetcher = PageFetcher(max_bytes=files.max_bytes)
-        self._extraction = ExtractionStep(record, pipeline)
+        self._extraction = ExtractionStep(record, pipeline, config=extraction)
         self._linker = Linker(record, words)
         self._maker = BatchMaker(record, self._files)
         self._writer = BatchWriter(record, self._files, words)

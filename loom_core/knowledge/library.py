@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 from anyio import to_thread
@@ -13,7 +13,7 @@ from loom_core.errors import NotFoundError, StoreBusyError
 from loom_core.knowledge.catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.catalogue import CatalogueEntry
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.llm.interface import LLMProvider
 
 __all__ = ["Library"]
 
@@ -33,15 +34,25 @@ class Library:
     Args:
         home: Loom's home.
         embedder: which embedder new knowledge bases use; see `create_embedder`.
+        llm: which language model finds entities and relations beside the rules; see `create_provider`. Empty
+            for rules alone.
         only: names that may be opened; empty for all.
         program: what this process is called among those that share the home.
     """
 
     def __init__(
-        self, home: Path, *, embedder: str = "auto", only: Sequence[str] = (), program: str = "python"
+        self,
+        home: Path,
+        *,
+        embedder: str = "auto",
+        llm: str | Mapping[str, Any] = "",
+        only: Sequence[str] = (),
+        program: str = "python",
     ) -> None:
         self.catalogue = Catalogue(home)
         self._choice = embedder
+        self._llm_choice = llm
+        self._llm: LLMProvider | None = None
         self._embedders: dict[str, EmbeddingProvider] = {}
         self._only = frozenset(only)
         self._program = program
@@ -80,6 +91,7 @@ class Library:
             NotFoundError: there is none, or it may not be opened.
             InvalidInputError: no knowledge base can have this name.
             EmbeddingError: a server is to embed that nobody knows the dimension of, and it does not answer.
+            ConfigError: the language model's configuration is wrong.
         """
         folder = self.catalogue.folder(name)
         async with self._turn:
@@ -127,6 +139,23 @@ class Library:
         """Work for every knowledge base opened from now on, in a task group that the caller ends."""
         self._tasks = tasks
 
+    def language_model(self) -> LLMProvider | None:
+        """The language model, one for all knowledge bases; None without.
+
+        Raises:
+            ConfigError: its configuration is wrong.
+        """
+        if self._llm is None and self._llm_choice:
+            from loom_core.llm.factory import create_provider
+
+            self._llm = create_provider(self._llm_choice)
+        return self._llm
+
+    async def hang_up(self) -> None:
+        """Close the connections to the language model; the next request opens new ones."""
+        if self._llm is not None:
+            await self._llm.aclose()
+
     def close(self) -> None:
         """Close every knowledge base."""
         self._work.clear()
@@ -142,6 +171,7 @@ class Library:
 
         knowledge_base = GraphRAGKnowledgeBase.from_config(
             embedding_provider=embedder,
+            llm_provider=self.language_model(),
             name=name,
             path=folder,
             peers=PeerSettings(program=self._program),

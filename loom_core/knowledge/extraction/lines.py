@@ -94,12 +94,12 @@ class _LineReader:
             self._section = "relations" if is_relation else self._section
             return
         triple = SaidRelation(cells[0], cells[1], cells[2], self._passage)
-        if triple.is_short and len(self._triples) < MOST_SAID:
+        if triple.is_usable and len(self._triples) < MOST_SAID:
             self._triples.setdefault(triple, self._section)
 
     def _add(self, name: str, type_: str) -> None:
         entity = SaidEntity(name, type_, self._passage)
-        if name and entity.is_short and len(self._entities) < MOST_SAID:
+        if entity.is_usable and len(self._entities) < MOST_SAID:
             self._entities.setdefault(entity)
 
 

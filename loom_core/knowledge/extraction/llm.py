@@ -32,10 +32,14 @@ __all__ = ["ExtractionSpent", "LLMEntityExtractor"]
 
 _log = logging.getLogger(__name__)
 
-_FOR_ALL: frozenset[ModelFailure] = frozenset({"authentication", "not_found", "quota"})
-"""What the next request would meet, too."""
+_FOR_ALL: frozenset[ModelFailure] = frozenset(
+    {"authentication", "not_found", "quota", "rate_limit", "overloaded", "connection", "unavailable"}
+)
+"""What the next request would meet, too: whatever passes quickly, the provider has waited for already."""
 _FOR_THESE: frozenset[ModelFailure] = frozenset({"too_long", "unreadable", "refused"})
 """What is due to the passages, or to their number."""
+_FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request", "timeout"})
+"""What may be due to their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +71,19 @@ class LLMEntityExtractor:
     where that fails, too, the rules alone read them, and `Extraction.problem` says why. Rules run anyway:
     they cost nothing, and say what a passage is about, on which retrieval rests.
 
-    A model that cannot be asked at all is no reason to go on without it unnoticed: then `extract` raises.
+    A model that cannot be asked at all is no reason to go on without it unnoticed, as what rules alone have
+    read is not read again: then `extract` raises.
 
     Args:
         llm: the model.
         config: what to look for.
         request_tokens: how many tokens of passages go into one request, by `estimate_tokens`; a passage that
             is longer goes alone.
-        request_passages: how many passages go into one request at the most.
+        request_passages: how many passages go into one request at the most; fewer once so many took too long.
         max_tokens: limit of an answer; models that think first need room for it.
         concurrency: how many requests are made at once.
-        timeout: seconds for one answer.
-        patience: after so many failed requests in a row, extraction stops.
+        timeout: seconds for one answer, with all that the provider waits for and tries again.
+        patience: extraction stops, too, after so many requests in a row that failed, be it due to passages.
 
     Raises:
         ConfigError: a number is not above 0.
@@ -93,7 +98,7 @@ class LLMEntityExtractor:
         request_passages: int = 8,
         max_tokens: int = 8000,
         concurrency: int = 4,
-        timeout: float = 120.0,
+        timeout: float = 300.0,
         patience: int = 4,
     ) -> None:
         numbers = {
@@ -118,6 +123,7 @@ class LLMEntityExtractor:
         self._timeout = timeout
         self._patience = patience
         self._failures = 0  # in a row
+        self._paid: dict[Chunk, Extraction] = {}  # what was read before extraction stopped
         self.spent = ExtractionSpent()
         """What this extractor has taken so far, in this process."""
 
@@ -135,28 +141,36 @@ class LLMEntityExtractor:
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """One extraction for each chunk, in order.
 
+        After an error it may be called again, and asks only for what the model did not read.
+
         Raises:
-            LLMError: the model cannot be asked now: its key or its account is refused, or it failed
-                `patience` times in a row.
+            LLMError: the model cannot be asked now: its key or its account is refused, it has no room or is
+                not there, or it failed `patience` times in a row.
         """
-        found: dict[int, Extraction] = dict(enumerate(await self._rules.extract(chunks)))
+        paid = {chunk: self._paid[chunk] for chunk in chunks if chunk in self._paid}
+        new = [chunk for chunk in chunks if chunk not in paid]
+        found: dict[int, Extraction] = dict(enumerate(await self._rules.extract(new)))
+        read: dict[int, Extraction] = {}
         limit = anyio.CapacityLimiter(self._concurrency)
         stopped: list[LLMError] = []
 
-        async def read(portion: Portion) -> None:
+        async def ask(portion: Portion) -> None:
             async with limit:
                 try:
-                    found.update(await self._read(portion, found))
+                    read.update(await self._read(portion, found))
                 except LLMError as error:
                     stopped.append(error)
                     tasks.cancel_scope.cancel()  # before the next one has its turn
 
         async with anyio.create_task_group() as tasks:
-            for portion in self._portions(chunks):
-                tasks.start_soon(read, portion)
+            for portion in self._portions(new):
+                tasks.start_soon(ask, portion)
         if stopped:
+            self._paid = paid | {new[number]: each for number, each in read.items() if not each.problem}
             raise _stopping(stopped[0], self._llm)
-        return [found[number] for number in range(len(chunks))]
+        self._paid = {}
+        in_order = iter([read.get(number, by_rules) for number, by_rules in found.items()])
+        return [paid[chunk] if chunk in paid else next(in_order) for chunk in chunks]
 
     @property
     def llm(self) -> LLMProvider:
@@ -196,7 +210,9 @@ class LLMEntityExtractor:
         except LLMError as error:
             if error.failure in _FOR_ALL:
                 raise
-            if len(portion.chunks) > 1 and error.failure in {*_FOR_THESE, "invalid_request"}:
+            if len(portion.chunks) > 1 and error.failure in _FOR_SO_MANY:
+                if error.failure == "timeout":
+                    self._request_passages = max(1, len(portion.chunks) // 2)
                 return await self._read_singly(portion, portion.numbers, found)
             if error.failure not in _FOR_THESE:
                 self._failures += 1

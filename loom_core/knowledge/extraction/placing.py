@@ -71,7 +71,7 @@ def place(
         key = name_key(entity.name)
         if key in mentions or not (spans := passage.spans(entity.name)):
             continue
-        type_ = _type(entity.type, types)
+        type_ = _type(entity, types)
         mentions[key] = [
             Mention(text[start:end], start, end, type_, METHOD, _ENTITY_CONFIDENCE) for start, end in spans
         ]
@@ -156,12 +156,13 @@ def _relation(
     return Relation(subject.name, predicate, object_.name, start, end, METHOD, _RELATION_CONFIDENCE)
 
 
-def _type(said: str, types: dict[str, str]) -> str:
+def _type(said: SaidEntity, types: dict[str, str]) -> str:
     """The type that is meant: one of those that are looked for, if there are any."""
-    folded = _folded(said)
+    folded = _folded(said.type)
     if types:
         return types.get(folded) or types.get(folded.removesuffix("s")) or OTHER
-    return folded if 0 < len(folded) <= _MAX_TYPE else _UNTYPED
+    repeats = folded == _folded(said.name)  # as small models do
+    return folded if 0 < len(folded) <= _MAX_TYPE and not repeats else _UNTYPED
 
 
 def _predicate(said: str) -> str:

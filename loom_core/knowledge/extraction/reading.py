@@ -139,7 +139,7 @@ class _JsonReader:
                 self._add(SaidEntity(name, key, passage))
 
     def _add(self, said: SaidEntity | SaidRelation) -> None:
-        if len(self.said) < MOST_SAID and said.is_short:
+        if len(self.said) < MOST_SAID and said.is_usable:
             self.said.setdefault(said)
 
 

@@ -26,9 +26,9 @@ class SaidEntity(NamedTuple):
     passage: int | None
 
     @property
-    def is_short(self) -> bool:
-        """Whether it can be what it is meant to be."""
-        return all(len(text) <= _LONGEST for text in (self.name, self.type))
+    def is_usable(self) -> bool:
+        """Whether it has a name, and nothing is too long to be what it is meant to be."""
+        return bool(self.name.strip()) and max(len(self.name), len(self.type)) <= _LONGEST
 
 
 class SaidRelation(NamedTuple):
@@ -47,9 +47,10 @@ class SaidRelation(NamedTuple):
     passage: int | None
 
     @property
-    def is_short(self) -> bool:
-        """Whether it can be what it is meant to be."""
-        return all(len(text) <= _LONGEST for text in (self.subject, self.predicate, self.object))
+    def is_usable(self) -> bool:
+        """Whether it has both ends, and nothing is too long to be what it is meant to be."""
+        texts = (self.subject, self.predicate, self.object)
+        return bool(self.subject.strip() and self.object.strip()) and max(map(len, texts)) <= _LONGEST
 
 
 class Said(NamedTuple):

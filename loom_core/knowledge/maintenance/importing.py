@@ -40,6 +40,7 @@ def receive_archive(
     folder: Path | None,
     progress: Callable[[int, int], None] | None = None,
     limits: LoadLimits | None = None,
+    confirm: bool = False,
 ) -> str:
     """Check an archive and write all that is in it down as one job. Blocks; memory does not grow.
 
@@ -52,6 +53,7 @@ def receive_archive(
         folder: of the knowledge base; None in memory.
         progress: told how many documents are written down, and how many there are.
         limits: what a document may be at the most.
+        confirm: whether a language model may read much for it; else the job fails where it would.
 
     Returns:
         Id of the job.
@@ -73,7 +75,8 @@ def receive_archive(
             )
     try:
         abandon_received(record.database)  # what a process left behind that was killed
-        job = Receiving(record.database, {"archive": archive.manifest.name})
+        request = {"archive": archive.manifest.name} | ({"confirmed": True} if confirm else {})
+        job = Receiving(record.database, request)
         try:
             _receive(record, job, archive, limits or LoadLimits(), progress)
         except BaseException:

@@ -88,8 +88,8 @@ class DocumentIntake:
             LLMError: the language model that extracts cannot be asked now. What is in stays, and the job
                 goes on there with the next work.
         """
-        await self._plan.agree(draft_materials(documents), confirm=confirm)
-        job = await to_thread.run_sync(self.submit_documents, documents)
+        await self.agree_on_extraction(documents=documents, confirm=confirm)
+        job = await to_thread.run_sync(partial(self.submit_documents, documents, confirm=confirm))
         await self.worker.drain()
         return self.job(job)
 
@@ -117,9 +117,10 @@ class DocumentIntake:
             InvalidInputError: as for `add_documents`.
             LLMError: as for `add_documents`.
         """
-        materials = path_materials(paths, include=include, exclude=exclude, metadata=metadata)
-        await self._plan.agree(materials, confirm=confirm)
-        job = self.submit_paths(paths, include=include, exclude=exclude, metadata=metadata)
+        await self.agree_on_extraction(
+            paths, include=include, exclude=exclude, metadata=metadata, confirm=confirm
+        )
+        job = self.submit_paths(paths, include=include, exclude=exclude, metadata=metadata, confirm=confirm)
         await self.worker.drain(progress=progress)
         return self.job(job)
 
@@ -130,6 +131,7 @@ class DocumentIntake:
         allow_net: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
         progress: Callable[[], None] | None = None,
+        confirm: bool = False,
     ) -> Job:
         """Add web pages and wait as `add_texts` does; see `submit_urls`.
 
@@ -138,9 +140,12 @@ class DocumentIntake:
             allow_net: hosts and networks that may be asked besides the open internet.
             metadata: fields for all the documents.
             progress: called after every step of the work.
+            confirm: whether a language model may read much for it. As the pages are not known before they
+                are fetched, the job fails where it would become too much.
         """
+        await self.agree_on_extraction(confirm=confirm)
         job = await to_thread.run_sync(
-            partial(self.submit_urls, urls, allow_net=allow_net, metadata=metadata)
+            partial(self.submit_urls, urls, allow_net=allow_net, metadata=metadata, confirm=confirm)
         )
         await self.worker.drain(progress=progress)
         return self.job(job)
@@ -172,8 +177,45 @@ class DocumentIntake:
         of_paths = path_materials(paths, include=include, exclude=exclude, metadata=metadata)
         return await self._plan.estimate(chain(of_paths, draft_materials(documents)))
 
-    def submit_documents(self, documents: Sequence[DocumentDraft]) -> str:
+    async def agree_on_extraction(
+        self,
+        paths: Sequence[Path] = (),
+        *,
+        documents: Sequence[DocumentDraft] = (),
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        within: Sequence[Path] = (),
+        confirm: bool = False,
+        seconds: float | None = None,
+    ) -> None:
+        """See, before documents are submitted, that a language model may and can read them; see `add_paths`.
+
+        Args:
+            paths: files and folders.
+            documents: documents.
+            include: as for `add_paths`.
+            exclude: as for `add_paths`.
+            metadata: as for `add_paths`.
+            within: as for `submit_sync`.
+            confirm: whether somebody agreed to it; then only the model is looked at.
+            seconds: so long documents are read; what takes longer is judged by the sizes of the others.
+
+        Raises:
+            ConfigError: the model's package or key is missing.
+            ConfirmationNeededError: it takes more than the configuration allows without `confirm`.
+            InvalidInputError: a pattern is malformed.
+        """
+        of_paths = path_materials(paths, include=include, exclude=exclude, metadata=metadata, within=within)
+        materials = chain(of_paths, draft_materials(documents))
+        await self._plan.agree(materials, confirm=confirm, seconds=seconds)
+
+    def submit_documents(self, documents: Sequence[DocumentDraft], *, confirm: bool = False) -> str:
         """Write documents down to be added. Blocks; when it returns they are safe.
+
+        Args:
+            documents: the documents.
+            confirm: whether a language model may read much for it; else the job fails where it would.
 
         Returns:
             Id of the job.
@@ -189,7 +231,7 @@ class DocumentIntake:
                     advice="Split it into several documents.",
                 )
         return self.record.jobs.submit(
-            {"texts": len(documents)},
+            self._request({"texts": len(documents)}, confirm=confirm),
             [(draft.uri, draft_payload(draft)) for draft in documents],
             listed=True,
         )
@@ -202,6 +244,7 @@ class DocumentIntake:
         exclude: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
         roots: Sequence[Path] = (),
+        confirm: bool = False,
     ) -> str:
         """Write files and folders down to be added. Blocks, but reads none of them yet.
 
@@ -211,19 +254,19 @@ class DocumentIntake:
             exclude: patterns of what is left out.
             metadata: fields for all the documents.
             roots: where given, nothing outside these folders is read, wherever links lead by then.
+            confirm: as for `submit_documents`.
 
         Returns:
             Id of the job.
         """
-        return self.record.jobs.submit(
-            {
-                "paths": [str(path.absolute()) for path in paths],
-                "include": list(include),
-                "exclude": list(exclude),
-                "metadata": metadata or {},
-                "roots": [str(root.resolve()) for root in roots],
-            }
-        )
+        request = {
+            "paths": [str(path.absolute()) for path in paths],
+            "include": list(include),
+            "exclude": list(exclude),
+            "metadata": metadata or {},
+            "roots": [str(root.resolve()) for root in roots],
+        }
+        return self.record.jobs.submit(self._request(request, confirm=confirm))
 
     def submit_urls(
         self,
@@ -231,6 +274,7 @@ class DocumentIntake:
         *,
         allow_net: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
+        confirm: bool = False,
     ) -> str:
         """Write web pages down to be added. Blocks, but fetches none of them yet.
 
@@ -242,6 +286,7 @@ class DocumentIntake:
             allow_net: hosts and networks that may be asked besides the open internet (`wiki.example`,
                 `10.1.0.0/16`). The job remembers them.
             metadata: fields for all the documents.
+            confirm: as for `submit_documents`.
 
         Returns:
             Id of the job.
@@ -255,9 +300,8 @@ class DocumentIntake:
         addresses = list(dict.fromkeys(map(client.check, urls)))
         if not addresses:
             raise InvalidInputError("There is no address to add.", advice="Give at least one URL.")
-        return self.record.jobs.submit(
-            {"urls": addresses, "allow_net": list(allow_net), "metadata": metadata or {}}
-        )
+        request = {"urls": addresses, "allow_net": list(allow_net), "metadata": metadata or {}}
+        return self.record.jobs.submit(self._request(request, confirm=confirm))
 
     async def sync_paths(
         self,
@@ -285,8 +329,9 @@ class DocumentIntake:
             InvalidInputError: as for `submit_sync` and `add_documents`.
             LLMError: as for `add_documents`.
         """
-        materials = path_materials(folders, include=include, exclude=exclude, metadata=metadata)
-        await self._plan.agree(materials, confirm=confirm)
+        await self.agree_on_extraction(
+            folders, include=include, exclude=exclude, metadata=metadata, confirm=confirm
+        )
         submit = partial(
             self.submit_sync,
             folders,
@@ -294,6 +339,7 @@ class DocumentIntake:
             exclude=exclude,
             metadata=metadata,
             allow_empty=allow_empty,
+            confirm=confirm,
         )
         job = await to_thread.run_sync(submit)
         await self.worker.drain(progress=progress)
@@ -308,6 +354,7 @@ class DocumentIntake:
         metadata: dict[str, Any] | None = None,
         allow_empty: bool = False,
         within: Sequence[Path] = (),
+        confirm: bool = False,
     ) -> str:
         """Write down that the knowledge base is to be in step with folders. Blocks, but reads nothing yet.
 
@@ -323,6 +370,7 @@ class DocumentIntake:
             metadata: fields for all the documents.
             allow_empty: whether a folder that is gone or empty means that its documents are to go.
             within: where given, only these paths below the folders' real paths are looked at.
+            confirm: as for `submit_documents`.
 
         Returns:
             Id of the job.
@@ -335,17 +383,15 @@ class DocumentIntake:
         for folder in folders:
             if folder.is_file():
                 raise InvalidInputError(f"{folder} is a file, not a folder.", advice="Files are added.")
-        return self.record.jobs.submit(
-            {
-                "paths": [str(folder.absolute()) for folder in folders],
-                "include": list(include),
-                "exclude": list(exclude),
-                "metadata": metadata or {},
-                "allow_empty": allow_empty,
-                "within": [str(path) for path in within],
-            },
-            kind="sync",
-        )
+        request = {
+            "paths": [str(folder.absolute()) for folder in folders],
+            "include": list(include),
+            "exclude": list(exclude),
+            "metadata": metadata or {},
+            "allow_empty": allow_empty,
+            "within": [str(path) for path in within],
+        }
+        return self.record.jobs.submit(self._request(request, confirm=confirm), kind="sync")
 
     def job(self, id_: str) -> Job:
         """A job by its id. Blocks.
@@ -372,6 +418,11 @@ class DocumentIntake:
         else:
             await self.worker.drain()
         return removed
+
+    def _request(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
+        """A job's request that says whether a language model is to read for it, and may read much."""
+        marks = {"by_model": self._plan.by_model, "confirmed": confirm}
+        return request | {name: True for name, holds in marks.items() if holds}
 
     def _remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         removed: list[DocumentRow] = []

@@ -114,7 +114,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         )
         worker = Worker(
             record,
-            ingest=Ingest(record, pipeline, self._words),
+            ingest=Ingest(record, pipeline, self._words, extraction=config.extraction),
             words=self._words,
             graph=self._graph,
             vectors=self._vectors,

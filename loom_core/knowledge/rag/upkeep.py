@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -122,18 +123,33 @@ class Upkeep(DocumentIntake):
             InvalidInputError: it takes a confirmation; nothing is done.
             LLMError: as for `add_documents`.
         """
-        await self._plan.agree(stored_materials(self.record.database), confirm=confirm)
-        job = await to_thread.run_sync(self.submit_stored)
+        await self.agree_on_rebuild(confirm=confirm)
+        job = await to_thread.run_sync(partial(self.submit_stored, confirm=confirm))
         await self.worker.drain(progress=progress)
         return self.job(job)
 
-    def submit_stored(self) -> str:
+    async def agree_on_rebuild(self, *, confirm: bool = False) -> None:
+        """See, before `submit_stored`, that a language model may and can read all documents.
+
+        Args:
+            confirm: as for `agree_on_extraction`.
+
+        Raises:
+            ConfigError: as for `agree_on_extraction`.
+            ConfirmationNeededError: likewise.
+        """
+        await self._plan.agree(stored_materials(self.record.database), confirm=confirm)
+
+    def submit_stored(self, *, confirm: bool = False) -> str:
         """Have all documents cut and extracted from anew as far as the rules have changed. Blocks.
+
+        Args:
+            confirm: as for `submit_documents`.
 
         Returns:
             Id of the job.
         """
-        return self.record.jobs.submit({"stored": []})
+        return self.record.jobs.submit(self._request({"stored": []}, confirm=confirm))
 
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None

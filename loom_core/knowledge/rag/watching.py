@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 
+from loom_core.errors import ConfigError
+from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
 from loom_core.knowledge.listing import outermost
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ class FolderWatch:
     environment variable WATCHFILES_FORCE_POLLING has the folders looked through instead, as is done where
     watching fails. As a file system may lose events, all is synced at the start, after very many changes at
     once, when a folder comes back that was gone, and every so often.
+
+    A sync for which a language model would read more than is done without a confirmation, or cannot be asked,
+    is left out, which the log tells; the next change, or the next look at everything, tries again.
 
     Args:
         knowledge_base: what is kept in step.
@@ -67,6 +72,7 @@ class FolderWatch:
         self._debounce = debounce
         self._every = every
         self._missing = missing
+        self._left_out: dict[Path, str] = {}
 
     async def run(self) -> None:
         """Watch for ever; cancel it to stop.
@@ -132,6 +138,18 @@ class FolderWatch:
 
     async def _sync(self, folder: Path, *, within: Sequence[Path] = ()) -> None:
         knowledge_base = self._knowledge_base
+        try:
+            await knowledge_base.agree_on_extraction([folder], within=within, **self._options)
+        except (ConfigError, ConfirmationNeededError) as error:
+            if self._left_out.get(folder) != error.message:
+                _log.warning(
+                    "%s is not synced: %s To have it synced, sync it once by yourself, and confirm it.",
+                    folder,
+                    error.message,
+                )
+            self._left_out[folder] = error.message
+            return
+        self._left_out.pop(folder, None)
 
         def submit() -> str:
             return knowledge_base.submit_sync([folder], within=within, **self._options)

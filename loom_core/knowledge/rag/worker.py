@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.whole_numpy import import_numpy
-from loom_core.errors import EmbeddingError, LoomError, unwrapped
+from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
 from loom_core.knowledge.pipeline import embedding_text
 from loom_core.knowledge.rag.making_way import embed_making_way
 from loom_core.knowledge.rag.reembedding import Reembedding
@@ -95,6 +95,8 @@ class Worker:
         self._forever = False
         self._wake = anyio.Event()
         self._retry_at = -math.inf
+        self._stopped: LLMError | None = None  # why jobs do not go on
+        self._jobs_at = -math.inf  # when they are tried again
         self._embed_batch = _EMBED_BATCHES[0]
         self.problem = ""
         """Why work or a part of it, such as making vectors, has stopped for now; or empty."""
@@ -167,6 +169,7 @@ class Worker:
 
     async def _drain(self, progress: Callable[[], None] | None, tasks: TaskGroup) -> None:
         woken = False
+        self._stopped = None  # who asks for work may have put it right
         while True:
             async with self._turn:
                 holds = await self._take_part(tasks)
@@ -212,19 +215,46 @@ class Worker:
         try:
             worked = await self._take_part(tasks) and await self._step()
         except LoomError as error:
-            if self.problem != str(error):
-                _log.error("Adding documents has stopped for now: %s", error)
-            self.problem = str(error)
+            self._tell(error)
             await anyio.sleep(self._waits.retry)
             return False
-        if worked and anyio.current_time() >= self._retry_at:
+        if self._stopped is not None:
+            self._tell(self._stopped)
+        elif worked and anyio.current_time() >= self._retry_at:
             self.problem = ""
         return worked
 
+    def _tell(self, error: LoomError) -> None:
+        if self.problem != str(error):
+            _log.error("Adding documents has stopped for now: %s", error)
+        self.problem = str(error)
+
     async def _step(self) -> bool:
-        """Do one piece of the most urgent work; False if there is none."""
-        if await self._ingest.step():
+        """Do one piece of the most urgent work; False if there is none.
+
+        Raises:
+            LLMError: jobs wait for a language model that cannot be asked now, and all else is done.
+        """
+        if await self._do_jobs() or await self._make_ready():
             return True
+        if self._stopped is not None:
+            raise self._stopped
+        return False
+
+    async def _do_jobs(self) -> bool:
+        """Go on with jobs. Where they wait for a language model, what is in is made ready meanwhile."""
+        if self._stopped is not None and anyio.current_time() < self._jobs_at:
+            return False
+        try:
+            worked = await self._ingest.step()
+        except LLMError as error:
+            self._stopped, self._jobs_at = error, anyio.current_time() + self._waits.retry
+            return False
+        self._stopped = None
+        return worked
+
+    async def _make_ready(self) -> bool:
+        """Bring what is in closer to being found by words, meaning and graph."""
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.flat.sync):
@@ -327,7 +357,7 @@ class Worker:
             self.problem = f"No vectors for now: {error}"
             self._retry_at = anyio.current_time() + self._waits.vectors
             raise
-        if vectors is not None:
+        if vectors is not None and self._stopped is None:
             self.problem = ""
         return vectors
 
@@ -354,4 +384,4 @@ class Worker:
 
     def _is_text_left(self) -> bool:
         behind = self._words.lag() > 0 or self._vectors.flat.lag() > 0
-        return behind or self._record.jobs.next() is not None
+        return behind or (self._stopped is None and self._record.jobs.next() is not None)

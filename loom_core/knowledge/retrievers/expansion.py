@@ -146,7 +146,10 @@ async def decompose(
     # Parts are found, not made up.
     prompt = _Prompt(template.format(n=n), temperature=0.0)
     answers = await _answers(llm, query, [prompt], max_tokens=max_tokens, seconds=timeout)
-    return parse_variants(answers[0], query=query, n=n) if answers else []
+    parts = parse_variants(answers[0], query=query, n=n) if answers else []
+    if len(parts) == 1 and "[" not in answers[0] and not parts[0].endswith(("?", "？")):
+        return []  # what models say in words where there are no parts
+    return parts
 
 
 async def hypothetical_documents(

@@ -33,11 +33,13 @@ _INSTRUCTIONS = (
 )
 _DOCUMENT = "loom://{source}/{id}"
 _PAGE = 100
+_LOOK = 1.5  # seconds that documents are read before it is said how much a model would have to read
 
 
 def build(settings: Settings) -> LoomServer:
     """Make the server; nothing is opened before the first call that needs it."""
-    service = Service(settings)
+    service = Service(settings, look=_LOOK)
+    service.library.language_model()  # what is wrong with it is told now
 
     @asynccontextmanager
     async def lifespan() -> AsyncGenerator[None]:
@@ -49,6 +51,7 @@ def build(settings: Settings) -> LoomServer:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
+        await service.library.hang_up()
         service.library.close()
 
     server = LoomServer(

@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("--tag", action="append", default=[], help="for the filter `tags` (may be repeated)")
     add.add_argument("--include", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
     add.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+    _agreeing(add)
 
     query = _command(commands, "query", "ask a question")
     query.add_argument("question", nargs="+")
@@ -174,6 +175,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that arguments ask for."""
+    from loom_kb.language_model import chosen
+
     names: list[str] | str | None = getattr(args, "kb", None)
     only = tuple(names) if isinstance(names, list) else ()
     return Settings(
@@ -184,6 +187,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         allow_urls=getattr(args, "allow_urls", True),  # a person who types an address means it
         allow_net=tuple(getattr(args, "allow_net", ())),
         embedder=args.embedder,
+        llm=chosen(args.llm),
         profile=getattr(args, "profile", "full"),
         version=version("loom-kb"),
     )
@@ -266,6 +270,12 @@ def _command(
         help="for new knowledge bases: auto, e5-small, minilm, static, hashing; a server's model, such as"
         " openai:text-embedding-3-small or ollama:bge-m3; or its configuration as JSON",
     )
+    command.add_argument(
+        "--llm",
+        metavar="MODEL",
+        help="a language model that finds entities and relations beside the rules, such as deepseek or"
+        " deepseek/deepseek-flash; or its configuration as JSON; none for rules alone (default $LOOM_KB_LLM)",
+    )
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     if name != "serve":
         command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
@@ -291,6 +301,7 @@ def _keeping_in_step(
         action="store_true",
         help="remove all documents of a folder that is gone or empty, which is refused otherwise",
     )
+    _agreeing(sync)
 
     jobs = _command(commands, "jobs", "list the newest jobs, or tell all about one")
     jobs.add_argument("id", nargs="?", metavar="ID", help="id of a job")
@@ -341,6 +352,7 @@ def _maintenance(
         action="store_true",
         help="cut all documents into passages and extract from them anew, where today's rules are others",
     )
+    _agreeing(rebuild)
 
     export = _command(commands, "export", "write a knowledge base into one file")
     export.add_argument("file", type=_path, help="the archive to make, such as notes.loom.zip")
@@ -349,6 +361,11 @@ def _maintenance(
     import_ = _command(commands, "import", "take such a file into a knowledge base")
     import_.add_argument("file", type=_path, help="the archive")
     import_.add_argument("--kb", metavar="NAME", help="default: the name in the archive, if that is free")
+    _agreeing(import_)
+
+
+def _agreeing(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--yes", action="store_true", help="let the language model read much without asking")
 
 
 def _one_kb(command: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ from loom_core.server.health import fact_lines
 from loom_kb.aliases import aliases
 from loom_kb.console import out, out_json, say, strong
 from loom_kb.doctor import doctor
+from loom_kb.language_model import with_agreement
 from loom_kb.maintenance import check, export_archive, import_archive, next_embedder, rebuild
 from loom_kb.models import QueryResult, RemoveResult
 from loom_kb.reports import duplicates, jobs
 from loom_kb.service import Service
 from loom_kb.syncing import sync
-from loom_kb.texts import citation, coverage_line, held_by
+from loom_kb.texts import citation, coverage_line, extraction_of, held_by
 from loom_kb.working import see_through, work_to_the_end
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["print_answer", "run_command"]
 
 _PAGE = 500
+_END_SECONDS = 5.0  # for connections to be closed
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
@@ -56,8 +59,16 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     }
     # What `rebuild` is given is the embedder that is to be, and not the one that is.
     service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
+
+    async def run() -> int:
+        try:
+            return await commands[args.command](service, args)
+        finally:
+            with anyio.move_on_after(_END_SECONDS, shield=True):
+                await service.library.hang_up()
+
     try:
-        return anyio.run(commands[args.command], service, args)
+        return anyio.run(run)
     finally:
         service.library.close()
 
@@ -66,39 +77,33 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
     metadata: dict[str, Any] = {"tags": args.tag} if args.tag else {}
     if args.paths == [Path("-")]:
         text = await to_thread.run_sync(_standard_input)
-        knowledge_base, job = await service.add_texts(
+        add = partial(
+            service.add_texts,
             [text],
-            source=args.kb,
             titles=[args.title] if args.title else [],
             uris=[],
-            metadata=metadata,
-            description=args.description,
         )
     elif urls := [path for path in args.paths if isinstance(path, str)]:
         if len(urls) < len(args.paths):
             raise InvalidInputError(
                 "Files and web pages are added by commands of their own.", advice="Run `add` twice."
             )
-        knowledge_base, job = await service.add_urls(
-            urls, source=args.kb, metadata=metadata, description=args.description
-        )
+        add = partial(service.add_urls, urls)
     elif args.paths:
-        knowledge_base, job = await service.add_paths(
-            args.paths,
-            source=args.kb,
-            metadata=metadata,
-            include=args.include,
-            exclude=args.exclude,
-            description=args.description,
-        )
+        add = partial(service.add_paths, args.paths, include=args.include, exclude=args.exclude)
     else:
-        knowledge_base = await service.library.get(args.kb)
+        await service.library.get(args.kb)
+        knowledge_base = await service.writable(args.kb)
         unfinished = await to_thread.run_sync(knowledge_base.record.jobs.next)
         if unfinished is None:
             await work_to_the_end(knowledge_base)
             say("There is no unfinished job.")
             return 0
-        job = unfinished.id
+        return await see_through(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
+    knowledge_base, job = await with_agreement(
+        lambda confirm: add(source=args.kb, metadata=metadata, description=args.description, confirm=confirm),
+        yes=args.yes,
+    )
     return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
 
 
@@ -167,6 +172,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
                     "description": e.source.description,
                     "documents": e.documents,
                     "passages": e.chunks,
+                    "extraction": extraction_of(e.llm),
                 }
                 for e in entries
             ]
@@ -177,7 +183,8 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
             out_json({"sources": listed, "unusable": unusable})
             return 0
         for entry in entries:
-            out(f"{strong(entry.name)}  {entry.documents:,} documents, {entry.chunks:,} passages")
+            line = f"{strong(entry.name)}  {entry.documents:,} documents, {entry.chunks:,} passages"
+            out(f"{line}, entities by {extraction_of(entry.llm)}" if entry.llm else line)
             if entry.source.description:
                 out(f"    {entry.source.description}")
         unusable = await service.unusable()
@@ -246,6 +253,7 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
             "vectors": knowledge_base.coverage()[0],
             "embedder": record.get("embedder"),
             **next_embedder(knowledge_base),
+            "extraction": extraction_of(record.get("llm")),
             "entities": entities,
             "relations": relations,
             "mentions": mentions,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = ["ProgressBar", "accept_any_text", "close_answer", "out", "out_json", "say", "strong"]
+__all__ = ["ProgressBar", "accept_any_text", "agreed", "close_answer", "out", "out_json", "say", "strong"]
 
 _REFRESH = 0.1  # seconds between two drawings on a terminal,
 _REFRESH_LOG = 5.0  # and between two lines elsewhere
@@ -60,6 +60,12 @@ def out_json(value: BaseModel | dict[str, object]) -> None:
 def say(text: str) -> None:
     """A line beside the answer, on standard error."""
     print(_harmless(text), file=sys.stderr)  # noqa: T201
+
+
+def agreed() -> bool:
+    """Whether the person at the terminal says yes. Blocks."""
+    print("Begin? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def strong(text: str) -> str:

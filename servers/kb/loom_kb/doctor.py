@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from loom_core.server.health import HealthReport, Section, report_lines
 from loom_kb.console import out, out_json
+from loom_kb.language_model import model_section
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +47,8 @@ async def examined(service: Service) -> HealthReport:
     entries = [*service.library.list(), *service.library.unusable()]
     bases = [_knowledge_base(await examine(entry)) for entry in entries]
     home = await to_thread.run_sync(_home, service.settings.home)
-    return HealthReport(sections=[_program(), home, _embedders(), *bases])
+    model = await to_thread.run_sync(model_section, service.library)
+    return HealthReport(sections=[_program(), home, _embedders(), *([model] if model else []), *bases])
 
 
 def _program() -> Section:

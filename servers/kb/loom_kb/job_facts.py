@@ -39,6 +39,7 @@ def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job, *, after: int = 0)
         notes.append(f"… and {more:,} more")
     if not job.finished and knowledge_base.worker.problem:
         notes.insert(0, knowledge_base.worker.problem)
+    spent = record.progress.spent(job)
     pace = None if job.finished else record.progress.pace(job)
     pending = [] if job.finished else record.jobs.pending(job, 1)
     return JobInfo(
@@ -56,6 +57,9 @@ def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job, *, after: int = 0)
         documents_per_second=None if pace is None else round(pace.documents, 2),
         passages_per_second=None if pace is None else round(pace.chunks, 2),
         seconds_left=None if pace is None or pace.seconds_left is None else round(pace.seconds_left, 1),
+        tokens_read=None if spent is None else spent.input_tokens,
+        tokens_written=None if spent is None else spent.output_tokens,
+        cost=None if spent is None else spent.cost,
         problems=problems,
         notes=notes,
         next_cursor=str(following) if following else None,

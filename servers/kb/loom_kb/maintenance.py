@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_kb.console import ProgressBar, out, out_json, say, strong
+from loom_kb.language_model import with_agreement
 from loom_kb.working import see_through
 
 if TYPE_CHECKING:
@@ -114,8 +116,9 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
     if args.embedder != "auto":
         return await _change_embedder(knowledge_base, args)
     if args.all_from_text:
+        knowledge_base = await service.writable(args.kb)
+        id_ = await with_agreement(partial(_submit_stored, knowledge_base), yes=args.yes)
         bar = ProgressBar("rebuilding", "documents")
-        id_ = await to_thread.run_sync(knowledge_base.submit_stored)
 
         def progress() -> None:
             job = knowledge_base.job(id_)
@@ -138,6 +141,11 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
     else:
         out(f"Built anew: {', '.join(indexes)}.")
     return 0
+
+
+async def _submit_stored(knowledge_base: GraphRAGKnowledgeBase, confirm: bool) -> str:
+    await knowledge_base.agree_on_rebuild(confirm=confirm)
+    return await to_thread.run_sync(partial(knowledge_base.submit_stored, confirm=confirm))
 
 
 async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
@@ -197,7 +205,8 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
                 f"There is already a knowledge base {name!r} with {there[name]:,} documents.",
                 advice="Give --kb NAME: a new one, or the one that is to take the documents in.",
             )
-        knowledge_base = await service.library.get(name, create=True, embedder=archive.manifest.embedder)
+        knowledge_base = await service.writable(name, embedder=archive.manifest.embedder)
+        await knowledge_base.agree_on_extraction(confirm=args.yes)
         bar = ProgressBar("reading  ", "documents")
 
         def receive() -> str:
@@ -206,6 +215,7 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
                 archive,
                 folder=service.library.catalogue.folder(name),
                 progress=bar.show,
+                confirm=args.yes,
             )
 
         job = await to_thread.run_sync(receive)

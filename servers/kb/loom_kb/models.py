@@ -11,6 +11,7 @@ __all__ = [
     "ChatHits",
     "DocumentInfo",
     "EntityInfo",
+    "EstimateInfo",
     "FetchResult",
     "GraphResult",
     "JobInfo",
@@ -96,16 +97,29 @@ class JobInfo(BaseModel):
     documents_per_second: float | None = Field(default=None, description="In the last half minute of work.")
     passages_per_second: float | None = None
     seconds_left: float | None = None
+    tokens_read: int | None = Field(default=None, description="By a language model, so far.")
+    tokens_written: int | None = None
+    cost: float | None = Field(default=None, description="US dollars; null where the price is not known.")
     problems: list[str] = Field(description="A line for each document that was skipped or failed.")
     notes: list[str] = Field(default=[], description="A line for each document that another one equals.")
     next_cursor: str | None = Field(default=None, description="For further problems.")
 
 
+class EstimateInfo(BaseModel):
+    """About what a language model will take."""
+
+    passages: int
+    requests: int
+    tokens: int = Field(description="To read and to write.")
+    cost: float | None = Field(description="US dollars; null where the price is not known.")
+
+
 class AddResult(BaseModel):
     """Answer of `add`."""
 
-    job: JobInfo
+    job: JobInfo | None = Field(default=None, description="Null where nothing was begun.")
     documents: list[DocumentInfo] = Field(description="Texts and web pages, once they are in.")
+    estimate: EstimateInfo | None = Field(default=None, description="Of what needs a confirmation.")
 
 
 class RemoveResult(BaseModel):
@@ -123,6 +137,7 @@ class SourceDetails(BaseModel):
     documents: int
     passages: int
     filters: list[str]
+    extraction: str = Field(description="What finds entities: rules, or a language model and rules.")
     held_by: str = Field(description="Process that works for it now; empty if none.")
 
 

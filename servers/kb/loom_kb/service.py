@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.knowledge.fetching import client_for
 from loom_core.knowledge.library import Library
 from loom_kb.addresses import forms_of, readable_paths
 from loom_kb.job_facts import job_info
-from loom_kb.models import DocumentInfo, FetchResult, JobInfo, Passage, QueryResult
+from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
+from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobInfo, Passage, QueryResult
 from loom_kb.reading import read
 from loom_kb.settings import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.knowledge.extraction.estimate import ExtractionEstimate
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.answer import Answer
     from loom_core.knowledge.rag.config import Strategy
@@ -29,19 +31,37 @@ if TYPE_CHECKING:
     from loom_core.knowledge.record import DocumentRow, Job
     from loom_kb.settings import Settings
 
-__all__ = ["Service", "document_info", "job_info", "position"]
+__all__ = ["Service", "document_info", "estimate_info", "job_info", "position"]
 
 _MAX_KEY = (1 << 63) - 1
 
 
 class Service:
-    """The knowledge bases of one run of the server or the command."""
+    """The knowledge bases of one run of the server or the command.
 
-    def __init__(self, settings: Settings) -> None:
+    The methods that add do nothing where a language model would have to read much, unless that is confirmed.
+    """
+
+    def __init__(self, settings: Settings, *, look: float | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: of the run.
+            look: seconds for which documents are read to see how much a language model would have to read;
+                None for as long as it takes.
+
+        Raises:
+            ConfigError: what is written for the language model is no JSON.
+        """
         self.settings = settings
         self.library = Library(
-            settings.home, embedder=settings.embedder, only=settings.sources, program="loom-kb"
+            settings.home,
+            embedder=settings.embedder,
+            llm=configuration(settings.llm),
+            only=settings.sources,
+            program="loom-kb",
         )
+        self._look = look
 
     async def query(
         self,
@@ -115,8 +135,15 @@ class Service:
         uris: Sequence[str],
         metadata: dict[str, Any],
         description: str = "",
+        confirm: bool = False,
     ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Write texts down to be added; returns the knowledge base and the job's id."""
+        """Write texts down to be added; returns the knowledge base and the job's id.
+
+        Raises:
+            InvalidInputError: there is no text.
+            ConfirmationNeededError: a language model would have to read much, and `confirm` is not given.
+            ConfigError: it cannot be asked, or is missing.
+        """
         if not texts or not all(text.strip() for text in texts):
             raise InvalidInputError("There is no text to add.", advice="A document needs at least one word.")
         from loom_core.knowledge.rag.drafts import text_drafts
@@ -125,7 +152,8 @@ class Service:
         drafts = text_drafts(
             texts, titles=titles or None, uris=uris or None, metadatas=[metadata] * len(texts)
         )
-        job = await to_thread.run_sync(knowledge_base.submit_documents, drafts)
+        await knowledge_base.agree_on_extraction(documents=drafts, confirm=confirm, seconds=self._look)
+        job = await to_thread.run_sync(partial(knowledge_base.submit_documents, drafts, confirm=confirm))
         knowledge_base.worker.wake()
         return knowledge_base, job
 
@@ -139,6 +167,7 @@ class Service:
         exclude: Sequence[str] = (),
         description: str = "",
         roots: Sequence[Path] = (),
+        confirm: bool = False,
     ) -> tuple[GraphRAGKnowledgeBase, str]:
         """Write files and folders down to be added; returns the knowledge base and the job's id.
 
@@ -148,6 +177,8 @@ class Service:
         Raises:
             InvalidInputError: no path is given.
             NotFoundError: one of them does not exist.
+            ConfirmationNeededError: as for `add_texts`.
+            ConfigError: likewise.
         """
         if not paths:
             raise InvalidInputError("There is no path to add.", advice="Name at least one file or folder.")
@@ -155,10 +186,18 @@ class Service:
             if not await anyio.Path(path).exists():
                 raise NotFoundError(f"There is no file or folder {path}.", advice="Check the path.")
         knowledge_base = await self._writable(source, description)
+        await knowledge_base.agree_on_extraction(
+            paths,
+            include=include,
+            exclude=exclude,
+            metadata=metadata,
+            confirm=confirm,
+            seconds=self._look,
+        )
 
         def submit() -> str:
             return knowledge_base.submit_paths(
-                paths, include=include, exclude=exclude, metadata=metadata, roots=roots
+                paths, include=include, exclude=exclude, metadata=metadata, roots=roots, confirm=confirm
             )
 
         job = await to_thread.run_sync(submit)
@@ -172,12 +211,15 @@ class Service:
         source: str | None,
         metadata: dict[str, Any],
         description: str = "",
+        confirm: bool = False,
     ) -> tuple[GraphRAGKnowledgeBase, str]:
         """Write web pages down to be added; returns the knowledge base and the job's id.
 
         Raises:
             InvalidInputError: no address is given, or this server fetches nothing.
             NetError: one of them is no address, or of a place that may not be asked.
+            ConfigError: as for `add_texts`. How much is to be read is not known before the pages are fetched:
+                without `confirm` the job fails where it would become too much.
         """
         settings = self.settings
         if not settings.allow_urls:
@@ -188,9 +230,12 @@ class Service:
         check = client_for(settings.allow_net).check
         addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
         knowledge_base = await self._writable(source, description)
+        await knowledge_base.agree_on_extraction(confirm=confirm)
 
         def submit() -> str:
-            return knowledge_base.submit_urls(addresses, allow_net=settings.allow_net, metadata=metadata)
+            return knowledge_base.submit_urls(
+                addresses, allow_net=settings.allow_net, metadata=metadata, confirm=confirm
+            )
 
         job = await to_thread.run_sync(submit)
         knowledge_base.worker.wake()
@@ -279,7 +324,28 @@ class Service:
     async def _writable(self, source: str | None, description: str) -> GraphRAGKnowledgeBase:
         only = self.settings.sources
         name = source or (only[0] if len(only) == 1 else DEFAULT_SOURCE)
-        return await self.library.get(name, create=True, description=description)
+        return await self.writable(name, description=description)
+
+    async def writable(
+        self, name: str, *, description: str = "", embedder: str = ""
+    ) -> GraphRAGKnowledgeBase:
+        """A knowledge base, made if there is none, whose documents may be read anew by this run.
+
+        Raises:
+            ConfigError: a language model read them, and this run has none: what is read anew would lose
+                what that found.
+        """
+        knowledge_base = await self.library.get(name, create=True, description=description, embedder=embedder)
+        record, llm = knowledge_base.record, self.settings.llm
+        model = await to_thread.run_sync(record.get, "llm") if llm in {"", NO_MODEL} else ""
+        if model and not llm:
+            raise ConfigError(
+                f"The language model {model} read the documents of {name!r}, and this program has none.",
+                advice=f"Give it the same --llm, or set {VARIABLE}; --llm {NO_MODEL} is for rules alone.",
+            )
+        if model:
+            await to_thread.run_sync(record.set, "llm", "")
+        return knowledge_base
 
 
 def position(cursor: str | None) -> int:
@@ -301,6 +367,13 @@ def document_info(row: DocumentRow) -> DocumentInfo:
     """A document as the tools list it."""
     return DocumentInfo(
         id=row.id, title=row.title, uri=row.uri, type=row.mime, language=row.language, length=row.length
+    )
+
+
+def estimate_info(estimate: ExtractionEstimate) -> EstimateInfo:
+    """What a language model will take, as the tools tell it."""
+    return EstimateInfo(
+        passages=estimate.passages, requests=estimate.calls, tokens=estimate.tokens, cost=estimate.cost
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import NotFoundError
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.knowledge.uris import shown
 from loom_kb.console import out, out_json, say
+from loom_kb.language_model import with_agreement
 from loom_kb.settings import DEFAULT_SOURCE
 from loom_kb.working import see_through
 
@@ -29,6 +31,7 @@ __all__ = ["sync", "watch_folders"]
 _CHANGES: tuple[ItemState, ...] = ("added", "updated", "moved", "removed", "failed")
 _PAGE = 500
 _POLL_SECONDS = 0.5
+_log = logging.getLogger(__name__)
 
 
 async def sync(service: Service, args: argparse.Namespace) -> int:
@@ -39,7 +42,12 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
                 f"There is no folder {folder}.",
                 advice="Is its drive connected? If its documents are to go, use --allow-empty.",
             )
-    knowledge_base = await service.library.get(args.kb, create=True)
+    if args.watch and args.yes:
+        raise InvalidInputError(
+            "--yes agrees to one sync, and --watch goes on and on.",
+            advice="Sync once with --yes, then watch.",
+        )
+    knowledge_base = await service.writable(args.kb)
     options: dict[str, Any] = {
         "include": args.include,
         "exclude": args.exclude,
@@ -47,8 +55,13 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
     }
     if args.watch:
         return await _watch(knowledge_base, args, options)
-    submit = partial(knowledge_base.submit_sync, args.folders, allow_empty=args.allow_empty, **options)
-    job = await to_thread.run_sync(submit)
+
+    async def submit(confirm: bool) -> str:
+        await knowledge_base.agree_on_extraction(args.folders, confirm=confirm, **options)
+        order = partial(knowledge_base.submit_sync, args.folders, allow_empty=args.allow_empty, **options)
+        return await to_thread.run_sync(partial(order, confirm=confirm))
+
+    job = await with_agreement(submit, yes=args.yes)
     return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
 
 
@@ -58,7 +71,11 @@ async def watch_folders(service: Service) -> None:
 
     only = service.settings.sources
     name = only[0] if only else DEFAULT_SOURCE
-    knowledge_base = await service.library.get(name, create=True)
+    try:
+        knowledge_base = await service.writable(name)
+    except ConfigError as error:
+        _log.error("The folders are not watched: %s", error)
+        return
     while not knowledge_base.worker.holds:  # noqa: ASYNC110 - the lock of another process tells nobody
         await anyio.sleep(_POLL_SECONDS)
     await FolderWatch(knowledge_base, service.settings.watched).run()

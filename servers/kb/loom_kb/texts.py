@@ -13,13 +13,16 @@ from loom_core.server.results import TextBudget
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.knowledge.extraction.estimate import ExtractionEstimate
     from loom_core.storage.ownership import Holder
     from loom_kb.models import DocumentInfo, GraphResult, JobInfo, Passage, QueryResult, SourceDetails
 
 __all__ = [
     "citation",
+    "confirmation_text",
     "coverage_line",
     "document_line",
+    "extraction_of",
     "graph_text",
     "held_by",
     "job_text",
@@ -100,7 +103,22 @@ def source_line(source: SourceDetails) -> str:
         f"- {source.name}: {source.description or 'no description'}; {source.documents:,} documents, "
         f"{source.passages:,} passages; filters: {', '.join(source.filters)}"
     )
+    if source.extraction != extraction_of(""):
+        line += f"; entities by {source.extraction}"
     return f"{line}; held by {source.held_by}" if source.held_by else line
+
+
+def extraction_of(model: str) -> str:
+    """What finds the entities of a knowledge base, by the name of its language model, which may be empty."""
+    return f"{model} and rules" if model else "rules"
+
+
+def confirmation_text(estimate: ExtractionEstimate) -> str:
+    """What `add` says where a language model would have to read much."""
+    return (
+        f"Nothing was added yet: a language model would have to read {estimate}. Ask the user. If they "
+        "agree, call `add` again with the same arguments and confirm: true."
+    )
 
 
 def held_by(holder: Holder | None) -> str:
@@ -139,6 +157,11 @@ def _job_line(job: JobInfo) -> str:
         parts.append(f"{job.embedded} of them with vectors")
     if job.documents_per_second is not None and job.passages_per_second is not None:
         parts.append(f"{job.documents_per_second:.3g} documents/s, {job.passages_per_second:.3g} passages/s")
+    if job.tokens_read is not None:
+        price = "cost not known" if job.cost is None else f"US$ {job.cost:.4f}"
+        parts.append(
+            f"{job.tokens_read:,} tokens read and {job.tokens_written:,} written by a model ({price})"
+        )
     if job.seconds_left is not None:
         parts.append(f"about {duration(job.seconds_left)} left")
     if job.document:

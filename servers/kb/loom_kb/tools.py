@@ -10,6 +10,7 @@ from anyio import to_thread
 from pydantic import Field, WithJsonSchema
 
 from loom_core.errors import InvalidInputError
+from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
 from loom_core.knowledge.unified import FILTERS_DESCRIPTION, UnifiedSearchToolBuilder
 from loom_core.knowledge.visible import visible
 from loom_core.llm.content import as_data
@@ -32,10 +33,21 @@ from loom_kb.models import (
     SourceDetails,
     SourcesResult,
 )
-from loom_kb.service import Service, document_info, job_info, position
-from loom_kb.texts import document_line, graph_text, held_by, job_text, query_text, source_line
+from loom_kb.service import Service, document_info, estimate_info, job_info, position
+from loom_kb.texts import (
+    confirmation_text,
+    document_line,
+    extraction_of,
+    graph_text,
+    held_by,
+    job_text,
+    query_text,
+    source_line,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
 __all__ = ["QUERY_HEAD", "register_tools"]
@@ -173,22 +185,25 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         return await _list_sources(service, source, limit, cursor)
 
 
-def _register_writing(server: LoomServer, service: Service) -> None:
+def _readable(service: Service) -> str:
+    """What `add` may read, for its description."""
     roots = ", ".join(map(str, service.settings.roots))
     files = (
         f"`paths` may name files and folders under: {roots}."
         if roots
         else "This server was started without a folder to read from: only `text` works."
     )
-
     web = "`urls` may name web pages." if service.settings.allow_urls else "It fetches no web pages."
+    return f"{files[:600]} {web}"
 
+
+def _register_writing(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Add documents",
         description=(
             "Add a text, files and folders, or web pages to a knowledge base; a new name makes a new one. "
             "Use it when the user wants something remembered or a folder made searchable. "
-            f"{files[:600]} {web} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code "
+            f"{_readable(service)} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code "
             "are read; unchanged documents cost nothing, changed ones are replaced. Returns within seconds "
             "with a job: small additions are done by then, for large ones ask `job`. "
             'Example: {"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
@@ -214,37 +229,23 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         description: Annotated[
             str, Field(description="What the knowledge base holds, for a new one.", max_length=300)
         ] = "",
+        confirm: Annotated[
+            bool, Field(description="The user agreed to what a language model is to read for it.")
+        ] = False,
     ) -> ToolReply[AddResult]:
         metadata: dict[str, Any] = {"tags": tags} if tags else {}
-        if [text, paths, urls].count(None) != 2:
-            raise InvalidInputError(
-                "Give one of `text`, `paths` and `urls`.", advice="One call adds one kind."
+        before = await _names(service)
+        submit = await _submission(service, text, paths, urls, title=title, uri=uri)
+        try:
+            knowledge_base, job = await submit(
+                source=source, metadata=metadata, description=description, confirm=confirm
             )
-        before = {entry.name for entry in await to_thread.run_sync(service.library.list)}
-        if paths is not None:
-            allowed = await service.allowed(paths)
-            knowledge_base, job = await service.add_paths(
-                allowed,
-                source=source,
-                metadata=metadata,
-                description=description,
-                roots=service.settings.roots,
-            )
-        elif urls is not None:
-            knowledge_base, job = await service.add_urls(
-                urls, source=source, metadata=metadata, description=description
-            )
-        else:
-            knowledge_base, job = await service.add_texts(
-                [text or ""],
-                source=source,
-                titles=[title] if title else [],
-                uris=[uri] if uri else [],
-                metadata=metadata,
-                description=description,
-            )
-        if knowledge_base.name not in before:
-            await server.tools_changed()
+        except ConfirmationNeededError as error:
+            asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
+            return tool_result(confirmation_text(error.estimate), asked)
+        finally:
+            if await _names(service) != before:
+                await server.tools_changed()
         info = await _wait(knowledge_base, job, _ADD_WAIT, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
         lines = [job_text([info]), *map(document_line, documents)]
@@ -338,6 +339,26 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         return tool_result(graph_text(result), result)
 
 
+async def _submission(
+    service: Service,
+    text: str | None,
+    paths: list[str] | None,
+    urls: list[str] | None,
+    *,
+    title: str,
+    uri: str,
+) -> Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]]:
+    """What writes down that something is to be added."""
+    if [text, paths, urls].count(None) != 2:
+        raise InvalidInputError("Give one of `text`, `paths` and `urls`.", advice="One call adds one kind.")
+    if paths is not None:
+        return partial(service.add_paths, await service.allowed(paths), roots=service.settings.roots)
+    if urls is not None:
+        return partial(service.add_urls, urls)
+    titles, uris = [title] if title else [], [uri] if uri else []
+    return partial(service.add_texts, [text or ""], titles=titles, uris=uris)
+
+
 async def _list_sources(
     service: Service, source: str | None, limit: int, cursor: str | None
 ) -> ToolReply[SourcesResult]:
@@ -350,6 +371,7 @@ async def _list_sources(
                 documents=entry.documents,
                 passages=entry.chunks,
                 filters=list(entry.source.supported_filters),
+                extraction=extraction_of(entry.llm),
                 held_by=held_by(await to_thread.run_sync(holder_of, entry.folder)),
             )
             for entry in entries
@@ -379,6 +401,10 @@ async def _list_sources(
     if more:
         text += f'\n[more: cursor="{more}"]'
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
+
+
+async def _names(service: Service) -> set[str]:
+    return {entry.name for entry in await to_thread.run_sync(service.library.list)}
 
 
 async def _wait(

@@ -39,6 +39,8 @@ async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: st
         out_json(AddResult(job=info, documents=[]))
     else:
         out(job_text([info]))
+    if info.state == "failed":
+        return 1
     return _LEFT_OUT if info.counts.get("failed") else 0
 
 

@@ -9,11 +9,17 @@ import pytest
 
 from loom_core.errors import LLMError
 from loom_core.knowledge.extracting import ExtractionStep
+from loom_core.knowledge.extraction.config import ExtractionConfig
+from loom_core.knowledge.extraction.llm import LLMEntityExtractor
+from loom_core.knowledge.extraction.rules import RuleExtractor
+from loom_core.knowledge.interface import Extractor as AnyExtractor
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction, Mention
 from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.preparing.making import Failed, Unchanged
 from loom_core.knowledge.record import Job, Record
 from loom_core.knowledge.record.prepared import PreparedDocument
+from loom_core.llm.interface import Usage
+from loom_core.llm.mock import MockProvider
 
 
 class Extractor:
@@ -36,18 +42,22 @@ class Extractor:
 
 
 class Reading:
-    def __init__(self) -> None:
+    def __init__(self, extractor: AnyExtractor | None = None, config: ExtractionConfig | None = None) -> None:
         self.extractor = Extractor()
         self.record = Record(None)
-        self.pipeline = Pipeline.of(Recipe("structure", {}, None), extractor=self.extractor)
-        self.step = ExtractionStep(self.record, self.pipeline, look_seconds=0.01)
+        self.pipeline = Pipeline.of(Recipe("structure", {}, None), extractor=extractor or self.extractor)
+        self.step = ExtractionStep(self.record, self.pipeline, config=config, look_seconds=0.01)
 
     def prepared(self, *texts: str) -> list[PreparedDocument]:
         drafts = (DocumentDraft(uri=f"text:{n}", text=text) for n, text in enumerate(texts))
         return [document for draft in drafts if (document := self.pipeline.prepare_one(draft))]
 
-    def job(self) -> Job:
-        job = self.record.jobs.get(self.record.jobs.submit({"texts": 1}, [("text:0", b"x")], listed=True))
+    def job(self, **marks: bool) -> Job:
+        id_ = self.record.jobs.submit({"texts": 1, **marks}, [("text:0", b"x")], listed=True)
+        return self.now(id_)
+
+    def now(self, id_: str) -> Job:
+        job = self.record.jobs.get(id_)
         assert job is not None
         return job
 
@@ -93,3 +103,81 @@ async def test_a_job_that_is_cancelled_meanwhile_is_left(reading: Reading):
 async def test_an_extractor_that_cannot_extract_now_is_no_fault_of_the_documents(reading: Reading):
     with pytest.raises(LLMError, match="Nothing is left"):
         await reading.step.run(reading.job(), reading.prepared("quota", "Zell"))
+
+
+def model(*answers: str) -> LLMEntityExtractor:
+    return LLMEntityExtractor(MockProvider(list(answers)))
+
+
+NOTHING = '{"entities": [], "relations": []}'
+
+
+async def test_what_a_model_takes_is_written_down_with_the_job_and_which_it_was():
+    reading = Reading(model(NOTHING, NOTHING))
+    job = reading.job()
+    assert reading.record.progress.spent(job) is None
+    for text in ("zell", "泽尔有一个湖。"):
+        assert await reading.step.run(job, reading.prepared(text))
+    spent = reading.record.progress.spent(job)
+    assert spent is not None
+    assert spent.input_tokens > spent.output_tokens > 0
+    assert spent.cost is None
+    assert reading.record.get("llm") == "mock/mock"
+    reading.record.close()
+
+
+async def test_what_was_paid_before_the_model_stopped_is_written_down_too():
+    provider = MockProvider([NOTHING, LLMError("No money.", failure="quota")])
+    reading = Reading(LLMEntityExtractor(provider, concurrency=1))
+    job = reading.job()
+    with pytest.raises(LLMError, match="No money"):
+        await reading.step.run(job, reading.prepared("zell", "泽尔有一个湖。"))
+    spent = reading.record.progress.spent(job)
+    assert spent is not None
+    assert spent.input_tokens > 0
+    reading.record.close()
+
+
+def test_costs_add_up_until_one_is_not_known():
+    reading = Reading()
+    job, progress = reading.job(), reading.record.progress
+    progress.note_spent(job, Usage(10, 5, cost=0.25))
+    progress.note_spent(job, Usage(1, 2, cost=0.5))
+    assert progress.spent(job) == Usage(11, 7, cost=0.75)
+    progress.note_spent(job, Usage(1, 1, cost=None))
+    assert progress.spent(job) == Usage(12, 8, cost=None)
+    reading.record.close()
+
+
+async def test_a_job_that_nobody_agreed_to_ends_before_it_takes_too_much():
+    extractor = model(NOTHING)
+    reading = Reading(extractor, ExtractionConfig(confirm_tokens=10))
+    job = reading.job()
+    assert await reading.step.run(job, reading.prepared("泽尔有一个湖。")) is None
+    ended = reading.now(job.id)
+    assert ended.state == "failed"
+    assert "needs a confirmation" in ended.error
+    assert extractor.spent.calls == 0
+    agreed = reading.job(confirmed=True)
+    assert await reading.step.run(agreed, reading.prepared("泽尔有一个湖。"))
+    assert reading.now(agreed.id).state == "running"
+    reading.record.close()
+
+
+async def test_what_is_in_the_record_already_is_not_counted():
+    extractor = model(NOTHING)
+    reading = Reading(extractor, ExtractionConfig(confirm_tokens=10))
+    documents = reading.prepared("zell")
+    reading.record.documents.put_all(documents)
+    assert await reading.step.run(reading.job(), documents) == documents
+    assert extractor.spent.calls == 0
+    reading.record.close()
+
+
+async def test_rules_do_not_read_unnoticed_what_a_model_was_to_read():
+    reading = Reading(RuleExtractor())
+    job = reading.job(by_model=True)
+    assert await reading.step.run(job, reading.prepared("zell")) is None
+    ended = reading.now(job.id)
+    assert (ended.state, "has none" in ended.error) == ("failed", True)
+    reading.record.close()

@@ -171,7 +171,7 @@ async def test_a_passage_that_the_model_refuses_takes_no_other_with_it():
     assert "refuses" in two.problem
 
 
-@pytest.mark.parametrize("failure", ["too_long", "invalid_request", "unreadable"])
+@pytest.mark.parametrize("failure", ["too_long", "invalid_request", "unreadable", "timeout"])
 async def test_what_may_be_due_to_one_passage_is_tried_passage_by_passage(failure: ModelFailure):
     model = MockProvider(
         [
@@ -184,7 +184,27 @@ async def test_what_may_be_due_to_one_passage_is_tried_passage_by_passage(failur
     assert (found(one), two.problem) == (["Ada Lovelace"], "No.")
 
 
-@pytest.mark.parametrize("failure", ["authentication", "quota", "not_found"])
+async def test_passages_that_take_too_long_together_are_fewer_from_then_on():
+    def slow_to_read(request: ChatRequest) -> str | LLMError:
+        shown = request.messages[1].text.count("<passage>")
+        named = [passage(number, "Ada Lovelace") for number in range(1, shown + 1)]
+        return LLMError("No answer within 120 s.", failure="timeout") if shown > 4 else answer(*named)
+
+    model = MockProvider(slow_to_read)
+    extractor = LLMEntityExtractor(model, patience=1)
+    chunks = [chunk(ENGLISH)] * 8
+    for requests in (1 + 8, 2):
+        before = len(model.calls)
+        extractions = await extractor.extract(chunks)
+        assert [found(each) for each in extractions] == [["Ada Lovelace"]] * 8
+        assert len(model.calls) - before == requests
+    assert extractor.estimate(chunks).calls == 2
+
+
+@pytest.mark.parametrize(
+    "failure",
+    ["authentication", "quota", "not_found", "rate_limit", "overloaded", "connection", "unavailable"],
+)
 async def test_what_no_request_can_pass_stops_extraction_at_once(failure: ModelFailure):
     model = MockProvider(
         lambda _: LLMError("The key is wrong.", advice="Set one.", failure=failure, status=401)
@@ -196,24 +216,49 @@ async def test_what_no_request_can_pass_stops_extraction_at_once(failure: ModelF
     assert len(model.calls) == 1
 
 
-async def test_passing_failures_cost_their_passages_the_model_and_too_many_stop_extraction():
-    down = LLMError("Too busy.", failure="overloaded")
+async def test_what_was_read_before_extraction_stopped_is_not_paid_for_again():
+    def reply(request: ChatRequest) -> str | LLMError:
+        shown = request.messages[1].text
+        if "Zell" in shown and is_out_of_money:
+            return LLMError("Nothing is left.", failure="quota")
+        return answer(passage(1, "Ada Lovelace", "鲁迅", "Zell"))
+
+    model = MockProvider(reply)
+    extractor = LLMEntityExtractor(model, request_passages=1, concurrency=1)
+    chunks = [chunk(ENGLISH), chunk("In Zell there is a lake."), chunk(CHINESE), chunk(ENGLISH)]
+    is_out_of_money = True
+    for requests in (2, 1):
+        before = len(model.calls)
+        with pytest.raises(LLMError, match="Nothing is left"):
+            await extractor.extract(chunks)
+        assert len(model.calls) - before == requests
+    is_out_of_money = False
+    before = len(model.calls)
+    extractions = await extractor.extract(chunks)
+    assert [found(each) for each in extractions] == [["Ada Lovelace"], ["Zell"], ["魯迅"], ["Ada Lovelace"]]
+    assert len(model.calls) - before == 2
+    await extractor.extract(chunks[:1])
+    assert len(model.calls) - before == 3  # nothing is kept for good
+
+
+async def test_failures_that_may_be_due_to_a_passage_cost_it_the_model_and_too_many_stop_extraction():
+    down = LLMError("It broke.", failure="server")
     good = answer(passage(1, "Ada Lovelace"))
     extractor = LLMEntityExtractor(
         MockProvider([down, down, good, down, down, good]), request_passages=1, concurrency=1, patience=3
     )
     extractions = await extractor.extract([chunk(ENGLISH)] * 6)
     assert [each.problem for each in extractions] == [
-        "Too busy.",
-        "Too busy.",
+        "It broke.",
+        "It broke.",
         "",
-        "Too busy.",
-        "Too busy.",
+        "It broke.",
+        "It broke.",
         "",
     ]
     model = MockProvider(lambda _: down)
     extractor = LLMEntityExtractor(model, request_passages=1, concurrency=1, patience=3)
-    with pytest.raises(LLMError, match="has stopped: Too busy"):
+    with pytest.raises(LLMError, match="has stopped: It broke"):
         await extractor.extract([chunk(ENGLISH)] * 6)
     assert len(model.calls) == 3
 

@@ -124,6 +124,7 @@ def test_types_are_those_that_are_looked_for_or_other(said: str, type_: str):
         ("Scientist", "scientist"),
         ("", "thing"),
         ("x" * 41, "thing"),
+        ("BABBAGE", "thing"),
         ("a\x00b\n c", "a b c"),
         ("科學家", "科学家"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.extraction.reading import read_answer
@@ -209,12 +209,15 @@ VALUES = st.recursive(
 )
 
 
+@example([""])
+@example({"entities": {"": "person"}, "relations": [["", "in", " "]]})
 @given(VALUES)
 def test_any_json_is_read(value: object):
     said = read_answer(json.dumps(value))
     for entity in said.entities:
         assert entity.name.strip()
         assert entity.passage in said.passages
+    assert all(each.subject.strip() and each.object.strip() for each in said.relations)
 
 
 @given(st.text(alphabet=st.sampled_from('Aa1[]{}()":,|->\n\t 。：、《》实体关系#*`\\')))

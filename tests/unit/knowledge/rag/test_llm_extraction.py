@@ -10,11 +10,18 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_core.errors import InvalidInputError, LLMError
+from loom_core.embedding.hashing import HashingEmbedder
+from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
+from loom_core.knowledge.extraction.llm import LLMEntityExtractor
 from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
+from loom_core.knowledge.rag.extraction_plan import ExtractionPlan, draft_materials
 from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.rag.watching import FolderWatch
+from loom_core.knowledge.record import Record
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.mock import MockProvider
 
@@ -189,6 +196,38 @@ async def test_a_job_that_waits_for_the_model_says_why_and_can_be_cancelled():
     kb.close()
 
 
+async def test_what_is_in_is_made_ready_while_the_rest_waits_for_the_model():
+    """Words, vectors and graph of the documents before do not wait until the account is topped up."""
+    town = "the town of zell has a lake. " * 300  # so that there are several batches
+    told = anyio.Event()
+
+    def reply(request: ChatRequest) -> str | LLMError:
+        if "Nothing is left" in kb.worker.problem:
+            told.set()
+        if "Town 30" in request.messages[1].text:
+            return LLMError("Nothing is left.", failure="quota")
+        return naming("zell")(request)
+
+    config = RAGConfig(
+        waits=WaitSettings(retry=0.01), extraction=ExtractionConfig(confirm_tokens=None, confirm_cost=None)
+    )
+    embedder = HashingEmbedder()
+    kb = GraphRAGKnowledgeBase.from_config(
+        llm_provider=MockProvider(reply), embedding_provider=embedder, config=config
+    )
+    with pytest.raises(LLMError, match="Nothing is left"):
+        await kb.add_documents(documents(40, text=town))
+    with_vector, chunks = kb.coverage()
+    assert with_vector == chunks > 0
+    assert set(kb.index_lag().values()) == {0}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kb.work)
+        with anyio.fail_after(20):
+            await told.wait()
+        tasks.cancel_scope.cancel()
+    kb.close()
+
+
 async def test_passages_that_only_rules_could_read_are_noted_with_the_job():
     kb = knowledge_base(MockProvider(lambda _: "I am sorry."))
     job = await kb.add_documents(documents(2))
@@ -259,3 +298,91 @@ async def test_a_job_of_unknown_price_is_measured_by_its_tokens_alone():
     await kb.add_documents(documents(2))
     assert "at an unknown price" in str(await kb.estimate_extraction(documents=documents(3)))
     kb.close()
+
+
+class Keyless(MockProvider):
+    """A model without its key."""
+
+    def problem(self) -> str:
+        return "there is no key: set MODEL_KEY"
+
+
+async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Path):
+    for n in range(3):
+        (tmp_path / f"{n}.md").write_text("泽尔有一个湖。" * 1_000, encoding="utf-8")
+    kb = knowledge_base(Priced(naming("泽尔")))
+    with pytest.raises(ConfirmationNeededError) as asked:
+        await kb.agree_on_extraction([tmp_path], seconds=0)
+    guessed = asked.value.estimate
+    read = await kb.estimate_extraction([tmp_path])
+    assert guessed.by_size
+    assert not read.by_size
+    assert guessed.documents == read.documents == 3
+    assert read.tokens / 3 < guessed.tokens < read.tokens * 3
+    assert guessed.cost == guessed.tokens
+    assert "judged by the sizes of files" in str(guessed)
+    kb.close()
+
+
+async def test_small_additions_are_agreed_to_without_being_read(tmp_path: Path):
+    (tmp_path / "a.md").write_text("zell has a lake.", encoding="utf-8")
+    kb = knowledge_base(MockProvider(naming("zell")))
+    await kb.agree_on_extraction([tmp_path], seconds=0)
+    assert kb.record.documents.counts()[0] == 0
+    kb.close()
+
+
+async def test_a_model_that_cannot_be_asked_is_told_before_anything_is_written_down():
+    kb = knowledge_base(Keyless(naming("zell")))
+    for confirm in (False, True):
+        with pytest.raises(ConfigError, match="MODEL_KEY"):
+            await kb.add_documents(documents(1), confirm=confirm)
+    assert kb.record.jobs.next() is None
+    kb.close()
+
+
+async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "a.md").write_text("在泽尔有一个湖。", encoding="utf-8")
+    model = Priced(naming("泽尔"))
+    kb = knowledge_base(model)
+    watch = FolderWatch(kb, [tmp_path], debounce=50)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kb.work)
+        tasks.start_soon(watch.run)
+        with anyio.fail_after(30):
+            while "is not synced" not in caplog.text:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+        assert (model.calls, kb.record.jobs.list()) == ([], [])
+        job = kb.submit_sync([tmp_path], confirm=True)
+        kb.worker.wake()
+        with anyio.fail_after(30):
+            while not kb.job(job).finished:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+        tasks.cancel_scope.cancel()
+    assert kb.job(job).counts == {"added": 1}
+    assert "llm" in methods(kb)
+    kb.close()
+
+
+async def test_a_job_whose_size_nobody_could_know_ends_where_it_becomes_too_much():
+    model = Priced(naming("zell"))
+    kb = knowledge_base(model)
+    job = kb.submit_documents(documents(2))  # as web pages are, that are fetched by and by
+    small = kb.submit_documents([])
+    await kb.worker.drain()
+    assert kb.job(job).state == "failed"
+    assert "needs a confirmation" in kb.job(job).error
+    assert kb.job(small).state == "done"
+    assert model.calls == []
+    kb.close()
+
+
+async def test_what_cannot_even_be_listed_in_time_needs_a_confirmation():
+    pipeline = Pipeline.of(Recipe("structure", {}, None), extractor=LLMEntityExtractor(MockProvider([])))
+    record = Record(None)
+    plan = ExtractionPlan(record, pipeline, ExtractionConfig(), listing_seconds=-1)
+    with pytest.raises(ConfirmationNeededError, match="more than 1 passages of 1 documents"):
+        await plan.agree(draft_materials(documents(9)), confirm=False, seconds=0)
+    record.close()

@@ -32,7 +32,9 @@ async def test_chinese_questions_are_taken_apart_in_chinese():
     assert "最多 2 个" in model.calls[0].messages[0].text
 
 
-@pytest.mark.parametrize("answer", ["[]", "```json\n[]\n```", "", "<think>hm"])
+@pytest.mark.parametrize(
+    "answer", ["[]", "```json\n[]\n```", "", "<think>hm", "没有子问题。", "There are no parts.", "null"]
+)
 async def test_a_question_for_one_thing_has_no_parts(answer: str, caplog: pytest.LogCaptureFixture):
     assert await decompose(MockProvider([answer]), "Where is Visby?") == []
     assert caplog.records == []

@@ -1,0 +1,152 @@
+"""`loom-kb` with a language model: a vendor's server on this machine, as strict as the vendor's own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+
+from loom_core.testing.vendors.app import FakeVendors
+from loom_core.testing.vendors.script import Recorded, Turn
+
+# Nothing in them looks like a name to the rules.
+TOWN = "in zell there is a lake that people call the blau, and it never freezes over.\n"
+LAKE = "# 泽尔\n\n在泽尔有一个湖，当地人叫它蓝湖，冬天从不结冰。\n"
+SAID = {
+    "zell": {
+        "entities": [{"name": "zell", "type": "town"}, {"name": "blau", "type": "lake"}],
+        "relations": [{"subject": "zell", "predicate": "has the lake", "object": "blau"}],
+    },
+    "泽尔": {
+        "entities": [{"name": "泽尔", "type": "地点"}, {"name": "蓝湖", "type": "湖泊"}],
+        "relations": [{"subject": "泽尔", "predicate": "有湖", "object": "蓝湖"}],
+    },
+}
+
+
+def read(request: Recorded) -> Turn:
+    """What a model says of the passage that it is shown, each request being about one."""
+    shown = request.body["messages"][-1]["content"]
+    said = [found for name, found in SAID.items() if name in shown]
+    return Turn(text=json.dumps({"passages": [{"passage": 1, **said[0]}]}, ensure_ascii=False))
+
+
+class Vendor(NamedTuple):
+    """A vendor's server that runs."""
+
+    fake: FakeVendors
+    url: str
+
+    def config(self, **settings: Any) -> str:
+        """What `--llm` is given for it."""
+        config = {"provider": "deepseek", "model": "deepseek-flash", "base_url": self.url}
+        return json.dumps({**config, "retry": {"attempts": 1}, **settings})
+
+
+@pytest.fixture
+def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
+    fake = FakeVendors(read, key="sk-of-no-value-to-anybody")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", fake.key)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(fake, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield Vendor(fake, f"http://127.0.0.1:{listening.getsockname()[1]}/deepseek")
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+
+
+def done(server: Any, result: dict[str, Any]) -> dict[str, Any]:
+    """The job of an `add`, when it is done."""
+    id_ = result["structuredContent"]["job"]["id"]
+    (job,) = server.call("job", id=id_, action="wait")["structuredContent"]["jobs"]
+    assert job["state"] == "done", job
+    return job
+
+
+def relations(server: Any, entity: str) -> list[tuple[str, str, str]]:
+    found = server.call("graph", entity=entity, source="notes")["structuredContent"]["relations"]
+    return [(relation["subject"], relation["predicate"], relation["object"]) for relation in found]
+
+
+def test_the_graph_holds_what_the_model_says_and_the_key_is_nowhere(
+    start_kb: Callable[..., Any], vendor: Vendor, home: Path
+):
+    server = start_kb("--llm", vendor.config())
+    assert vendor.fake.requests == []
+    job = done(server, server.call("add", text=TOWN, source="notes"))
+    done(server, server.call("add", text=LAKE, source="notes"))
+    assert (job["tokens_read"], job["tokens_written"]) == (10, 20)
+    assert ("zell", "has the lake", "blau") in relations(server, "zell")
+    assert ("泽尔", "有湖", "蓝湖") in relations(server, "泽尔")
+    listed = server.call("sources")
+    assert listed["structuredContent"]["sources"][0]["extraction"] == "deepseek/deepseek-flash and rules"
+    assert "10 tokens read and 20 written by a model" in server.call("job")["content"][0]["text"]
+    asked = len(vendor.fake.requests)
+    done(server, server.call("add", text=TOWN, source="notes"))
+    assert len(vendor.fake.requests) == asked == 2
+    assert server.close_input() == 0
+    key = vendor.fake.key.encode()
+    files = [path for path in home.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if key in path.read_bytes()]
+    assert vendor.fake.key not in server.stderr
+
+
+def test_a_dear_job_waits_for_a_confirmation(start_kb: Callable[..., Any], vendor: Vendor):
+    server = start_kb("--llm", vendor.config(prices={"input": 1e5, "output": 1e5}))
+    asked = server.call("add", text=TOWN, source="notes")
+    assert not asked.get("isError")
+    assert asked["structuredContent"]["job"] is None
+    assert asked["structuredContent"]["estimate"]["passages"] == 1
+    assert asked["structuredContent"]["estimate"]["cost"] > 1
+    assert "confirm: true" in asked["content"][0]["text"]
+    assert "US$" in asked["content"][0]["text"]
+    assert vendor.fake.requests == []
+    assert server.call("job")["structuredContent"]["jobs"] == []
+    job = done(server, server.call("add", text=TOWN, source="notes", confirm=True))
+    assert job["cost"] == pytest.approx(3.0)
+
+
+def test_a_missing_key_is_told_before_anything_is_written_down(
+    start_kb: Callable[..., Any], vendor: Vendor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("DEEPSEEK_API_KEY")
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    server = start_kb("--llm", vendor.config())
+    refused = server.call("add", text=TOWN, source="notes")
+    assert refused["isError"]
+    assert "DEEPSEEK_API_KEY" in refused["content"][0]["text"]
+    assert server.call("job")["structuredContent"]["jobs"] == []
+
+
+def test_a_command_without_a_terminal_names_the_option(loom_kb: Callable[..., Any], vendor: Vendor):
+    dear = vendor.config(prices={"input": 1e5, "output": 1e5})
+    refused = loom_kb("add", "-", "--llm", dear, stdin=LAKE.encode())
+    assert refused.returncode == 1
+    assert b"Agree to it with --yes." in refused.stderr
+    assert vendor.fake.requests == []
+    added = loom_kb("add", "-", "--yes", "--llm", dear, "--json", stdin=LAKE.encode())
+    assert added.returncode == 0, added.stderr
+    assert json.loads(added.stdout)["job"]["cost"] == pytest.approx(3.0)
+    forgotten = loom_kb("add", "-", stdin=TOWN.encode())
+    assert forgotten.returncode == 1
+    assert b"deepseek/deepseek-flash read the documents" in forgotten.stderr
+
+
+def test_a_wrong_model_is_one_line_of_cause_and_one_of_remedy(loom_kb: Callable[..., Any]):
+    for command in (["add", "-"], ["serve"]):
+        wrong = loom_kb(*command, "--llm", "no-such-vendor/x", stdin=b"text")
+        assert wrong.returncode == 1
+        assert len(wrong.stderr.splitlines()) == 2, wrong.stderr
+    broken = loom_kb("add", "-", stdin=b"text", env={"LOOM_KB_LLM": '{"api_key": "sk-secret'})
+    assert broken.returncode == 1
+    assert b"LOOM_KB_LLM" in broken.stderr
+    assert b"sk-secret" not in broken.stderr
