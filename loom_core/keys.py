@@ -26,7 +26,7 @@ _ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for a
 
 
 def find_key(
-    variable: str, *, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
+    variable: str, *, keyring: bool = True, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
 ) -> SecretStr | None:
     """A key by the name of its variable: from the environment, else from the keyring; None if in neither.
 
@@ -35,13 +35,16 @@ def find_key(
 
     Args:
         variable: an environment variable, and the name (`username`) of an entry of the keyring.
+        keyring: whether the keyring is asked, too. For a key that need not be, it is not: that takes about a
+            second, and may show the user a prompt.
         keyring_service: what the keyring files the entry under.
         keyring_seconds: so long is waited for the keyring, which may be asking the user.
 
     Raises:
         ConfigError: there is a key, but no vendor's keys look so; see `checked_key`.
     """
-    return _from_environment(variable) or _from_keyring(variable, keyring_service, keyring_seconds)
+    key = _from_environment(variable)
+    return key if key or not keyring else _from_keyring(variable, keyring_service, keyring_seconds)
 
 
 def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0) -> SecretStr:

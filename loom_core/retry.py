@@ -94,7 +94,7 @@ class RetryPolicy:
         why = f" The last attempt failed: {last.message}" if last else ""
         raise kind(
             f"{title} gave no answer within {self.deadline:g} s.{why}",
-            advice="Ask for less at once, or allow more time.",
+            advice="Ask for less at once, or allow a longer `deadline`: waits for your limits count, too.",
             failure="timeout",
             provider=provider,
         ) from last

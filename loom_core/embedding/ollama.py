@@ -104,7 +104,10 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
 
         try:
             response = await client.http.post(
-                f"{self._settings.base_url}/api/embed", content=content, headers=client.headers
+                f"{self._settings.base_url}/api/embed",
+                content=content,
+                headers=client.headers,
+                follow_redirects=True,  # as the SDKs do: proxies send from http to https
             )
             if not response.is_success:
                 raise _RefusedError(response)

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -106,6 +107,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             "query_prefix": self._settings.prefixes["query"],
             "passage_prefix": self._settings.prefixes["passage"],
             "max_tokens": str(self._settings.max_tokens),
+            **{name: str(limit) for name, limit in self._settings.limits.items()},
             **self._request_config(),
         }
         return {name: value for name, value in config.items() if value or name.endswith("_prefix")}
@@ -205,7 +207,10 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         """
         variable, key = self._settings.api_key_env, self._settings.api_key
         try:
-            key = find_key(variable) if key is None and variable else key
+            if key is None and variable:
+                # A key that need not be is looked for in the keyring only where the user names it.
+                named = variable != self._vendor.key_variable
+                key = find_key(variable, keyring=self._vendor.needs_key or named)
         except ConfigError as error:
             raise self._error(error.message, advice=error.advice, failure="authentication") from None
         if key is None and self._vendor.needs_key:
@@ -295,7 +300,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
                 advice="Check that the server runs, and the network.",
                 failure="unavailable",
             )
-        prefix, policy = self._settings.prefixes[kind], self._settings.retry or _POLICIES[kind]
+        prefix, policy = self._settings.prefixes[kind], self._policy(kind)
         client = await self._client()  # imports and asks a keyring, for which no server is to blame
         try:
             return await policy.run(
@@ -309,6 +314,14 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
                 self._rests_until = time.monotonic() + self._settings.rest
                 self._last_failure = error.message
             raise
+
+    def _policy(self, kind: EmbeddingKind) -> RetryPolicy:
+        if self._settings.retry is not None:
+            return self._settings.retry
+        policy = _POLICIES[kind]
+        if kind == "query":
+            return policy
+        return replace(policy, deadline=max(policy.deadline, 2 * self._settings.timeout))
 
     async def _once(self, client: _C, texts: list[str], kind: EmbeddingKind) -> NDArray[np.float32]:
         """Unit vectors from one request, after a look whether they can be what they should be."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.embedding.ollama import OllamaEmbedder
 from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder
+from loom_core.embedding.remote_settings import USUAL_CONCURRENCY, USUAL_TIMEOUT
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError
 from loom_core.keys import find_key
@@ -39,8 +40,8 @@ class _RemoteConfig(BaseModel):
     max_tokens: int | None = Field(default=None, gt=0)
     max_texts: int | None = Field(default=None, gt=0)
     max_request_tokens: int | None = Field(default=None, gt=0)
-    concurrency: int = Field(default=4, gt=0)
-    timeout: float = Field(default=30.0, gt=0)
+    concurrency: int = Field(default=USUAL_CONCURRENCY, gt=0)
+    timeout: float = Field(default=USUAL_TIMEOUT, gt=0)
 
 
 def remote_embedder(config: Mapping[str, object]) -> OllamaEmbedder | OpenAICompatibleEmbedder:

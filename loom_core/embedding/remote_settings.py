@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, overload
 from urllib.parse import urlsplit
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from loom_core.embedding.vendors import EmbeddingVendor
     from loom_core.retry import RetryPolicy
 
-__all__ = ["RemoteOptions", "RemoteSettings"]
+__all__ = ["USUAL_CONCURRENCY", "USUAL_TIMEOUT", "RemoteOptions", "RemoteSettings"]
+
+USUAL_CONCURRENCY = 4
+USUAL_TIMEOUT = 30.0
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class RemoteOptions(TypedDict, total=False):
@@ -41,7 +47,7 @@ class RemoteOptions(TypedDict, total=False):
         concurrency: how many requests of one call are under way at once; 4 by default.
         timeout: seconds without a sign of life, after which a request has failed; 30 by default.
         retry: how often and for how long requests are tried; by default briefly for questions and longer for
-            passages.
+            passages: a minute, or twice `timeout`.
         rest: seconds for which a server is left alone that cannot be reached; 15 by default.
         http_client: makes the requests, and stays the caller's to close.
     """
@@ -103,8 +109,8 @@ class RemoteSettings:
             options: see `RemoteOptions`.
 
         Raises:
-            ConfigError: no model or no address is known, the address is none, a number is not above 0, or the
-                key cannot be one.
+            ConfigError: no model or no address is known, the address is none, a number is not above 0, the
+                key cannot be one, or stands where the name of its variable should.
         """
         model = model or vendor.model
         if not model:
@@ -122,7 +128,7 @@ class RemoteSettings:
             base_url=_checked_url(base_url or vendor.base_url, vendor),
             known=known,
             api_key=None if key is None else checked_key(key, source="api_key"),
-            api_key_env=options.get("api_key_env") or vendor.key_variable,
+            api_key_env=_checked_variable(options.get("api_key_env") or vendor.key_variable, vendor),
             dimension=dimension or known.dimension or None,
             prefixes={
                 "query": known.query_prefix if query is None else query,
@@ -132,8 +138,8 @@ class RemoteSettings:
             max_texts=_above_zero("max_texts", options.get("max_texts"), vendor) or vendor.max_texts,
             max_request_tokens=_above_zero("max_request_tokens", options.get("max_request_tokens"), vendor)
             or vendor.max_request_tokens,
-            concurrency=_above_zero("concurrency", options.get("concurrency"), vendor) or 4,
-            timeout=_above_zero("timeout", options.get("timeout"), vendor) or 30.0,
+            concurrency=_above_zero("concurrency", options.get("concurrency"), vendor) or USUAL_CONCURRENCY,
+            timeout=_above_zero("timeout", options.get("timeout"), vendor) or USUAL_TIMEOUT,
             retry=options.get("retry"),
             rest=options.get("rest", 15.0),
             http_client=options.get("http_client"),
@@ -143,6 +149,18 @@ class RemoteSettings:
     def host(self) -> str:
         """Host and port of the address."""
         return urlsplit(self.base_url).netloc
+
+    @property
+    def limits(self) -> dict[str, int | float]:
+        """How the server is asked otherwise than usual: no vector depends on it, but perhaps every answer."""
+        vendor = self.vendor
+        asked: dict[str, tuple[int | float, int | float]] = {
+            "max_texts": (self.max_texts, vendor.max_texts),
+            "max_request_tokens": (self.max_request_tokens, vendor.max_request_tokens),
+            "concurrency": (self.concurrency, USUAL_CONCURRENCY),
+            "timeout": (self.timeout, USUAL_TIMEOUT),
+        }
+        return {name: ours for name, (ours, usual) in asked.items() if ours != usual}
 
 
 @overload
@@ -156,6 +174,16 @@ def _above_zero(name: str, number: float | None, vendor: EmbeddingVendor) -> flo
             advice="Use a number above 0.",
         )
     return number
+
+
+def _checked_variable(name: str, vendor: EmbeddingVendor) -> str:
+    """The name as it is; what is none may be the key itself, and would be stored and shown."""
+    if name and not _VARIABLE.fullmatch(name):
+        raise ConfigError(
+            f"api_key_env of the embedding provider {vendor.name!r} is no name of an environment variable.",
+            advice=f"Put the key into one and name it, such as {vendor.key_variable or 'EMBEDDING_API_KEY'}.",
+        )
+    return name
 
 
 def _checked_url(base_url: str, vendor: EmbeddingVendor) -> str:

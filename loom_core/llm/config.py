@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -45,8 +45,19 @@ def _reference(text: str) -> str:
 def _headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if _SECRET_HEADER.search(name):
-            _reference(value)
+            try:
+                check_reference(value)
+            except ConfigError as error:
+                raise ValueError(f"{name}: {error}") from None
     return headers
+
+
+def _spec(spec: dict[str, Any]) -> dict[str, Any]:
+    headers: object = spec.get("headers")
+    for name in cast("Mapping[str, object]", headers) if isinstance(headers, Mapping) else ():
+        if _SECRET_HEADER.search(name):
+            raise ValueError(f"{name} belongs under the `headers` of the model, as env:NAME or keyring:NAME")
+    return spec
 
 
 class _Section(BaseModel):
@@ -109,7 +120,7 @@ class ProviderConfig(_Section):
     api_key: Annotated[str, AfterValidator(_reference)] = Field(
         default="",
         description="Where the key is, such as env:MY_KEY; by default the vendor's usual variable, in the "
-        "environment or the keyring.",
+        "environment or, where the vendor wants a key, the keyring.",
     )
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
         default={}, description="Further headers; a value may be env:NAME or keyring:NAME, a secret must."
@@ -120,7 +131,7 @@ class ProviderConfig(_Section):
     prices: PriceSettings | None = Field(
         default=None, description="What the model costs; by default the vendor's list price, where known."
     )
-    spec: dict[str, Any] = Field(
+    spec: Annotated[dict[str, Any], AfterValidator(_spec)] = Field(
         default={},
         description="What is different from what Loom knows of the vendor: attributes of ProviderSpec.",
     )

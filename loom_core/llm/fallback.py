@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
 
-from loom_core.errors import ConfigError, LLMError
+from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse, StreamChunk
 from loom_core.llm.messages import as_messages
 
@@ -21,15 +21,17 @@ __all__ = ["FallbackProvider"]
 
 _log = logging.getLogger(__name__)
 
+_Failure: TypeAlias = LLMError | InvalidInputError
+
 
 class FallbackProvider(LLMProvider):
     """Asks the first of its models, and the next one where one fails for good.
 
     Each model tries again by itself before it fails. Then the next is asked, whatever the failure: another
-    vendor has another key, other models, other limits, more room for a long conversation. There are two
-    exceptions. A refusal (`refused`) is an answer of the model's maker, and is not taken to others until one
-    agrees. And where pieces of a stream were handed on, another model's would not fit behind them
-    (`interrupted`).
+    vendor has another key, other models, other limits, more room for a long conversation, eyes for an image.
+    There are two exceptions. A refusal (`refused`) is an answer of the model's maker, and is not taken to
+    others until one agrees. And where pieces of a stream were handed on, another model's would not fit behind
+    them (`interrupted`).
 
     An answer says which provider and model gave it. Where the conversation goes on with another model, each
     provider leaves out what means something to the vendor of an earlier answer only.
@@ -67,6 +69,11 @@ class FallbackProvider(LLMProvider):
         """US dollars for an answer of the preferred model, or None where the price is not known."""
         return self._providers[0].cost(usage)
 
+    def problem(self) -> str:
+        """Of the preferred model, where none can be asked; see `LLMProvider.problem`."""
+        problems = [provider.problem() for provider in self._providers]
+        return problems[0] if all(problems) else ""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self._providers)!r})"
 
@@ -75,13 +82,14 @@ class FallbackProvider(LLMProvider):
 
         Raises:
             LLMError: no model answers; the message has the reason of each.
+            InvalidInputError: no model takes the request.
         """
         conversation = as_messages(messages)
-        failed: list[tuple[LLMProvider, LLMError]] = []
+        failed: list[tuple[LLMProvider, _Failure]] = []
         for provider in self._providers:
             try:
                 return await provider.chat(conversation, **options)
-            except LLMError as error:
+            except (LLMError, InvalidInputError) as error:
                 self._note(provider, error, failed)
         raise _all_failed(failed)
 
@@ -92,14 +100,15 @@ class FallbackProvider(LLMProvider):
 
         Raises:
             LLMError: as for `chat`; of failure `interrupted` where pieces were handed on before.
+            InvalidInputError: as for `chat`.
         """
         conversation = as_messages(messages)
-        failed: list[tuple[LLMProvider, LLMError]] = []
+        failed: list[tuple[LLMProvider, _Failure]] = []
         for provider in self._providers:
             async with aclosing(provider.chat_stream(conversation, **options)) as stream:
                 try:
                     first = await anext(stream, None)
-                except LLMError as error:
+                except (LLMError, InvalidInputError) as error:
                     self._note(provider, error, failed)
                     continue
                 if first is not None:
@@ -123,28 +132,27 @@ class FallbackProvider(LLMProvider):
         await self.aclose()
 
     def _note(
-        self, provider: LLMProvider, error: LLMError, failed: list[tuple[LLMProvider, LLMError]]
+        self, provider: LLMProvider, error: _Failure, failed: list[tuple[LLMProvider, _Failure]]
     ) -> None:
         """Take a failure down, or raise it where no other model is to be asked."""
-        if error.failure in {"refused", "interrupted"}:
+        why = error.failure if isinstance(error, LLMError) else "invalid_request"
+        if why in {"refused", "interrupted"}:
             raise error
         failed.append((provider, error))
         if len(failed) < len(self._providers):
             following = self._providers[len(failed)]
-            _log.warning(
-                "%s failed (%s); %s is asked instead", _named(provider), error.failure, _named(following)
-            )
+            _log.warning("%s failed (%s); %s is asked instead", _named(provider), why, _named(following))
 
 
 def _named(provider: LLMProvider) -> str:
     return f"{provider.name} {provider.model}".rstrip()
 
 
-def _all_failed(failed: Sequence[tuple[LLMProvider, LLMError]]) -> LLMError:
-    """One error for all: of the failure that may pass, if there is one, else of the preferred model's."""
-    errors = [error for _, error in failed]
-    if len(errors) == 1:
-        return errors[0]
+def _all_failed(failed: Sequence[tuple[LLMProvider, _Failure]]) -> _Failure:
+    """One error for all: of the failure that may pass, if there is one, else of the first that was asked."""
+    errors = [error for _, error in failed if isinstance(error, LLMError)]
+    if len(failed) == 1 or not errors:
+        return failed[0][1]
     told = next((error for error in errors if error.passing), errors[0])
     waits = [error.retry_after for error in errors if error.retry_after is not None]
     return LLMError(

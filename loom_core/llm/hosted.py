@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 import anyio.to_thread
+from anyio.lowlevel import current_token
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.keys import checked_key, find_key
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import httpx2
+    from anyio.lowlevel import EventLoopToken
     from pydantic import SecretStr
 
     from loom_core.llm.interface import ToolSpec, Usage
@@ -44,7 +48,7 @@ class HostedProvider(LLMProvider):
     and goes over the wire once; `RetryPolicy` says which failures are tried again, and when it is enough. A
     stream is tried again only until its first piece is handed on: what breaks later is `interrupted`. All
     waits end at `RetryPolicy.deadline`, counted from the call. What an answer took is in its usage, and
-    summed in `spent`.
+    summed in `spent`. It may be used in one event loop after the other, but not in two at once.
     """
 
     def __init__(
@@ -68,8 +72,8 @@ class HostedProvider(LLMProvider):
         Args:
             spec: the vendor.
             model: the model; by default the vendor's usual one.
-            api_key: the key; by default what `spec.key_variable` names in the environment or the keyring, at
-                the first request.
+            api_key: the key; by default what `spec.key_variable` names in the environment, at the first
+                request; where the vendor answers nobody without one, also in the keyring.
             base_url: where the vendor's interface is; by default the vendor's usual address.
             timeout: seconds without a sign of life from the vendor, after which an attempt has failed.
             headers: headers for every request besides those of the spec.
@@ -82,29 +86,31 @@ class HostedProvider(LLMProvider):
                 are its own business then. It is closed with the provider.
 
         Raises:
-            ConfigError: there is no model or no address, or the key cannot be one.
+            ConfigError: there is no model or no address, or the key or a header cannot be one.
         """
         model = model or spec.model
         base_url = base_url or spec.base_url
         if not model:
             raise ConfigError(f"No model is chosen for {spec.title}.", advice="Set `model`.")
-        if wire is None and not base_url.startswith(("https://", "http://")):
-            what = f"the address {base_url!r} is no http(s) address" if base_url else "there is no address"
-            raise ConfigError(f"{spec.title} cannot be asked: {what}.", advice="Set `base_url`.")
         self._spec = spec.for_model(model)
         self._model = model
         self._base_url = base_url
-        self._key = None if api_key is None else checked_key(api_key, source="the argument `api_key`")
-        self._timeout = timeout
-        self._headers = dict(headers or {})
-        self._http_client = http_client
         self._retry = retry or RetryPolicy()
         self._breaker = breaker or CircuitBreaker()
         self._limits = limits or RateLimits()
         self._meter = Meter(self._spec, model=model, base_url=base_url, prices=prices)
         self._lists_prices = prices is None
-        self._given_wire = wire
+        self._way = wire or Connection(
+            spec=self._spec,
+            model=model,
+            base_url=base_url,
+            api_key=None if api_key is None else checked_key(api_key, source="the argument `api_key`"),
+            headers=dict(headers or {}),
+            timeout=timeout,
+            http_client=http_client,
+        )
         self._wire: WireClient | None = None
+        self._loop: EventLoopToken | None = None  # where the wire was made
         self._connecting = anyio.Lock()
 
     @property
@@ -130,6 +136,19 @@ class HostedProvider(LLMProvider):
     def cost(self, usage: Usage) -> float | None:
         """US dollars for an answer that takes so much, or None where the price is not known."""
         return self._meter.cost(usage)
+
+    def problem(self) -> str:
+        """See `LLMProvider.problem`."""
+        if not isinstance(self._way, Connection):
+            return ""
+        package = "anthropic" if self._spec.wire == "anthropic_messages" else "openai"
+        if find_spec(package) is None:
+            return f"the package {package} is missing: pip install {package}"
+        try:
+            _ = self._with_key(self._way)
+        except LLMError as error:
+            return f"{error.message} {error.advice}".rstrip(" .")
+        return ""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, model={self.model!r}, base_url={self._base_url!r})"
@@ -178,8 +197,13 @@ class HostedProvider(LLMProvider):
     async def aclose(self) -> None:
         """Close connections. The provider may be used again: it looks for its key and connects anew."""
         wire, self._wire = self._wire, None
-        if wire is not None:
+        if wire is None:
+            return
+        try:
             await wire.aclose()
+        except RuntimeError:  # connections of an event loop that is over cannot be closed any more
+            if self._loop == current_token():
+                raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,29 +253,23 @@ class HostedProvider(LLMProvider):
                 yield place
 
     async def _connected(self) -> WireClient:
-        """What sends requests; made at the first one."""
-        if self._wire is None:
-            async with self._connecting:
-                self._wire = self._wire or await anyio.to_thread.run_sync(
-                    self._connect, abandon_on_cancel=True
-                )
-        return self._wire
+        """What sends requests; made at the first one of an event loop, as connections belong to theirs."""
+        here = current_token()
+        async with self._connecting:
+            if self._loop != here:
+                await self.aclose()
+            if self._wire is None:
+                self._wire = await anyio.to_thread.run_sync(self._connect, abandon_on_cancel=True)
+                self._loop = here
+            return self._wire
 
     def _connect(self) -> WireClient:
         """Make what sends requests. It imports the SDK and may ask the keyring: to be called in a thread."""
         if self._lists_prices:
             load_lists()
-        if self._given_wire is not None:
-            return self._given_wire
-        connection = Connection(
-            spec=self._spec,
-            model=self._model,
-            base_url=self._base_url,
-            api_key=self._key or self._found_key(),
-            headers=self._headers,
-            timeout=self._timeout,
-            http_client=self._http_client,
-        )
+        if not isinstance(self._way, Connection):
+            return self._way
+        connection = self._with_key(self._way)
         if self._spec.wire == "anthropic_messages":
             from loom_core.llm.anthropic_messages.client import AnthropicMessagesClient
 
@@ -260,10 +278,13 @@ class HostedProvider(LLMProvider):
 
         return ChatCompletionsClient(connection)
 
-    def _found_key(self) -> SecretStr | None:
+    def _with_key(self, connection: Connection) -> Connection:
+        """With the key of the environment or the keyring, where none was given."""
+        if connection.has_key:
+            return connection
         variable = self._spec.key_variable
         try:
-            key = find_key(variable) if variable else None
+            key = find_key(variable, keyring=self._spec.needs_key) if variable else None
         except ConfigError as error:
             raise LLMError(
                 error.message, advice=error.advice, failure="authentication", provider=self.name
@@ -277,4 +298,4 @@ class HostedProvider(LLMProvider):
                 failure="authentication",
                 provider=self.name,
             )
-        return key
+        return replace(connection, api_key=key)

@@ -268,6 +268,13 @@ class LLMProvider(ABC):
         """US dollars for an answer that takes so much, or None where the price is not known."""
         return None
 
+    def problem(self) -> str:
+        """Why it cannot be asked as things are here, such as a missing key, and what to do; or empty.
+
+        Nothing is loaded and nobody is asked but the keyring, which may take a while: call it in a thread.
+        """
+        return ""
+
     async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
         """Close connections. The provider may be used again: it opens new ones."""
 

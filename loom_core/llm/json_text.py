@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from math import isfinite
 
 from loom_core.llm.content import without_thinking
 
@@ -28,7 +29,7 @@ def json_values(answer: str) -> list[object]:
     for region in _regions(text):
         for form in (region, _LAST_COMMA.sub(lambda match: match[1] or "", region)):
             try:
-                values.append(json.loads(form, strict=False, parse_constant=_no_number))
+                values.append(json.loads(form, strict=False, parse_constant=_no_number, parse_float=_number))
                 break
             except (ValueError, RecursionError):
                 continue
@@ -48,6 +49,11 @@ def _regions(text: str) -> Iterator[str]:
                 break
         else:
             return
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _no_number(digits)
 
 
 def _no_number(name: str) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
+from loom_core.llm.json_body import json_body
 
 __all__ = [
     "AssistantMessage",
@@ -168,6 +169,10 @@ MessageLike: TypeAlias = Message | Mapping[str, Any]
 """A message, or a mapping of the well-known form `{"role": …, "content": …}`."""
 
 
+_DEEPEST_ARGUMENTS = 100
+_ADVICE = 'Write a message as {"role": "user", "content": "…"}, or use the classes of loom_core.llm.messages.'
+
+
 def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
     """A conversation in Loom's own form.
 
@@ -179,6 +184,10 @@ def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
     Raises:
         InvalidInputError: a message is none of these; the message tells which one, and why.
     """
+    if isinstance(messages, str | Mapping):
+        raise InvalidInputError(
+            "The conversation is a single text or message, not a list of messages.", advice=_ADVICE
+        )
     return tuple(_message(number, message) for number, message in enumerate(messages))
 
 
@@ -187,9 +196,10 @@ def _text_of(parts: Sequence[object]) -> str:
 
 
 def _message(number: int, message: MessageLike) -> Message:
-    if not isinstance(message, Mapping):
+    if isinstance(message, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
         return message
     try:
+        message = _object(message, "it")
         match message.get("role"):
             case "system" | "developer":
                 return SystemMessage("".join(part.text for part in _texts(message.get("content"))))
@@ -198,7 +208,9 @@ def _message(number: int, message: MessageLike) -> Message:
             case "assistant":
                 return AssistantMessage(_assistant_parts(message))
             case "tool":
-                return ToolMessage(str(message["tool_call_id"]), _parts(message.get("content")))
+                return ToolMessage(
+                    _string(message["tool_call_id"], "its tool_call_id"), _parts(message.get("content"))
+                )
             case role:
                 raise ValueError(f"its role is {role!r}")
     except KeyError as error:
@@ -209,8 +221,7 @@ def _message(number: int, message: MessageLike) -> Message:
 
 def _invalid(number: int, why: str) -> InvalidInputError:
     return InvalidInputError(
-        f"Message {number + 1} of the conversation cannot be used: {why}.",
-        advice='Write it as {"role": "user", "content": "…"}, or use the classes of loom_core.llm.messages.',
+        f"Message {number + 1} of the conversation cannot be used: {why}.", advice=_ADVICE
     )
 
 
@@ -220,7 +231,7 @@ def _parts(content: object) -> tuple[UserPart, ...]:
     if isinstance(content, str):
         return (TextPart(content),)
     if not isinstance(content, list | tuple):
-        raise TypeError(f"its content is a {type(content).__name__}")
+        raise TypeError(f"its content is of type {type(content).__name__}")
     return tuple(map(_part, cast("Sequence[object]", content)))
 
 
@@ -231,12 +242,13 @@ def _part(part: object) -> UserPart:
         fields = cast("Mapping[str, Any]", part)
         match fields.get("type"):
             case "text":
-                return TextPart(str(fields["text"]))
+                return TextPart(_string(fields["text"], "the text of its content"))
             case "image_url":
-                return _image(str(fields["image_url"]["url"]))
+                image = _object(fields["image_url"], "its image_url")
+                return _image(_string(image["url"], "the url of its image"))
             case kind:
                 raise ValueError(f"a part of its content is of type {kind!r}")
-    raise TypeError(f"a part of its content is a {type(part).__name__}")
+    raise TypeError(f"a part of its content is of type {type(part).__name__}")
 
 
 def _image(url: str) -> ImagePart:
@@ -266,13 +278,33 @@ def _assistant_parts(message: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
             parts.append(ReasoningPart(reasoning, came_in=field_))
             break
     parts += [part for part in _texts(message.get("content")) if part.text]
-    parts += map(_tool_call, cast("Sequence[Mapping[str, Any]]", message.get("tool_calls") or ()))
+    calls: object = message.get("tool_calls") or ()
+    if not isinstance(calls, list | tuple):
+        raise TypeError("its tool_calls are no list")
+    parts += map(_tool_call, cast("Sequence[object]", calls))
     return tuple(parts)
 
 
-def _tool_call(call: Mapping[str, Any]) -> ToolCallPart:
-    function = cast("Mapping[str, Any]", call["function"])
-    return read_tool_call(str(call["id"]), str(function["name"]), function.get("arguments"))
+def _tool_call(call: object) -> ToolCallPart:
+    fields = _object(call, "a tool call")
+    function = _object(fields["function"], "the function of a tool call")
+    id_, name = (
+        _string(fields["id"], "the id of a tool call"),
+        _string(function["name"], "the name of a tool"),
+    )
+    return read_tool_call(id_, name, function.get("arguments"))
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} is of type {type(value).__name__}, and no object")
+    return cast("Mapping[str, Any]", value)
+
+
+def _string(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is of type {type(value).__name__}, and no text")
+    return value
 
 
 def read_tool_call(
@@ -280,13 +312,15 @@ def read_tool_call(
 ) -> ToolCallPart:
     """A tool call whose arguments are a JSON text, as they come from a vendor, or an object already.
 
-    No arguments at all, an empty text and `null` are an empty object, as many models write them so.
+    No arguments at all, an empty text and `null` are an empty object, as many models write them so. What is
+    nested more deeply than can be sent back is unreadable.
     """
     value: object = arguments
     if isinstance(arguments, str):
         try:
             value = json.loads(arguments) if arguments.strip() else None
-        except (ValueError, RecursionError):
+            json_body({"arguments": value}, deepest=_DEEPEST_ARGUMENTS)
+        except (ValueError, RecursionError, InvalidInputError):
             return ToolCallPart(id_, name, unreadable=arguments, opaque=opaque or {})
     if value is None:
         value = {}

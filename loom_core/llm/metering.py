@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Meter", "Spent"]
 
+_log = logging.getLogger(__name__)
+
 _MESSAGE = 4
 """Tokens around a message: its role, its beginning and its end."""
 
@@ -48,6 +51,9 @@ _PRIOR = 300.0
 tokens, where what the vendor adds weighs most, does not change it much."""
 
 _LOWEST, _HIGHEST = 0.25, 4.0
+
+_SHORTEST_SHORTENED = 2000
+"""Tokens of a conversation that a server may have shortened: no context is as small as that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +140,9 @@ class Meter:
                 output_tokens=self._corrected(_assistant_size(response.message.parts)),
             )
         elif usage.input_tokens > 0 and not _has_images(request.messages):
-            self._learn(self._size(request), usage.input_tokens)
+            size = self._size(request)
+            if not self._is_shortened(size, usage.input_tokens):
+                self._learn(size, usage.input_tokens)
         return replace(response, usage=self._counted(usage, response.message.model))
 
     def broken_off(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
@@ -170,6 +178,21 @@ class Meter:
     def _learn(self, estimated: int, reported: int) -> None:
         self._estimated = _MEMORY * self._estimated + estimated
         self._reported = _MEMORY * self._reported + reported
+
+    def _is_shortened(self, size: int, reported: int) -> bool:
+        """Whether the server left out much of a conversation: that is logged, and tells nothing of tokens."""
+        expected = self._corrected(size)
+        if not self._spec.shortens or expected < _SHORTEST_SHORTENED or reported > expected // 2:
+            return False
+        _log.warning(
+            "%s read %d tokens of a conversation of about %d: the context of %s seems to be shorter. "
+            "Raise the context length on the server, or shorten the conversation.",
+            self._spec.title,
+            reported,
+            expected,
+            self._model,
+        )
+        return True
 
     def _counted(self, usage: Usage, model: str) -> Usage:
         """A usage with its cost, added to what has been spent."""

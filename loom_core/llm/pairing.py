@@ -28,7 +28,7 @@ def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
     one; a call whose id was there before gets another, and its result with it. What is right stays as it is.
     """
     done: list[Message] = []
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     position = 0
     while position < len(messages):
         message = messages[position]
@@ -45,7 +45,7 @@ def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(done)
 
 
-def _answered(message: AssistantMessage, following: Sequence[Message], seen: set[str]) -> list[Message]:
+def _answered(message: AssistantMessage, following: Sequence[Message], seen: dict[str, int]) -> list[Message]:
     """A message and the results of its calls; what else follows it stays where it is."""
     results: defaultdict[str, deque[ToolMessage]] = defaultdict(deque)
     for result in following:
@@ -65,10 +65,11 @@ def _answered(message: AssistantMessage, following: Sequence[Message], seen: set
     return [message if parts == message.parts else replace(message, parts=parts), *answers]
 
 
-def _unused(id_: str, seen: set[str]) -> str:
-    unused, number = id_ or "call", 1
+def _unused(id_: str, seen: dict[str, int]) -> str:
+    """The id, or another one where it was there before; `seen` holds the last number that each was given."""
+    id_ = unused = id_ or "call"
     while unused in seen:
-        number += 1
-        unused = f"{id_ or 'call'}_{number}"
-    seen.add(unused)
+        seen[id_] += 1
+        unused = f"{id_}_{seen[id_]}"
+    seen[unused] = 1
     return unused

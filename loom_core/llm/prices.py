@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from genai_prices import Usage as ListedUsage
+    from genai_prices.types import ModelPrice
+
     from loom_core.llm.interface import Usage
 
 __all__ = ["Prices", "list_price", "load_lists"]
@@ -24,6 +28,15 @@ _LISTED = {
     "minimax": "minimax",
 }
 """Names of our providers, and what the list of prices calls them."""
+
+_PLAIN = {
+    "input_mtok": "input",
+    "output_mtok": "output",
+    "cache_read_mtok": "cache_read",
+    "cache_write_mtok": "cache_write",
+}
+"""Names of prices in the lists, and in `Prices`."""
+_NEEDED = {"input", "output"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +86,51 @@ def list_price(usage: Usage, *, provider: str, model: str, base_url: str = "") -
     """
     if not load_lists():
         return None
+    if base_url and (cost := _listed(usage, model, base_url=base_url)) is not None:
+        return cost
+    return _listed(usage, model, provider=_LISTED[provider]) if provider in _LISTED else None
+
+
+def _listed(
+    usage: Usage, model: str, *, provider: str | None = None, base_url: str | None = None
+) -> float | None:
+    """What the lists say, by the vendor's name there or its address."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        vendor, listed = get_snapshot().find_provider_model(model, None, provider, base_url)
+        if (prices := _plain(listed.get_prices(datetime.now(UTC)))) is not None:
+            return prices.cost(usage) if min(usage.input_tokens, usage.output_tokens) >= 0 else None
+        return float(listed.calc_price(_listed_usage(usage), vendor).total_price)
+    except (LookupError, ValueError):  # not in the lists; numbers that cannot be
+        return None
+
+
+def _plain(listed: ModelPrice) -> Prices | None:
+    """Listed prices, where each token costs as much as the one before, and a request nothing; else None.
+
+    The package goes over all kinds of units for each answer, which takes longer than all that Loom does.
+    """
+    given: dict[str, object] = {name: value for name, value in vars(listed).items() if value is not None}
+    plain = {
+        ours: float(price) for name, ours in _PLAIN.items() if isinstance(price := given.get(name), Decimal)
+    }
+    tiered = len(plain) < len(given.keys() & _PLAIN.keys())
+    if tiered or "requests_kcount" in given or not plain.keys() >= _NEEDED:
+        return None
+    return Prices(**plain)
+
+
+def _listed_usage(usage: Usage) -> ListedUsage:
     from genai_prices import Usage as ListedUsage
-    from genai_prices import calc_price
 
     read, written = _cached(usage)
-    try:
-        tokens = ListedUsage(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=read,
-            cache_write_tokens=written,
-        )
-    except ValueError:  # negative numbers
-        return None
-    if base_url:
-        with suppress(LookupError, ValueError):
-            return float(calc_price(tokens, model, provider_api_url=base_url).total_price)
-    if provider in _LISTED:
-        with suppress(LookupError, ValueError):
-            return float(calc_price(tokens, model, provider_id=_LISTED[provider]).total_price)
-    return None
+    return ListedUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
 
 
 @cache

@@ -50,7 +50,7 @@ class ProviderSpec:
         base_url: where its interface is; empty where the user has to say.
         model: the model that is asked when nobody chooses; empty where the user has to say.
         key_variable: the environment variable that holds the key.
-        needs_key: whether it answers nobody without one.
+        needs_key: whether it answers nobody without one. Only such a key is looked for in the keyring, too.
         docs: the vendor's page that says all this.
         max_tokens_field: how the limit of an answer is called.
         max_tokens_required: whether there has to be one.
@@ -70,6 +70,7 @@ class ProviderSpec:
         tool_choices: which it takes: of `auto`, `none`, `required`, `named`.
         tool_choices_thinking: the same, while the model thinks; None for no difference.
         strict_tools: whether tools may be marked `strict`.
+        stops: whether texts may be said that end the answer.
         schema: see `SchemaDialect`.
         images: whether users may send images, by bytes.
         image_urls: whether images may be given by address.
@@ -80,6 +81,8 @@ class ProviderSpec:
         call_filler: such fields for the first call of an answer, where it has to have them and has none, as
             another model made it.
         think_tags: whether reasoning may stand in the text, between `<think>` and `</think>`.
+        shortens: whether it shortens a conversation that is too long, and does not say so. Where it read much
+            less than was sent, a warning is logged.
         stream_only: whether answers come piece by piece only, at least while the model thinks.
         stream_usage: whether `stream_options.include_usage` is asked for.
         body: fields that every request has, unless its effort says them otherwise.
@@ -111,6 +114,7 @@ class ProviderSpec:
     tool_choices: frozenset[str] = frozenset({"auto", "none", "required", "named"})
     tool_choices_thinking: frozenset[str] | None = None
     strict_tools: bool = False
+    stops: bool = True
     schema: SchemaDialect = "full"
     images: bool = True
     image_urls: bool = True
@@ -119,6 +123,7 @@ class ProviderSpec:
     call_extras: tuple[str, ...] = ()
     call_filler: Mapping[str, Any] = field(default_factory=dict[str, Any])
     think_tags: bool = False
+    shortens: bool = False
     stream_only: bool = False
     stream_usage: bool = True
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -32,12 +32,18 @@ def changed(spec: ProviderSpec, changes: Mapping[str, Any], *, path: str = "spec
     values = _values(changes, path)
     if "models" in values:
         rules = [
-            replace(rule, changes=_values(rule.changes, f"{path}.models[{number}].changes"))
+            replace(rule, changes=_of_rule(rule.changes, f"{path}.models[{number}].changes"))
             for number, rule in enumerate(values.pop("models"))
         ]
     else:
         rules = [replace(rule, changes=_without(rule.changes, values)) for rule in spec.models]
     return replace(spec, **values, models=tuple(rules))
+
+
+def _of_rule(changes: Mapping[str, Any], path: str) -> dict[str, Any]:
+    if "models" in changes:
+        raise ConfigError(f"{path}.models: rules hold no rules.", advice="Write each one beside the others.")
+    return _values(changes, path)
 
 
 def _values(changes: Mapping[str, Any], path: str) -> dict[str, Any]:

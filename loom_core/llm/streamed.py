@@ -71,7 +71,7 @@ class StreamedAnswer:
             return await anext(self._stream, None)
         raise LLMError(
             f"{self._title} did not finish its answer in the time that there was.",
-            advice="Ask for less at once, or allow more time.",
+            advice="Ask for less at once, or allow a longer `deadline`.",
             failure="interrupted",
             provider=self._provider,
         )

@@ -73,7 +73,8 @@ OPENAI = ProviderSpec(
         ),
         ModelRule(pattern="gpt-5-*", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
         ModelRule(pattern="gpt-5", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
-        ModelRule(pattern="o[134]*", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
+        ModelRule(pattern="o1*", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None}),
+        ModelRule(pattern="o[34]*", changes={"efforts": _LOW_TO_HIGH, "tool_effort": None, "stops": False}),
     ),
 )
 
@@ -89,7 +90,8 @@ def _claude(thinking: Mapping[str, Any], **others: Mapping[str, Any]) -> dict[Ef
 
 
 # Since Claude 5.1, thinking is bound to what stood before it. Where that has changed since, as in a shortened
-# conversation, it is to be dropped: otherwise the whole request is refused.
+# conversation, it is to be dropped: otherwise the whole request is refused. (`between_tools`, the least that
+# Sonnet 5.5 thinks, has no place to say so; so the least is a low effort here.)
 # https://platform.claude.com/docs/build-with-claude/preserved-thinking/prefix-checks
 _ADAPTIVE_BOUND: Mapping[str, Any] = {
     "type": "adaptive",
@@ -138,10 +140,6 @@ ANTHROPIC = ProviderSpec(
     body={"thinking": _ADAPTIVE_BOUND},
     headers={"anthropic-beta": "thinking-binding-controls-2026-08-01"},
     models=(
-        ModelRule(
-            pattern="claude-sonnet-5-5*",
-            changes={"efforts": _claude(_ADAPTIVE_BOUND, off={"thinking": {"type": "between_tools"}})},
-        ),
         ModelRule(
             pattern="claude-haiku-5-5*",
             changes={
@@ -348,6 +346,8 @@ OLLAMA = ProviderSpec(
     tool_choices=frozenset({"auto"}),
     image_urls=False,
     think_tags=True,
+    # How much a model reads is a setting of the server: https://docs.ollama.com/context-length
+    shortens=True,
 )
 
 VLLM = ProviderSpec(

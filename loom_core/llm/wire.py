@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -16,10 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "WireClient"]
 
+_KEY_HEADERS = frozenset({"api-key", "authorization", "x-api-key"})
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Where a model is asked, and how.
+    """Where a model is asked, and how. What is shown of it holds no secret.
 
     Attributes:
         spec: the vendor, as it is for this model (`ProviderSpec.for_model`).
@@ -37,9 +44,32 @@ class Connection:
     model: str
     base_url: str
     api_key: SecretStr | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout: float = 120.0
     http_client: httpx2.AsyncClient | None = None
+
+    def __post_init__(self) -> None:
+        """Find what can never work before it is sent.
+
+        Raises:
+            ConfigError: the address or a header cannot be one. The message does not repeat what may be a
+                secret.
+        """
+        if wrong := _wrong_address(self.base_url):
+            raise ConfigError(f"{self.spec.title} cannot be asked: {wrong}.", advice="Set `base_url`.")
+        for name, value in {**self.spec.headers, **self.headers}.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise ConfigError(f"No header can be called {name!r}.", advice="Write it like X-Title.")
+            if not value.isascii() or not value.isprintable():
+                raise ConfigError(
+                    f"The header {name} holds characters that cannot be sent.",
+                    advice="Use printable ASCII characters only.",
+                )
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key, be it in a header of one's own."""
+        return self.api_key is not None or not _KEY_HEADERS.isdisjoint(map(str.casefold, self.headers))
 
 
 class WireClient(Protocol):
@@ -67,3 +97,17 @@ class WireClient(Protocol):
     async def aclose(self) -> None:
         """Close connections; the next request opens new ones."""
         ...
+
+
+def _wrong_address(url: str) -> str:
+    """Why an address can be none, or empty."""
+    if not url:
+        return "there is no address"
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            # It would be shown wherever the address is.
+            return "a password may not stand in the address" if "@" in parts.netloc else ""
+    except ValueError:  # of brackets, and of ports
+        pass
+    return "the address is no http(s) address"

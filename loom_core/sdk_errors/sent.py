@@ -70,7 +70,8 @@ def _own_words(error: Exception) -> str:
     """What the error says by itself; errors of connections tell the reason in their cause only."""
     cause = error.__cause__
     own = str(error).strip() or type(error).__name__
-    return f"{own} {cause}" if isinstance(cause, Exception) and str(cause).strip() else own
+    reason = str(cause).strip() if isinstance(cause, Exception) else ""
+    return own if reason in own else f"{own} {reason}"
 
 
 def retry_after_of(error: Exception, body: object) -> float | None:

@@ -64,6 +64,17 @@ def test_an_empty_variable_counts_as_none(use_keyring, monkeypatch: pytest.Monke
     assert _value(find_key(_NAME, keyring_service="mine")) == f"mine-{_NAME}"
 
 
+def test_the_keyring_is_left_alone_where_the_environment_is_to_do(
+    use_keyring, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[tuple[str, ...]] = []
+    use_keyring(lambda *entry: asked.append(entry))
+    assert find_key(_NAME, keyring=False) is None
+    monkeypatch.setenv(_NAME, "from-environment")
+    assert _value(find_key(_NAME, keyring=False)) == "from-environment"
+    assert asked == []
+
+
 def _locked(*_: str) -> str:
     raise KeyringLocked("secret-detail")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.anthropic_messages.conversation import wire_conversation
 from loom_core.llm.anthropic_messages.output_schema import output_schema
 from loom_core.llm.granted import granted
+from loom_core.llm.json_body import json_body
 from loom_core.llm.json_schema import adapted
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
     `ChatRequest.extra` replace those of the same name.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
+        InvalidInputError: the tool that is chosen is not there, or the conversation or a field cannot be
+            said.
     """
     schema = output_schema(request.output.schema) if request.output else None
     if schema is None:
@@ -46,7 +48,8 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
     if system := "\n\n".join(filter(None, (conversation.system, wishes.instructions))):
         body["system"] = system
     body |= _tools(request, spec, wishes, conversation)
-    if stop := [text for text in request.stop if text.strip()]:  # it takes none of white space alone
+    stop = [text for text in request.stop if text.strip()]  # it takes none of white space alone
+    if stop and spec.stops:
         body["stop_sequences"] = stop
     if wishes.temperature is not None:
         body["temperature"] = wishes.temperature
@@ -54,7 +57,7 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
     if wishes.json_mode == "json_schema":
         format_ = {"type": "json_schema", "schema": schema}
         body["output_config"] = {"format": format_, **body.get("output_config", {})}
-    return body, wishes
+    return json_body(body), wishes
 
 
 def _without_schemas(spec: ProviderSpec) -> ProviderSpec:

@@ -13,6 +13,7 @@ from anyio import to_thread
 from loom_core.errors import ConfigError
 from loom_core.llm.anthropic_messages.body import messages_body
 from loom_core.llm.anthropic_messages.reading import MessageReader
+from loom_core.llm.events import events_of, read_out
 from loom_core.llm.interface import StreamChunk
 from loom_core.sdk_errors import NoAnswerError, model_error
 
@@ -44,7 +45,8 @@ class AnthropicMessagesClient:
 
         Args:
             connection: where the model is, and how it is asked.
-            max_length: letters that an answer may have, or bytes where it comes as a whole.
+            max_length: letters that an answer may have, or bytes where it comes as a whole; bytes of an event
+                of a stream.
         """
         self._connection = connection
         self._max_length = max_length
@@ -73,8 +75,6 @@ class AnthropicMessagesClient:
             InvalidInputError: the vendor cannot be asked this.
             ConfigError: the SDK is not installed.
         """
-        import httpx2
-
         body, reader = self._prepared(request)
         async with self._posted({**body, "stream": True}) as response:
             if response.headers.get("content-type", "").startswith("application/json"):
@@ -82,15 +82,14 @@ class AnthropicMessagesClient:
                 for chunk in reader.feed_whole(await self._whole(response, reader)):
                     yield chunk
             else:
-                events = httpx2.EventSource(response, max_event_size=self._max_length)
-                try:
-                    async for event in events:
-                        if event.data and event.data != "[DONE]":
-                            for chunk in reader.feed(json.loads(event.data)):
-                                yield chunk
-                except httpx2.TransportError:
-                    if not reader.ended:  # what goes wrong behind the answer does not matter
-                        raise
+                events = events_of(response, max_size=self._max_length)
+                async for event in events:
+                    if event.data and event.data != "[DONE]":
+                        for chunk in reader.feed(json.loads(event.data)):
+                            yield chunk
+                    if reader.ended:
+                        await read_out(events)
+                        break
         answer = reader.response()
         if not answer.usage.estimated:
             yield StreamChunk("usage", usage=answer.usage)

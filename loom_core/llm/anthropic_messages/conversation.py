@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.messages import (
@@ -31,6 +29,8 @@ from loom_core.llm.pairing import paired
 from loom_core.llm.replay import needs_filler, with_reasoning_to_replay
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from loom_core.llm.messages import AssistantPart, Message, UserPart
     from loom_core.llm.spec import ProviderSpec
 
@@ -132,7 +132,7 @@ class _Writer:
         match message:
             case SystemMessage():
                 if message.text.strip():
-                    self._systems.append(_clean(message.text))
+                    self._systems.append(message.text)
             case UserMessage():
                 self._said += self._user_blocks(message.parts)
             case ToolMessage():
@@ -250,7 +250,7 @@ def _answer_block(part: AssistantPart, *, named: bool) -> _Block | None:
                 "type": "tool_use",
                 "id": _wire_id(part.id),
                 "name": safe_name(part.name),
-                "input": _json(arguments),
+                "input": arguments,
             }
         case ReasoningPart():
             return _thinking_block(part) if named else None
@@ -264,28 +264,7 @@ def _thinking_block(part: ReasoningPart) -> _Block:
 
 
 def _text(text: str) -> _Block:
-    return {"type": "text", "text": _clean(text)}
-
-
-def _clean(text: str) -> str:
-    """A text without what UTF-8 cannot hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _json(value: object) -> object:
-    """A value without what JSON cannot hold: halves of characters, and numbers that are none."""
-    match value:
-        case str():
-            return _clean(value)
-        case float():
-            return value if isfinite(value) else str(value)
-        case Mapping():
-            fields = cast("Mapping[str, object]", value)
-            return {_clean(name): _json(each) for name, each in fields.items()}
-        case list() | tuple():
-            return [_json(each) for each in cast("Sequence[object]", value)]
-        case _:
-            return value
+    return {"type": "text", "text": text}
 
 
 def _wire_id(id_: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.llm.chat_completions.conversation import safe_name, wire_messages
 from loom_core.llm.granted import granted
+from loom_core.llm.json_body import json_body
 from loom_core.llm.json_schema import adapted, strict
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def chat_body(
     """The JSON body of a request, and what of its wishes it says.
 
     What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells; `ChatRequest.extra`
-    has the last word, objects in it being put into those that are there. Letters that UTF-8 cannot hold are
-    replaced.
+    has the last word, objects in it being put into those that are there.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
+        InvalidInputError: the tool that is chosen is not there, or the conversation or a field cannot be
+            said.
     """
     wishes = granted(request, spec)
     tools = _tools(request, spec, wishes)
@@ -44,7 +45,7 @@ def chat_body(
         body[spec.max_tokens_field] = _LIMIT_WHERE_NEEDED if limit is None else limit
     if wishes.temperature is not None:
         body["temperature"] = wishes.temperature
-    if request.stop:
+    if request.stop and spec.stops:
         body["stop"] = list(request.stop)
     if stream:
         body["stream"] = True
@@ -53,7 +54,7 @@ def chat_body(
     said_by_effort: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
     for more in (spec.body, said_by_effort, request.extra):
         body = _with(body, more)
-    return cast("dict[str, Any]", _utf8(body)), wishes
+    return json_body(body), wishes
 
 
 def _tools(request: ChatRequest, spec: ProviderSpec, wishes: Granted) -> dict[str, Any]:
@@ -121,15 +122,3 @@ def _with(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
             value = _with(cast("Mapping[str, Any]", here), cast("Mapping[str, Any]", value))
         both[name] = value
     return both
-
-
-def _utf8(value: object) -> object:
-    """A JSON value whose texts UTF-8 can hold: half a surrogate pair becomes a question mark."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, object]", value)
-        return {cast("str", _utf8(name)): _utf8(inner) for name, inner in fields.items()}
-    if isinstance(value, list | tuple):
-        return [_utf8(inner) for inner in cast("list[object]", value)]
-    return value

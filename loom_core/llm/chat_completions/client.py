@@ -13,13 +13,15 @@ from anyio import to_thread
 from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.chat_completions.body import chat_body
 from loom_core.llm.chat_completions.reading import AnswerReader
+from loom_core.llm.events import events_of, read_out
 from loom_core.llm.interface import StreamChunk
 from loom_core.sdk_errors import NoAnswerError, model_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from openai import AsyncOpenAI, AsyncStream, Omit
+    import httpx2
+    from openai import AsyncOpenAI, Omit
 
     from loom_core.llm.interface import ChatRequest, LLMResponse
     from loom_core.llm.wire import Connection
@@ -33,8 +35,8 @@ _PATH = "/chat/completions"
 class ChatCompletionsClient:
     """A `WireClient` for vendors that speak the chat-completions format.
 
-    The SDK carries requests and parts streams into events. Its models are not used, neither of requests nor
-    of answers: they know OpenAI's fields only, and cost more time for each token than all the rest.
+    The SDK carries requests: addresses, keys, errors. Its models are not used, neither of requests nor of
+    answers: they know OpenAI's fields only, and cost more time for each token than all the rest.
     """
 
     def __init__(self, connection: Connection, *, max_length: int = 8 * 2**20) -> None:
@@ -42,7 +44,8 @@ class ChatCompletionsClient:
 
         Args:
             connection: where the model is, and how it is asked.
-            max_length: letters that an answer may have, or bytes where it comes as a whole.
+            max_length: letters that an answer may have, or bytes where it comes as a whole; bytes of an event
+                of a stream.
         """
         self._connection = connection
         self._max_length = max_length
@@ -59,8 +62,8 @@ class ChatCompletionsClient:
         if self._connection.spec.stream_only:
             return await self._collected(request)
         body, reader = self._prepared(request, stream=False)
-        async with self._post(body) as stream:
-            await self._read_whole(stream, reader)
+        async with self._post(body) as response:
+            await self._read_whole(response, reader)
             return reader.response()
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
@@ -72,21 +75,26 @@ class ChatCompletionsClient:
             ConfigError: the SDK is not installed.
         """
         body, reader = self._prepared(request, stream=True)
-        async with self._post(body) as stream:
-            if stream.response.headers.get("content-type", "").startswith("application/json"):
+        async with self._post(body) as response:
+            if response.headers.get("content-type", "").startswith("application/json"):
                 # Some servers ignore `stream`, and some tell of errors so.
-                pieces = await self._read_whole(stream, reader)
+                pieces = await self._read_whole(response, reader)
             else:
-                async for chunk in stream:
-                    for piece in reader.feed(chunk):
-                        yield piece
+                events = events_of(response, max_size=self._max_length)
+                async for event in events:
+                    if event.data.startswith("[DONE]"):
+                        await read_out(events)
+                        break
+                    if event.data:
+                        for piece in reader.feed(json.loads(event.data)):
+                            yield piece
                 pieces = reader.flush()
-            response = reader.response()
+            answer = reader.response()
         for piece in pieces:
             yield piece
-        if not response.usage.estimated:
-            yield StreamChunk("usage", usage=response.usage)
-        yield StreamChunk("done", response=response)
+        if not answer.usage.estimated:
+            yield StreamChunk("usage", usage=answer.usage)
+        yield StreamChunk("done", response=answer)
 
     async def aclose(self) -> None:
         """Close connections; the next request opens new ones. A client that was given stays open."""
@@ -107,17 +115,17 @@ class ChatCompletionsClient:
         reader = AnswerReader(spec, model=model, output_tool=wishes.output_tool, max_length=self._max_length)
         return body, reader
 
-    async def _read_whole(self, stream: AsyncStream[object], reader: AnswerReader) -> list[StreamChunk]:
+    async def _read_whole(self, response: httpx2.Response, reader: AnswerReader) -> list[StreamChunk]:
         """Read an answer that comes as one JSON object."""
         body = bytearray()
-        async for block in stream.response.aiter_bytes():
+        async for block in response.aiter_bytes():
             body += block
             if len(body) > self._max_length:
                 raise reader.unreadable(f"it has more than {self._max_length} bytes")
         return reader.feed(json.loads(body)) + reader.flush()
 
     @asynccontextmanager
-    async def _post(self, body: Mapping[str, Any]) -> AsyncGenerator[AsyncStream[object]]:
+    async def _post(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
         """Send a request; what goes wrong with it, or while its answer is read, becomes an `LLMError`."""
         client = await self._sdk()
         import httpx2
@@ -133,7 +141,7 @@ class ChatCompletionsClient:
                 stream=True,
                 stream_cls=AsyncStream[object],
             )
-            yield stream
+            yield stream.response
         except (OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, NoAnswerError) as error:
             raise self._failed(error) from None
         except (ValueError, RecursionError) as error:  # of JSON that cannot be read

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, in_tags
+from loom_core.llm.json_body import json_body
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -284,7 +285,4 @@ def _call(call: ToolCallPart, id_: str, extras: Mapping[str, Any]) -> dict[str, 
 def _arguments(call: ToolCallPart) -> str:
     """The arguments as JSON, also where they were none: many vendors read them, and fail."""
     value = {"unreadable": call.unreadable} if call.unreadable else call.arguments
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps({"unreadable": json.dumps(value, ensure_ascii=False)}, ensure_ascii=False)
+    return json.dumps(json_body(value), ensure_ascii=False)

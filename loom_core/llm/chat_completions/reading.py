@@ -142,7 +142,7 @@ class AnswerReader:
         if not self._finish:
             if self._parts or self._odd is None:
                 raise self._error("connection", "sent half an answer of", "The stream ended before it did.")
-            if self._odd.get("choices") == []:
+            if self._odd.get("choices") in ([], [{}]):
                 raise self.unreadable("it has no choices")
             raise NoAnswerError(self._odd)
         if self._finish in _FAILED:

@@ -81,7 +81,7 @@ def _validator(schema: _Json) -> Validator:
         kind.check_schema(schema)
     except SchemaError as error:
         raise InvalidInputError(
-            f"The schema is wrong: {_told(error)}", advice="Correct it; see json-schema.org."
+            f"The schema is wrong: {_told(error)}.", advice="Correct it; see json-schema.org."
         ) from None
     return kind(schema, registry=Registry())  # the default one would fetch what is referred to
 

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import keyring
 import numpy as np
 import pytest
+from keyring.backend import KeyringBackend
 
 from loom_core.embedding.ollama import OllamaEmbedder
 from loom_core.errors import EmbeddingError
@@ -46,6 +48,40 @@ async def test_an_address_with_v1_is_understood():
     async with asking(server, base_url="http://box:11434/v1/") as embedder:
         assert (await embedder.embed(["one"])).shape == (1, 4)
     assert embedder.config["base_url"] == "http://box:11434"
+
+
+class Noting(KeyringBackend):
+    """A keyring that has nothing, and notes what it is asked for."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def get_password(self, service: str, username: str) -> None:
+        self.asked.append(username)
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"), [({}, []), ({"api_key_env": "LOOM_TEST_KEY"}, ["LOOM_TEST_KEY"])]
+)
+async def test_the_keyring_is_asked_only_for_a_key_that_somebody_names(
+    options: dict[str, str], asked: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    for variable in ("OLLAMA_API_KEY", "LOOM_TEST_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    before, noting = keyring.get_keyring(), Noting()
+    keyring.set_keyring(noting)
+    try:
+        async with asking(EmbeddingServer(), **options) as embedder:
+            await embedder.embed(["one"])
+    finally:
+        keyring.set_keyring(before)
+    assert noting.asked == asked
 
 
 async def test_what_ollama_finds_too_long_is_halved_and_not_cut_off():
@@ -86,6 +122,12 @@ async def test_a_model_that_has_not_been_pulled_is_told_with_the_command():
     async with asking(EmbeddingServer(), model="missing") as embedder:
         with pytest.raises(EmbeddingError, match=r"HTTP 404.*ollama pull missing"):
             await embedder.embed(["one"])
+
+
+async def test_a_proxy_that_sends_elsewhere_is_followed():
+    moved = Refusal(308, headers={"location": "http://host/api/embed"})
+    async with asking(EmbeddingServer(refusals=[moved]), retry=RetryPolicy(attempts=1)) as embedder:
+        assert (await embedder.embed(["一", "two"])).shape == (2, 4)
 
 
 async def test_ollama_that_starts_is_asked_again_and_one_that_does_not_run_is_told():

@@ -276,6 +276,17 @@ async def test_a_silent_server_fails_in_time():
             await embedder.embed(["one"])
 
 
+async def test_who_allows_a_request_more_time_allows_the_passages_more():
+    full = Refusal(429, headers={"retry-after": "60"})
+    async with asking(EmbeddingServer(refusals=[full] * 2), retry=None) as embedder:
+        with pytest.raises(EmbeddingError, match="no time for more"):
+            await embedder.embed(["one"])
+    async with asking(EmbeddingServer(refusals=[full]), retry=None, timeout=300.0) as embedder:
+        with anyio.move_on_after(0.1) as patience:
+            await embedder.embed(["one"])
+    assert patience.cancelled_caught  # it was waiting
+
+
 async def test_kinds_are_told_by_prefixes_and_by_input_type():
     server = EmbeddingServer()
     types = {"query_input_type": "query", "passage_input_type": "document"}
@@ -395,13 +406,15 @@ async def test_without_the_sdk_its_absence_is_told(monkeypatch: pytest.MonkeyPat
         ({"max_texts": -1}, "max_texts"),
         ({"timeout": 0.0}, "timeout"),
         ({"api_key": "a\nb"}, "key from api_key"),
+        ({"api_key_env": KEY}, r"api_key_env .* no name .*such as EMBEDDING_API_KEY"),
         ({"provider": "acme"}, "no embedding provider 'acme'.*local, openai, qwen"),
         ({"provider": "ollama"}, "OllamaEmbedder"),
     ],
 )
 def test_options_that_fit_nothing_are_refused(options: dict[str, Any], reason: str):
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
         OpenAICompatibleEmbedder(**{"model": "m", "base_url": "http://host/v1", **options})
+    assert KEY not in str(caught.value)
 
 
 def test_what_is_known_of_a_model_says_which_languages_it_covers():

@@ -95,6 +95,16 @@ def test_what_is_known_of_a_model_is_written_out_so_that_it_cannot_change_later(
     assert create_embedder(without.config).id == without.id
 
 
+def test_limits_that_a_server_needs_are_remembered_and_are_no_other_vectors():
+    small = {"provider": "ollama", "model": "bge-m3", "max_texts": 4, "timeout": 120, "concurrency": 1}
+    embedder = create_embedder(small)
+    assert embedder.id == create_embedder("ollama:bge-m3").id
+    told = {name: embedder.config[name] for name in ("max_texts", "timeout", "concurrency")}
+    assert told == {"max_texts": "4", "timeout": "120.0", "concurrency": "1"}
+    assert create_embedder(embedder.config).config == embedder.config
+    assert told.keys().isdisjoint(create_embedder("ollama:bge-m3").config)
+
+
 def test_text_that_is_no_json_is_refused():
     with pytest.raises(ConfigError, match="no JSON"):
         create_embedder('{"provider": "openai"')

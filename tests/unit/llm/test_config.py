@@ -62,6 +62,11 @@ def test_a_whole_configuration_is_read_from_json():
         ({"provider": "openai", "base_url": "localhost:8000"}, "base_url: an address begins with https://"),
         ({"provider": "openai", "base_url": "https://"}, "base_url: an address begins with https://"),
         ({"provider": "openai", "fallbacks": [{"provider": 3}]}, "fallbacks[0].provider: Input should be"),
+        ({"provider": "openai", "headers": {"X-Title": "a", "X-Key": "k"}}, "headers: X-Key: A key may not"),
+        (
+            {"provider": "custom", "spec": {"headers": {"X-Key": "k"}}},
+            "spec: X-Key belongs under the `headers`",
+        ),
         (7, "the whole: Input should be a valid dictionary"),
     ],
 )
@@ -77,6 +82,7 @@ def test_what_is_wrong_is_told_with_its_field(config: Any, match: str):
         {"provider": "openai", "api_key": _SECRET},
         {"provider": "openai", "headers": {"Authorization": f"Bearer {_SECRET}"}},
         {"provider": "openai", "headers": {"X-API-KEY": _SECRET}},
+        {"provider": "custom", "spec": {"headers": {"X-Title": "Loom", "X-Api-Key": _SECRET}}},
         {"provider": "openai", "base_url": f"https://user:{_SECRET}@example.com/v1"},
         {"provider": "openai", "fallbacks": [{"provider": "kimi", "api_key": _SECRET}]},
         {"provider": "openai", "timeout": _SECRET},

@@ -9,10 +9,12 @@ from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFail
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.interface import LLMProvider, StreamChunk, Usage
+from loom_core.llm.messages import ImagePart, TextPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.prices import Prices
-from loom_core.llm.vendors import DEEPSEEK
+from loom_core.llm.vendors import DEEPSEEK, VENDORS
 from loom_core.testing.scripted_wire import ScriptedWire
+from loom_core.testing.vendors import FakeVendors, Turn
 
 _QUESTION = [{"role": "user", "content": "什么是知识图谱？"}]
 
@@ -54,6 +56,31 @@ async def test_whatever_a_model_fails_by_the_next_one_is_asked_and_named_in_the_
     assert "".join(piece.text for piece in pieces) == "好"
     assert done.response is not None
     assert done.response.model == "second"
+
+
+async def test_a_request_that_a_model_cannot_take_goes_to_one_that_can():
+    picture = UserMessage((TextPart("图里有什么？"), ImagePart(b"\x89PNG", "image/png")))
+    fake = FakeVendors([Turn(text="一只猫。"), Turn(text="一只猫。")])
+    async with fake.http_client() as http_client:
+        blind, seeing = (
+            HostedProvider(
+                VENDORS[name], base_url=fake.base_url(name), api_key=fake.key, http_client=http_client
+            )
+            for name in ("deepseek", "openai")
+        )
+        chain = FallbackProvider([blind, seeing])
+        assert (await chain.chat([picture])).message.provider == "openai"
+        *_, done = [chunk async for chunk in chain.chat_stream([picture])]
+        assert done.response is not None
+        assert done.response.content == "一只猫。"
+
+        with pytest.raises(InvalidInputError, match="takes no images"):
+            await FallbackProvider([blind, blind]).chat([picture])
+        with pytest.raises(
+            LLMError, match=r"deepseek-flash: .* takes no images.* second: second 不行"
+        ) as caught:
+            await FallbackProvider([blind, _failing("quota", "second")]).chat([picture])
+        assert caught.value.failure == "quota"
 
 
 async def test_every_model_is_asked_the_same():
@@ -162,3 +189,11 @@ def test_a_chain_costs_what_its_preferred_model_costs():
 async def test_a_chain_can_be_part_of_a_chain():
     inner = FallbackProvider([_failing("server", "a"), _failing("timeout", "b")])
     assert (await FallbackProvider([inner, MockProvider(["好"])]).chat(_QUESTION)).content == "好"
+
+
+def test_a_chain_can_be_asked_where_one_of_its_models_can(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    keyless = HostedProvider(DEEPSEEK)
+    assert "DEEPSEEK_API_KEY" in FallbackProvider([keyless, keyless]).problem()
+    assert FallbackProvider([keyless, MockProvider(["好"])]).problem() == ""

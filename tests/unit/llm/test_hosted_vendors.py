@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import pytest
+import uvicorn
 
 from loom_core.errors import LLMError
 from loom_core.llm.fallback import FallbackProvider
@@ -155,6 +160,44 @@ async def test_the_key_is_found_in_the_environment(vendor: str, monkeypatch: pyt
     async with fake.http_client() as http_client:
         provider = HostedProvider(VENDORS[vendor], base_url=fake.base_url(vendor), http_client=http_client)
         assert (await provider.chat(_QUESTION)).content == _TEXT
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of loops that end before it is closed
+@_BOTH_WIRES
+def test_one_provider_answers_in_one_event_loop_after_the_other(
+    vendor: str, caplog: pytest.LogCaptureFixture
+):
+    fake = FakeVendors(lambda _: Turn(text=_TEXT))
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(fake, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    path = fake.base_url(vendor).removeprefix("http://fake")
+    provider = HostedProvider(
+        VENDORS[vendor],
+        base_url=f"http://127.0.0.1:{listening.getsockname()[1]}{path}",
+        api_key=fake.key,
+        retry=RetryPolicy(attempts=1),
+    )
+
+    async def ask() -> str:
+        return (await provider.chat(_QUESTION)).content
+
+    async def ask_and_close() -> str:
+        async with provider:
+            return await ask()
+
+    try:
+        assert asyncio.run(ask()) == _TEXT
+        assert asyncio.run(ask()) == _TEXT
+        asyncio.run(provider.aclose())  # in a third one
+        assert asyncio.run(ask_and_close()) == _TEXT
+        gc.collect()
+        assert caplog.messages == []
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
 
 
 async def test_another_vendor_goes_on_with_the_conversation_where_one_fails():

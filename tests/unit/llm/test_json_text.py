@@ -26,6 +26,8 @@ from loom_core.llm.json_text import json_values
         ("", []),
         ("<think>never ending {}", []),
         ('{"a": NaN}', []),
+        ('{"a": 1e999}', []),
+        ('{"a": 1.5e3}', [{"a": 1500.0}]),
         ('{"a": 1]', []),
         ('{"items": [{"name": "a"}, {"na', []),
         ('{"a": 1} {"b": "cut \\', [{"a": 1}]),

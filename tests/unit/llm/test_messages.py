@@ -15,6 +15,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
     as_messages,
+    read_tool_call,
 )
 
 
@@ -82,8 +83,8 @@ def test_arguments_that_are_no_object_are_kept_as_they_are(arguments: str):
     [
         ({"content": "x"}, "its role is None"),
         ({"role": "owner", "content": "x"}, "its role is 'owner'"),
-        ({"role": "user", "content": 7}, "its content is a int"),
-        ({"role": "user", "content": [7]}, "a part of its content is a int"),
+        ({"role": "user", "content": 7}, "its content is of type int"),
+        ({"role": "user", "content": [7]}, "a part of its content is of type int"),
         ({"role": "user", "content": [{"type": "video"}]}, "of type 'video'"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png,x"}}]},
@@ -97,10 +98,36 @@ def test_arguments_that_are_no_object_are_kept_as_they_are(arguments: str):
             "only users and tools",
         ),
         ({"role": "tool", "content": "x"}, "'tool_call_id' is missing"),
+        ({"role": "tool", "content": "x", "tool_call_id": None}, "its tool_call_id is of type NoneType"),
+        ({"role": "user", "content": [{"type": "text", "text": None}]}, "the text of its content is of type"),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": "https://example.org"}]},
+            "its image_url is of type str, and no object",
+        ),
         ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "'function' is missing"),
+        ({"role": "assistant", "tool_calls": {"id": "c"}}, "its tool_calls are no list"),
+        ({"role": "assistant", "tool_calls": ["c"]}, "a tool call is of type str, and no object"),
     ],
 )
 def test_a_message_that_cannot_be_used_is_named(message: dict[str, object], why: str):
     with pytest.raises(InvalidInputError, match=why) as error:
         as_messages([{"role": "user", "content": "fine"}, message])
     assert error.value.message.startswith("Message 2 ")
+
+
+@pytest.mark.parametrize("message", ["你好", None, 7, ("user", "你好"), object()])
+def test_what_is_no_message_at_all_is_named(message: object):
+    with pytest.raises(InvalidInputError, match=r"Message 1 .*, and no object"):
+        as_messages([message])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("messages", ["你好", {"role": "user", "content": "你好"}])
+def test_a_single_text_or_message_is_no_conversation(messages: object):
+    with pytest.raises(InvalidInputError, match="not a list of messages"):
+        as_messages(messages)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("depth", [150, 600, 100_000])
+def test_arguments_that_are_nested_too_deeply_to_go_back_are_unreadable(depth: int):
+    text = '{"a": ' + "[" * depth + "]" * depth + "}"
+    assert read_tool_call("c", "f", text) == ToolCallPart("c", "f", unreadable=text)

@@ -177,3 +177,29 @@ def test_an_answer_is_expected_to_be_as_long_as_others_but_no_longer_than_allowe
     assert meter.expect(request) - meter.estimate(request) == 2000
     assert meter.expect(_asking(max_tokens=500)) - meter.estimate(request) == 500
     assert meter.expect(_asking(max_tokens=None)) - meter.estimate(request) == 2000
+
+
+def test_a_conversation_that_the_server_shortened_is_warned_of_and_teaches_nothing(
+    caplog: pytest.LogCaptureFixture,
+):
+    meter = _meter("ollama")
+    long = _asking(UserMessage((TextPart(_TEXT * 20),)))
+    expected = meter.estimate(long)
+    assert meter.measured(long, _answer(Usage(input_tokens=2048))).usage.input_tokens == 2048
+    assert f"Ollama read 2048 tokens of a conversation of about {expected}" in caplog.text
+    assert "qwen3:8b" in caplog.text
+    assert meter.estimate(long) == expected
+
+
+@pytest.mark.parametrize(
+    ("vendor", "times", "reported"), [("ollama", 10, 4000), ("ollama", 1, 100), ("vllm", 10, 2048)]
+)
+def test_a_conversation_that_was_read_whole_is_not_warned_of(
+    vendor: str, times: int, reported: int, caplog: pytest.LogCaptureFixture
+):
+    meter = _meter(vendor)
+    asking = _asking(UserMessage((TextPart(_TEXT * times),)))
+    expected = meter.estimate(asking)
+    meter.measured(asking, _answer(Usage(input_tokens=reported)))
+    assert not caplog.records
+    assert meter.estimate(asking) != expected

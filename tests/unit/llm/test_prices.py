@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import genai_prices
 import pytest
 
 from loom_core.errors import ConfigError
@@ -52,6 +53,37 @@ def test_the_usual_models_of_vendors_with_listed_prices_have_one(name: str):
     assert 0 < price < 0.1
     gateway = list_price(usage, provider=name, model=spec.model, base_url="https://gateway.example/v1")
     assert gateway is not None
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "listed"),
+    [
+        ("anthropic", "claude-sonnet-5-5", "anthropic"),  # the same for each token
+        ("kimi", "kimi-k3", "moonshotai"),
+        ("gemini", "gemini-3.8-flash", "google"),
+        ("openai", "gpt-5.6-terra", "openai"),  # more from so many tokens on
+        ("minimax", "MiniMax-M3", "minimax"),
+    ],
+)
+@pytest.mark.parametrize("tokens", [1, 1_000, 900_000])
+def test_prices_are_those_of_the_package(provider: str, model: str, listed: str, tokens: int):
+    usage = Usage(
+        input_tokens=tokens,
+        output_tokens=tokens // 2,
+        cache_read_tokens=tokens // 3,
+        cache_write_tokens=tokens // 5,
+    )
+    theirs = genai_prices.calc_price(
+        genai_prices.Usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+        ),
+        model,
+        provider_id=listed,
+    )
+    assert list_price(usage, provider=provider, model=model) == pytest.approx(float(theirs.total_price))
 
 
 def test_what_was_read_from_the_cache_is_cheaper_by_the_list():

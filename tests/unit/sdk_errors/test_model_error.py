@@ -301,6 +301,13 @@ async def test_connections_that_break_and_take_too_long_are_told_apart():
     assert _told(TimeoutError()).failure == "timeout"
 
 
+def test_a_reason_that_the_error_repeats_is_told_once():
+    error = httpx2.ConnectError("All attempts failed.")
+    error.__cause__ = OSError("All attempts failed.")
+    told = model_error(error, title="Ollama", provider="ollama", model="bge-m3")
+    assert str(told).count("All attempts failed") == 1
+
+
 async def test_an_address_that_is_none_is_not_found():
     async with httpx2.AsyncClient() as http_client:
         client = openai.AsyncOpenAI(

@@ -194,6 +194,28 @@ def test_what_utf_8_cannot_hold_is_replaced_everywhere():
     assert body["messages"][1]["content"][0]["input"] == {"?": ["?", ["甲", 1.5, None, True]]}
 
 
+def test_what_json_cannot_hold_is_replaced_in_tools_and_fields_too():
+    half = "半\ud83d"
+    schema = {"type": "object", "properties": {"x": {"type": "number", "description": half}}}
+    output = OutputSchema("o", {**_SCHEMA, "additionalProperties": {"type": "string"}}, half)
+    body = _body(
+        _user("x"),
+        tools=(ToolSpec("t", half, schema),),
+        stop=(half,),
+        output=output,
+        extra={"metadata": {"user_id": half, "weight": float("nan")}},
+    )
+    assert body["tools"][0]["description"] == "半?"
+    assert body["tools"][0]["input_schema"]["properties"]["x"]["description"] == "半?"
+    assert body["stop_sequences"] == ["半?"]
+    assert "半?" in body["system"]
+    assert body["metadata"] == {"user_id": "半?", "weight": "nan"}
+
+
+def test_texts_that_end_the_answer_are_left_out_where_they_are_refused():
+    assert "stop_sequences" not in _body(_user("x"), spec=replace(ANTHROPIC, stops=False), stop=("。",))
+
+
 def test_thinking_goes_back_unchanged_in_its_place():
     secret = ReasoningPart("", "redacted_thinking", {"data": "=="})
     parts = (_thought("先想", "s1"), secret, TextPart("好"), _thought("", "s2"), ToolCallPart("a", "t"))
@@ -243,7 +265,7 @@ def test_the_limit_of_an_answer_is_always_said():
     [
         ("claude-sonnet-5-5", None, "adaptive", None),
         ("claude-sonnet-5-5", "high", "adaptive", "high"),
-        ("claude-sonnet-5-5", "off", "between_tools", None),
+        ("claude-sonnet-5-5", "off", "adaptive", "low"),
         ("claude-opus-5-5", "off", "adaptive", "low"),
         ("claude-fable-5-2", "off", "adaptive", "low"),
         ("claude-haiku-5-5", "off", "disabled", None),

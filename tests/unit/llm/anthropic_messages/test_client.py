@@ -234,28 +234,6 @@ async def test_what_goes_wrong_in_a_stream_has_its_failure(turn: Turn, failure: 
     assert caught.value.failure == failure
 
 
-async def test_a_stream_that_is_cut_anywhere_is_an_error_or_whole():
-    turn = Turn(text="你好", reasoning="想", calls=(Call("weather", {"城市": "北京"}),))
-    fake = FakeVendors([turn])
-    async with _client(fake) as client:
-        whole = _last(await _streamed(client, _request(tools=(_WEATHER,))))
-    ends = set[bool]()
-    cut = 0
-    while True not in ends:
-        cut += 61
-        async with _client(FakeVendors([replace(turn, cut_after=cut)])) as client:
-            try:
-                answer = _last(await _streamed(client, _request(tools=(_WEATHER,))))
-            except LLMError as error:
-                assert error.failure == "connection"  # noqa: PT017 - it may also come whole
-                ends.add(False)
-            else:
-                assert answer.content == whole.content
-                assert answer.message.tool_calls[0].arguments == {"城市": "北京"}
-                ends.add(True)
-    assert ends == {False, True}
-
-
 async def test_who_leaves_a_stream_ends_it_at_the_server():
     fake = FakeVendors([Turn(text="一二三四五六七八九十" * 50, hang_after=900)])
     async with _client(fake) as client:

@@ -198,3 +198,13 @@ def test_half_a_surrogate_pair_does_not_make_a_request_impossible() -> None:
     assert body["messages"][0]["content"] == "好?!"
     assert body["tags"] == ["?"]
     json.dumps(body, ensure_ascii=False).encode()
+
+
+def test_texts_that_end_the_answer_are_left_out_where_they_are_refused() -> None:
+    assert "stop" not in _body(OPENAI.for_model("o4-mini"), stop=("。",))
+    assert _body(OPENAI.for_model("o1"), stop=("。",))["stop"] == ["。"]
+
+
+def test_a_field_that_is_no_json_is_named_before_it_is_sent() -> None:
+    with pytest.raises(InvalidInputError, match=r"'metadata' .* JSON has no set"):
+        _body(extra={"metadata": {"tags": {"a"}}})

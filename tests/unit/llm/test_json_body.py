@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+
+import pytest
+
+from loom_core.errors import InvalidInputError
+from loom_core.llm.json_body import json_body
+
+
+def test_what_json_and_utf8_cannot_hold_is_said_otherwise() -> None:
+    body = json_body(
+        {
+            "半\ud83d": ["好\udc00", ("甲", 1.5, 2, None, True)],
+            "numbers": {"x": float("nan"), "y": float("-inf")},
+            "map": MappingProxyType({1: "😀"}),
+        }
+    )
+    assert json.dumps(body["半\ud83d"], ensure_ascii=False) == '["好?", ["甲", 1.5, 2, null, true]]'
+    assert body["numbers"] == {"x": "nan", "y": "-inf"}
+    assert body["map"] == {"1": "😀"}
+
+
+def test_names_inside_fields_are_cleaned_too() -> None:
+    text = json.dumps(json_body({"a": {"\ud800": 1}}), ensure_ascii=False, allow_nan=False)
+    assert text.encode() == b'{"a": {"?": 1}}'
+
+
+def test_what_is_no_json_is_named_with_its_field() -> None:
+    with pytest.raises(InvalidInputError, match=r"The field 'metadata' .* JSON has no set"):
+        json_body({"metadata": {"tags": {"a"}}})
+
+
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")])
+def test_what_is_nested_too_deeply_is_named_with_its_field(pair: tuple[str, str]) -> None:
+    fine = json.loads(pair[0] * 128 + "1" + pair[1] * 128)
+    assert json_body({"extra": fine}) == {"extra": fine}
+    with pytest.raises(InvalidInputError, match=r"The field 'extra' .* nested too deeply"):
+        json_body({"extra": [fine]})
+
+
+def test_what_holds_itself_is_nested_too_deeply() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        json_body({"extra": endless})
