@@ -255,6 +255,8 @@ class HostedProvider(LLMProvider):
     async def _connected(self) -> WireClient:
         """What sends requests; made at the first one of an event loop, as connections belong to theirs."""
         here = current_token()
+        if self._wire is not None and self._loop == here:
+            return self._wire
         async with self._connecting:
             if self._loop != here:
                 await self.aclose()

@@ -6,8 +6,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
+from loom_core.errors import InvalidInputError
 from loom_core.llm.messages import AssistantMessage, Message, MessageLike, TextPart, ToolCallPart, as_messages
 
 __all__ = [
@@ -203,9 +204,14 @@ class ChatRequest:
         """A request from the arguments of `LLMProvider.chat`.
 
         Raises:
-            InvalidInputError: a message cannot be used.
+            InvalidInputError: a message cannot be used, or there is no such effort.
         """
         given: dict[str, Any] = {**options}
+        if given.get("effort") not in {None, *get_args(Effort)}:
+            raise InvalidInputError(
+                f"There is no effort {given['effort']!r}.",
+                advice=f"Choose one of: {', '.join(get_args(Effort))}.",
+            )
         for name in ("tools", "stop"):
             if name in given:
                 given[name] = tuple(given[name] or ())

@@ -128,7 +128,7 @@ class MessageReader:
         if not isinstance(content, list):
             if fields.get("error"):
                 raise NoAnswerError(fields)
-            raise self.unreadable("It has no content.")
+            raise self.unreadable("it has no content")
         self._head(fields)
         chunks: list[StreamChunk] = []
         for index, block in enumerate(cast("list[object]", content)):
@@ -154,7 +154,7 @@ class MessageReader:
 
     def unreadable(self, why: str) -> LLMError:
         """The error of an answer that cannot be read."""
-        return self._error("unreadable", "sent what cannot be read as an answer of", why)
+        return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
 
     def _head(self, message: Mapping[str, Any]) -> None:
         self._model = _text(message.get("model"))
@@ -224,7 +224,7 @@ class MessageReader:
     def _grow(self, letters: int) -> None:
         self._length += letters
         if self._length > self._max_length:
-            raise self.unreadable(f"It has more than {self._max_length} letters.")
+            raise self.unreadable(f"it has more than {self._max_length} letters")
 
     def _is_output(self, block: _Block) -> bool:
         return bool(self._output_tool) and block.fields.get("name") == self._output_tool
@@ -246,7 +246,7 @@ class MessageReader:
 
     def _object(self, value: object) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self.unreadable("It is no JSON object.")
+            raise self.unreadable("it is no JSON object")
         return cast("Mapping[str, Any]", value)
 
     def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:

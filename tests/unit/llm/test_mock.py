@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from loom_core.errors import LLMError
+from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.messages import ReasoningPart, TextPart, ToolCallPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 
@@ -43,6 +43,13 @@ async def test_calls_are_recorded_with_their_arguments():
     (call,) = model.calls
     assert call.messages == (UserMessage((TextPart("什么是知识图谱？"),)),)
     assert (call.max_tokens, call.temperature) == (10, 0.1)
+
+
+async def test_an_effort_that_is_none_is_named_with_those_there_are():
+    with pytest.raises(
+        InvalidInputError, match=r"no effort 'ultra'\. Choose one of: off, low, medium, high, max"
+    ):
+        await MockProvider(["never"]).chat(_QUESTION, effort="ultra")
 
 
 async def test_calls_made_at_once_get_the_answers_in_the_order_of_the_calls():
