@@ -169,6 +169,7 @@ MessageLike: TypeAlias = Message | Mapping[str, Any]
 """A message, or a mapping of the well-known form `{"role": …, "content": …}`."""
 
 
+_MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 _DEEPEST_ARGUMENTS = 100
 _ADVICE = 'Write a message as {"role": "user", "content": "…"}, or use the classes of loom_core.llm.messages.'
 
@@ -196,7 +197,7 @@ def _text_of(parts: Sequence[object]) -> str:
 
 
 def _message(number: int, message: MessageLike) -> Message:
-    if isinstance(message, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
+    if isinstance(message, _MESSAGES):
         return message
     try:
         message = _object(message, "it")
@@ -264,6 +265,8 @@ def _image(url: str) -> ImagePart:
 
 
 def _texts(content: object) -> list[TextPart]:
+    if isinstance(content, str):
+        return [TextPart(content)]
     parts = _parts(content)
     texts = [part for part in parts if isinstance(part, TextPart)]
     if len(texts) < len(parts):
@@ -296,7 +299,7 @@ def _tool_call(call: object) -> ToolCallPart:
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict | Mapping):  # `dict` first, as `Mapping` takes long to find out
         raise TypeError(f"{what} is of type {type(value).__name__}, and no object")
     return cast("Mapping[str, Any]", value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,9 @@ tokens, where what the vendor adds weighs most, does not change it much."""
 
 _LOWEST, _HIGHEST = 0.25, 4.0
 
+_LATELY = 20
+"""Answers that are learned from when an estimate is next wanted; what older ones said hardly counts."""
+
 _SHORTEST_SHORTENED = 2000
 """Tokens of a conversation that a server may have shortened: no context is as small as that."""
 
@@ -98,6 +102,7 @@ class Meter:
         self._base_url = base_url
         self._prices = prices
         self._estimated = self._reported = _PRIOR
+        self._answered: deque[tuple[ChatRequest, int]] = deque(maxlen=_LATELY)
         self._spent = Spent()
 
     @property
@@ -107,6 +112,7 @@ class Meter:
 
     def estimate(self, request: ChatRequest) -> int:
         """About how many tokens a request has."""
+        self._learn()
         return self._corrected(self._size(request))
 
     def expect(self, request: ChatRequest) -> int:
@@ -140,9 +146,9 @@ class Meter:
                 output_tokens=self._corrected(_assistant_size(response.message.parts)),
             )
         elif usage.input_tokens > 0 and not _has_images(request.messages):
-            size = self._size(request)
-            if not self._is_shortened(size, usage.input_tokens):
-                self._learn(size, usage.input_tokens)
+            self._answered.append((request, usage.input_tokens))
+            if self._spec.shortens:
+                self._learn()
         return replace(response, usage=self._counted(usage, response.message.model))
 
     def broken_off(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
@@ -154,6 +160,7 @@ class Meter:
             reported: what the vendor said so far.
         """
         reported = reported or Usage()
+        self._learn()
         usage = replace(
             reported,
             input_tokens=reported.input_tokens or self.estimate(request),
@@ -175,9 +182,14 @@ class Meter:
         ratio = min(max(self._reported / self._estimated, _LOWEST), _HIGHEST)
         return round(size * ratio)
 
-    def _learn(self, estimated: int, reported: int) -> None:
-        self._estimated = _MEMORY * self._estimated + estimated
-        self._reported = _MEMORY * self._reported + reported
+    def _learn(self) -> None:
+        """Read the answers that came since the last time, as that takes longer than all else about them."""
+        while self._answered:
+            request, reported = self._answered.popleft()
+            estimated = self._size(request)
+            if not self._is_shortened(estimated, reported):
+                self._estimated = _MEMORY * self._estimated + estimated
+                self._reported = _MEMORY * self._reported + reported
 
     def _is_shortened(self, size: int, reported: int) -> bool:
         """Whether the server left out much of a conversation: that is logged, and tells nothing of tokens."""

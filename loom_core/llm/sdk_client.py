@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
+from loom_core.llm.json_body import encoded
 from loom_core.sdk_errors import NoAnswerError, model_error
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class SdkClient(ABC, Generic[_S]):
         """The SDK's client. It is not to try again by itself."""
 
     @abstractmethod
-    async def _open(self, client: _S, body: Mapping[str, Any]) -> _Stream:
+    async def _open(self, client: _S, content: bytes) -> _Stream:
         """Send a request, and have the headers of its answer."""
 
     @abstractmethod
@@ -105,12 +106,13 @@ class SdkClient(ABC, Generic[_S]):
     @asynccontextmanager
     async def _posted(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
         """Send a request; what goes wrong with it, or while its answer is read, becomes an `LLMError`."""
+        content = encoded(body)
         client = await self._sdk()
         import httpx2
 
         stream: _Stream | None = None
         try:
-            stream = await self._open(client, body)
+            stream = await self._open(client, content)
             yield stream.response
         except (self._sdk_error(), httpx2.HTTPError, httpx2.InvalidURL, NoAnswerError) as error:
             raise self._failed(error) from None

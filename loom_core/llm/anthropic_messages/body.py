@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.anthropic_messages.conversation import wire_conversation
 from loom_core.llm.anthropic_messages.output_schema import output_schema
 from loom_core.llm.granted import granted
-from loom_core.llm.json_body import json_body
 from loom_core.llm.json_schema import adapted
 
 if TYPE_CHECKING:
@@ -29,14 +28,13 @@ _CHOICES_OF_FORMS = frozenset({"anyOf", "oneOf", "allOf"})
 
 
 def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tuple[dict[str, Any], Granted]:
-    """The JSON body of a request, and what of its wishes it says.
+    """The fields of a request's body, to be `encoded`, and what of its wishes it says.
 
     What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells. The fields of
     `ChatRequest.extra` replace those of the same name.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not there, or the conversation or a field cannot be
-            said.
+        InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
     """
     schema = output_schema(request.output.schema) if request.output else None
     if schema is None:
@@ -57,7 +55,7 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
     if wishes.json_mode == "json_schema":
         format_ = {"type": "json_schema", "schema": schema}
         body["output_config"] = {"format": format_, **body.get("output_config", {})}
-    return json_body(body), wishes
+    return body, wishes
 
 
 def _without_schemas(spec: ProviderSpec) -> ProviderSpec:

@@ -12,7 +12,7 @@ from loom_core.llm.interface import StreamChunk
 from loom_core.llm.sdk_client import SdkClient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator
 
     import httpx2
     from anthropic import AsyncAnthropic, AsyncStream
@@ -95,13 +95,13 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
             http_client=self._connection.http_client,
         )
 
-    async def _open(self, client: AsyncAnthropic, body: Mapping[str, Any]) -> AsyncStream[object]:
+    async def _open(self, client: AsyncAnthropic, content: bytes) -> AsyncStream[object]:
         from anthropic import AsyncStream, Omit
 
         names = ("Authorization",) if self._connection.api_key is None else ()
         return await client.post(
             "/v1/messages",
-            body=body,
+            content=content,
             cast_to=object,
             options={"headers": {name: Omit() for name in self._unwanted(*names)}},
             stream=True,

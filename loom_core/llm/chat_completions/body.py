@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.llm.chat_completions.conversation import safe_name, wire_messages
 from loom_core.llm.granted import granted
-from loom_core.llm.json_body import json_body
 from loom_core.llm.json_schema import adapted, strict
 
 if TYPE_CHECKING:
@@ -23,14 +22,13 @@ _LIMIT_WHERE_NEEDED = 4096
 def chat_body(
     request: ChatRequest, spec: ProviderSpec, *, model: str, stream: bool = False
 ) -> tuple[dict[str, Any], Granted]:
-    """The JSON body of a request, and what of its wishes it says.
+    """The fields of a request's body, to be `encoded`, and what of its wishes it says.
 
     What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells; `ChatRequest.extra`
     has the last word, objects in it being put into those that are there.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not there, or the conversation or a field cannot be
-            said.
+        InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
     """
     wishes = granted(request, spec)
     tools = _tools(request, spec, wishes)
@@ -54,7 +52,7 @@ def chat_body(
     said_by_effort: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
     for more in (spec.body, said_by_effort, request.extra):
         body = _with(body, more)
-    return json_body(body), wishes
+    return body, wishes
 
 
 def _tools(request: ChatRequest, spec: ProviderSpec, wishes: Granted) -> dict[str, Any]:

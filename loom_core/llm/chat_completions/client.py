@@ -12,7 +12,7 @@ from loom_core.llm.interface import StreamChunk
 from loom_core.llm.sdk_client import SdkClient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator
 
     import httpx2
     from openai import AsyncOpenAI, AsyncStream
@@ -98,12 +98,12 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
             client.organization = client.project = None
         return client
 
-    async def _open(self, client: AsyncOpenAI, body: Mapping[str, Any]) -> AsyncStream[object]:
+    async def _open(self, client: AsyncOpenAI, content: bytes) -> AsyncStream[object]:
         from openai import AsyncStream, Omit
 
         return await client.post(
             "/chat/completions",
-            body=body,
+            content=content,
             cast_to=object,
             options={
                 "headers": {name: Omit() for name in self._unwanted("Authorization")},

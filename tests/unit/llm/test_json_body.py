@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_body import json_body
+from loom_core.llm.json_body import encoded, json_body
 
 
 def test_what_json_and_utf8_cannot_hold_is_said_otherwise() -> None:
@@ -45,3 +45,25 @@ def test_what_holds_itself_is_nested_too_deeply() -> None:
     endless.append(endless)
     with pytest.raises(InvalidInputError, match="nested too deeply"):
         json_body({"extra": endless})
+
+
+def test_a_sound_body_is_encoded_as_it_is() -> None:
+    assert (
+        encoded({"messages": [{"content": "好"}], "n": 1.5})
+        == '{"messages":[{"content":"好"}],"n":1.5}'.encode()
+    )
+
+
+@pytest.mark.parametrize("messages", [1, 1000])
+def test_what_json_and_utf8_cannot_hold_is_encoded_otherwise(messages: int) -> None:
+    bad = {"半\ud83d": MappingProxyType({"x": float("inf")})}
+    assert json.loads(encoded({"messages": [bad] * messages})) == {
+        "messages": [{"半?": {"x": "inf"}}] * messages
+    }
+
+
+def test_many_messages_may_be_long_but_none_deep() -> None:
+    flat, deep = {"content": [{"text": "{[" * 100}]}, json.loads("[" * 128 + "]" * 128)
+    assert json.loads(encoded({"messages": [flat] * 500})) == {"messages": [flat] * 500}
+    with pytest.raises(InvalidInputError, match=r"The field 'messages' .* nested too deeply"):
+        encoded({"messages": [flat, deep]})
