@@ -19,6 +19,7 @@ __all__ = [
     "PeerError",
     "RecordError",
     "StoreBusyError",
+    "capitalised",
     "unwrapped",
 ]
 
@@ -71,7 +72,7 @@ ModelFailure = Literal[
     "timeout",
     "connection",
     "unreadable",  # the answer is not what it should be
-    "interrupted",  # the answer broke off after its beginning was handed on
+    "interrupted",  # it broke off after its beginning was handed on, or we closed the connection
     "refused",  # the model or a filter refuses to answer
     "unavailable",  # it failed so often that it is not asked for a while
     "other",
@@ -155,6 +156,11 @@ class StoreBusyError(LoomError):
 
 class IndexDamagedError(LoomError):
     """A derived index does not open or does not agree with itself; it is rebuilt from the record."""
+
+
+def capitalised(message: str) -> str:
+    """A message as the beginning of a sentence, where it may begin with a name in small letters."""
+    return message[:1].upper() + message[1:]
 
 
 def unwrapped(error: Exception) -> Exception:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterable
 from urllib.parse import quote
@@ -16,13 +17,19 @@ from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
 
-__all__ = ["check_reference", "checked_key", "find_key", "redacted", "resolve"]
+__all__ = ["check_reference", "checked_key", "checked_variable", "find_key", "redacted", "resolve"]
 
 _log = logging.getLogger(__name__)
 
 _SERVICE = "loom"
 _SHORTEST = 4  # characters; a shorter one is no secret, and stands in any text
 _ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for an entry of the keyring.'
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIKE_A_KEY = re.compile(
+    r"\bsk-|(?=[A-Za-z]{0,15}\d)(?=[A-Z0-9]{0,15}[a-z])[A-Za-z0-9]{16}|\b(?:[0-9a-f]{4,}-){4}", re.ASCII
+)
+"""What nobody calls a variable or an entry: OpenAI's beginning, many mixed letters and digits, a UUID."""
 
 
 def find_key(
@@ -71,14 +78,37 @@ def check_reference(text: str) -> str:
     """A reference as it is.
 
     Raises:
-        ConfigError: it is none, and so may be a secret, which the message does not repeat.
+        ConfigError: it is none, or there is no name behind its colon, and so it may be a secret, which the
+            message does not repeat.
     """
     place, _, name = text.partition(":")
-    if place in {"env", "keyring"} and name and name.isprintable() and " " not in name:
+    if place == "env" and name:
+        checked_variable(name, setting="What stands behind env:", advice=_ADVICE)
+        return text
+    if place == "keyring" and name.isprintable() and " " not in name and name:
+        if _LIKE_A_KEY.search(name):
+            raise ConfigError("What stands behind keyring: looks like a key, not a name.", advice=_ADVICE)
         return text
     raise ConfigError(
         "A key may not stand in a configuration, as files are copied and committed.", advice=_ADVICE
     )
+
+
+def checked_variable(name: str, *, setting: str, advice: str) -> str:
+    """The name of an environment variable as it is.
+
+    Args:
+        name: what is to be one.
+        setting: where it stands, for the message, such as `api_key_env of the reranker api`.
+        advice: what to write there instead.
+
+    Raises:
+        ConfigError: it cannot be one, or looks like a key. It may be the key itself, which would be stored
+            and shown as a name; the message does not repeat it.
+    """
+    if not _VARIABLE.fullmatch(name) or _LIKE_A_KEY.search(name):
+        raise ConfigError(f"{setting} is no name of an environment variable.", advice=advice)
+    return name
 
 
 def checked_key(key: str | SecretStr, *, source: str) -> SecretStr:

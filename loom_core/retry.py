@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from loom_core.errors import LLMError, ModelError
+from loom_core.errors import LLMError, ModelError, capitalised
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,7 +93,7 @@ class RetryPolicy:
                 await self.sleep(wait)
         why = f" The last attempt failed: {last.message}" if last else ""
         raise kind(
-            f"{title} gave no answer within {self.deadline:g} s.{why}",
+            capitalised(f"{title} gave no answer within {self.deadline:g} s.{why}"),
             advice="Ask for less at once, or allow a longer `deadline`: waits for your limits count, too.",
             failure="timeout",
             provider=provider,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from loom_core.embedding.remote import RemoteEmbedder
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError, EmbeddingError
+from loom_core.sdk_environment import custom_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,6 +113,8 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
             base_url=self._settings.base_url,
             timeout=httpx2.Timeout(self._settings.timeout, connect=min(5.0, self._settings.timeout)),
             max_retries=0,
+            # Said here, too, as the environment may have another one for OpenAI.
+            default_headers=None if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"},
             http_client=self._settings.http_client,
         )
         if self._vendor.name != "openai":
@@ -155,12 +158,19 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
                 input=texts,
                 encoding_format=self._encoding,
                 dimensions=omit if wanted is None else wanted,
-                extra_headers={"Authorization": omit} if client.api_key == _NO_KEY else None,
+                extra_headers=dict.fromkeys(self._unwanted(client), omit),
                 extra_body={"input_type": input_type} if input_type else None,
             )
         except (OpenAIError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._failed(error) from None
         return answer.content
+
+    def _unwanted(self, client: AsyncOpenAI) -> list[str]:
+        """Headers that the SDK would send by itself, and that are not for this server."""
+        foreign = custom_headers("openai") if self._vendor.name != "openai" else []
+        if client.api_key == _NO_KEY:
+            return ["Authorization", *foreign]
+        return [name for name in foreign if name.casefold() != "authorization"]
 
     def _in_order(self, rows: list[_Row]) -> list[_Row]:
         """Vectors in the order of the texts: by `index`, or as they came if none has one."""

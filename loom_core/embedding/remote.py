@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from abc import abstractmethod
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -17,16 +15,18 @@ from anyio.lowlevel import RunVar
 
 from loom_core.embedding.batching import batches, halves, windows
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.embedding.patience import Patience
 from loom_core.embedding.remote_settings import RemoteSettings
+from loom_core.embedding.unit_rows import unit_rows
 from loom_core.embedding.whole_numpy import import_numpy
-from loom_core.errors import ConfigError, EmbeddingError
+from loom_core.errors import ConfigError, EmbeddingError, capitalised
 from loom_core.keys import find_key
 from loom_core.retry import RetryPolicy
 from loom_core.sdk_errors import model_error
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Unpack
 
     import numpy as np
@@ -42,12 +42,6 @@ __all__ = ["RemoteEmbedder"]
 
 _log = logging.getLogger(__name__)
 _C = TypeVar("_C")
-
-_POLICIES: Mapping[EmbeddingKind, RetryPolicy] = {
-    "query": RetryPolicy(attempts=2, base=0.2, longest_wait=2.0, deadline=10.0),
-    "passage": RetryPolicy(attempts=4, base=0.5, longest_wait=60.0, deadline=60.0),
-}
-"""Somebody waits for a question, and words and graph can answer it; passages are tried again later."""
 
 _LEAST_TOKENS = 32
 """Room for text that is left in a request beside a prefix; a server that takes less is none for passages."""
@@ -75,8 +69,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         self._settings = RemoteSettings.of(vendor, model=model, base_url=base_url, **options)
         self._vendor, self._model = vendor, self._settings.model
         self._dimension = self._settings.dimension
-        self._rests_until = 0.0
-        self._last_failure = ""
+        self._patience = Patience(self._settings)
         self._clients = RunVar[_C | None](f"client of {self._model}", None)
 
     @property
@@ -137,9 +130,14 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         return self._settings.known.cross_lingual
 
     async def prepare(self) -> None:
-        """See `EmbeddingProvider.prepare`: asks the server how long its vectors are, unless that is known."""
-        if self._dimension is None:
-            await self.embed(["dimension"], kind="query")  # somebody waits
+        """See `EmbeddingProvider.prepare`: asks the server how long its vectors are, unless that is known.
+
+        It is asked as long as it may take to load the model, `timeout`, and not only as long as a question.
+        """
+        if self._dimension is not None:
+            return
+        await import_numpy()
+        await self._patience.tell_while(self._asked(["dimension"], "query", self._patience.first()))
 
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
         """Embed texts, see `EmbeddingProvider.embed`."""
@@ -159,7 +157,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         for answered, rows in answers:
             for piece, row in zip(answered, rows, strict=True):
                 vectors[piece.row] += max(1, piece.tokens) * row
-        return _unit_rows(vectors)
+        return unit_rows(vectors, count=len(texts))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the next `embed` opens new ones."""
@@ -226,7 +224,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     def _unreadable(self, why: str) -> EmbeddingError:
         return self._error(
-            f"{self._vendor.title} gave an answer of {self._model} that cannot be read: {why}.",
+            f"{capitalised(self._vendor.title)} gave an answer of {self._model} that cannot be read: {why}.",
             advice="Check that base_url is that of an embedding interface, and what the server says.",
             failure="unreadable",
         )
@@ -281,7 +279,8 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     ) -> None:
         """Unit vectors of one batch; in smaller ones where the server says that it is too long."""
         try:
-            answers.append((batch, await self._asked([piece.text for piece in batch], kind)))
+            texts = [piece.text for piece in batch]
+            answers.append((batch, await self._asked(texts, kind, self._patience.policy(kind))))
         except EmbeddingError as error:
             if error.failure != "too_long" or (len(batch) == 1 and batch[0].tokens <= _LEAST_TOKENS):
                 raise
@@ -292,55 +291,23 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             for part in parts:
                 await self._answer(part, kind, answers)
 
-    async def _asked(self, texts: list[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        left = self._rests_until - time.monotonic()
-        if left > 0:
-            raise self._error(
-                f"{self._vendor.title} is left alone for {left:.0f} s: {self._last_failure}",
-                advice="Check that the server runs, and the network.",
-                failure="unavailable",
-            )
-        prefix, policy = self._settings.prefixes[kind], self._policy(kind)
+    async def _asked(self, texts: list[str], kind: EmbeddingKind, policy: RetryPolicy) -> NDArray[np.float32]:
+        self._patience.check()
+        prefix = self._settings.prefixes[kind]
         client = await self._client()  # imports and asks a keyring, for which no server is to blame
-        try:
-            return await policy.run(
-                partial(self._once, client, [prefix + text for text in texts], kind),
-                title=self._vendor.title,
-                provider=self._vendor.name,
-                kind=EmbeddingError,
-            )
-        except EmbeddingError as error:
-            if error.failure in {"connection", "timeout"}:
-                self._rests_until = time.monotonic() + self._settings.rest
-                self._last_failure = error.message
-            raise
-
-    def _policy(self, kind: EmbeddingKind) -> RetryPolicy:
-        if self._settings.retry is not None:
-            return self._settings.retry
-        policy = _POLICIES[kind]
-        if kind == "query":
-            return policy
-        return replace(policy, deadline=max(policy.deadline, 2 * self._settings.timeout))
+        return await self._patience.run(
+            partial(self._once, client, [prefix + text for text in texts], kind), policy=policy
+        )
 
     async def _once(self, client: _C, texts: list[str], kind: EmbeddingKind) -> NDArray[np.float32]:
         """Unit vectors from one request, after a look whether they can be what they should be."""
-        import numpy as np
-
         rows = await self._request(client, texts, kind)
-        if len(rows) != len(texts):
-            raise self._unreadable(f"{len(rows):,} vectors for {len(texts):,} texts")
         try:
-            with np.errstate(over="ignore"):  # what is too great becomes infinity, which is looked for
-                vectors = np.array(rows, dtype=np.float32)
-        except (ValueError, OverflowError):
-            raise self._unreadable("vectors of different lengths") from None
-        if vectors.ndim != 2 or not vectors.shape[1]:
-            raise self._unreadable("vectors without numbers")
-        if not np.isfinite(vectors).all():
-            raise self._unreadable("a vector holds NaN or infinity")
+            vectors = unit_rows(rows, count=len(texts))
+        except ValueError as error:
+            raise self._unreadable(str(error)) from None
         self._check_dimension(vectors.shape[1])
-        return _unit_rows(vectors)
+        return vectors
 
     def _check_dimension(self, found: int) -> None:
         if self._dimension is None:
@@ -348,8 +315,8 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             self._dimension = found
         if found != self._dimension:
             raise self._error(
-                f"{self._vendor.title} sent vectors of {found:,} numbers for {self._model}, not of"
-                f" {self._dimension:,}.",
+                f"{capitalised(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
+                f" not of {self._dimension:,}.",
                 advice="Have the model back that was there under this name, or make all vectors anew.",
                 failure="invalid_request",
             )
@@ -370,15 +337,6 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     async def _closed(self, client: _C) -> None:
         if self._settings.http_client is None:
             await self._close_client(client)
-
-
-def _unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of length 1; those of zeros stay as they are."""
-    import numpy as np
-
-    # In double precision, which the squares of great numbers fit into.
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def _without_surrogates(text: str) -> str:

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.embedding.ollama import OllamaEmbedder
 from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder
-from loom_core.embedding.remote_settings import USUAL_CONCURRENCY, USUAL_TIMEOUT
+from loom_core.embedding.remote_settings import USUAL_CONCURRENCY
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, capitalised
 from loom_core.keys import find_key
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _RemoteConfig(BaseModel):
     max_texts: int | None = Field(default=None, gt=0)
     max_request_tokens: int | None = Field(default=None, gt=0)
     concurrency: int = Field(default=USUAL_CONCURRENCY, gt=0)
-    timeout: float = Field(default=USUAL_TIMEOUT, gt=0)
+    timeout: float | None = Field(default=None, gt=0)
 
 
 def remote_embedder(config: Mapping[str, object]) -> OllamaEmbedder | OpenAICompatibleEmbedder:
@@ -114,11 +114,11 @@ def remote_problem(config: Mapping[str, object]) -> str:
         vendor = EMBEDDING_VENDORS[str(config["provider"])]
         variable = str(config.get("api_key_env") or vendor.key_variable)
         if vendor.needs_key and find_key(variable) is None:
-            return f"{vendor.title} wants a key: put it into the environment variable {variable}"
+            return f"{capitalised(vendor.title)} wants a key: put it into the environment variable {variable}"
     except ConfigError as error:
         return str(error)
     if vendor.name != "ollama" and importlib.util.find_spec("openai") is None:
-        return "needs: pip install 'loom-mcp-core[openai]'"
+        return "the package openai is missing: pip install 'loom-mcp-core[openai]'"
     return ""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, overload
 from urllib.parse import urlsplit
 
 from loom_core.embedding.known_models import known_model
 from loom_core.errors import ConfigError
-from loom_core.keys import checked_key
+from loom_core.keys import checked_key, checked_variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +22,9 @@ if TYPE_CHECKING:
     from loom_core.embedding.vendors import EmbeddingVendor
     from loom_core.retry import RetryPolicy
 
-__all__ = ["USUAL_CONCURRENCY", "USUAL_TIMEOUT", "RemoteOptions", "RemoteSettings"]
+__all__ = ["USUAL_CONCURRENCY", "RemoteOptions", "RemoteSettings"]
 
 USUAL_CONCURRENCY = 4
-USUAL_TIMEOUT = 30.0
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class RemoteOptions(TypedDict, total=False):
@@ -45,7 +41,8 @@ class RemoteOptions(TypedDict, total=False):
         max_texts: how many texts a request may hold.
         max_request_tokens: how many tokens they may have together, by estimate.
         concurrency: how many requests of one call are under way at once; 4 by default.
-        timeout: seconds without a sign of life, after which a request has failed; 30 by default.
+        timeout: seconds without a sign of life, after which a request has failed; by default 30, and 300 for
+            Ollama, which is silent while it loads a model.
         retry: how often and for how long requests are tried; by default briefly for questions and longer for
             passages: a minute, or twice `timeout`.
         rest: seconds for which a server is left alone that cannot be reached; 15 by default.
@@ -61,7 +58,7 @@ class RemoteOptions(TypedDict, total=False):
     max_texts: int | None
     max_request_tokens: int | None
     concurrency: int
-    timeout: float
+    timeout: float | None
     retry: RetryPolicy | None
     rest: float
     http_client: httpx2.AsyncClient | None
@@ -139,7 +136,7 @@ class RemoteSettings:
             max_request_tokens=_above_zero("max_request_tokens", options.get("max_request_tokens"), vendor)
             or vendor.max_request_tokens,
             concurrency=_above_zero("concurrency", options.get("concurrency"), vendor) or USUAL_CONCURRENCY,
-            timeout=_above_zero("timeout", options.get("timeout"), vendor) or USUAL_TIMEOUT,
+            timeout=_above_zero("timeout", options.get("timeout"), vendor) or vendor.timeout,
             retry=options.get("retry"),
             rest=options.get("rest", 15.0),
             http_client=options.get("http_client"),
@@ -158,7 +155,7 @@ class RemoteSettings:
             "max_texts": (self.max_texts, vendor.max_texts),
             "max_request_tokens": (self.max_request_tokens, vendor.max_request_tokens),
             "concurrency": (self.concurrency, USUAL_CONCURRENCY),
-            "timeout": (self.timeout, USUAL_TIMEOUT),
+            "timeout": (self.timeout, vendor.timeout),
         }
         return {name: ours for name, (ours, usual) in asked.items() if ours != usual}
 
@@ -177,13 +174,13 @@ def _above_zero(name: str, number: float | None, vendor: EmbeddingVendor) -> flo
 
 
 def _checked_variable(name: str, vendor: EmbeddingVendor) -> str:
-    """The name as it is; what is none may be the key itself, and would be stored and shown."""
-    if name and not _VARIABLE.fullmatch(name):
-        raise ConfigError(
-            f"api_key_env of the embedding provider {vendor.name!r} is no name of an environment variable.",
-            advice=f"Put the key into one and name it, such as {vendor.key_variable or 'EMBEDDING_API_KEY'}.",
-        )
-    return name
+    if not name:
+        return ""
+    return checked_variable(
+        name,
+        setting=f"api_key_env of the embedding provider {vendor.name!r}",
+        advice=f"Put the key into one and name it, such as {vendor.key_variable or 'EMBEDDING_API_KEY'}.",
+    )
 
 
 def _checked_url(base_url: str, vendor: EmbeddingVendor) -> str:

@@ -30,6 +30,7 @@ class EmbeddingVendor:
         encoding: see `Encoding`.
         max_texts: how many texts a request may hold.
         max_request_tokens: how many tokens they may have together.
+        timeout: seconds without a sign of life, after which a request has failed, unless the user says.
     """
 
     name: str
@@ -42,6 +43,7 @@ class EmbeddingVendor:
     encoding: Encoding = "base64"
     max_texts: int = 32
     max_request_tokens: int = 100_000
+    timeout: float = 30.0
 
 
 _ROWS = (
@@ -104,6 +106,9 @@ _ROWS = (
         key_variable="OLLAMA_API_KEY",
         needs_key=False,
         docs="https://docs.ollama.com/api/embed",
+        # It loads a model at the first request, says nothing meanwhile, and gives up when that is given up.
+        # Five minutes are what it gives itself: OLLAMA_LOAD_TIMEOUT.
+        timeout=300.0,
     ),
     EmbeddingVendor(
         name="vllm",
@@ -122,7 +127,7 @@ _ROWS = (
         max_texts=128,
     ),
     # 32 texts are what text-embeddings-inference takes unless it is told otherwise.
-    EmbeddingVendor(name="openai_compatible", title="a server with OpenAI's interface", needs_key=False),
+    EmbeddingVendor(name="openai_compatible", title="your server with OpenAI's interface", needs_key=False),
 )
 
 EMBEDDING_VENDORS: Mapping[str, EmbeddingVendor] = MappingProxyType({row.name: row for row in _ROWS})

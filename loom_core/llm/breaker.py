@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from loom_core.errors import LLMError, ModelError
+from loom_core.errors import LLMError, ModelError, capitalised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -94,7 +94,7 @@ class CircuitBreaker:
             left = max(0.0, self._until - self._now())
             when = "is being tried now" if self._trial else f"is asked again in {left:.0f} s"
             raise LLMError(
-                f"{title} is left alone after {self._failures} failures in a row, and {when}. "
+                f"{capitalised(title)} is left alone after {self._failures} failures in a row, and {when}. "
                 f"The last one: {self._reason}",
                 advice="Wait, or use another model.",
                 failure="unavailable",
@@ -127,7 +127,7 @@ class CircuitBreaker:
         self._until = self._now() + self._pause
         _log.warning(
             "%s failed %d times in a row (%s); it is left alone for %.0f s",
-            title,
+            capitalised(title),
             self._failures,
             error.failure,
             self._pause,

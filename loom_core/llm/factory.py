@@ -33,18 +33,26 @@ def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProv
 
     Raises:
         ConfigError: the configuration is wrong, there is no such provider, no model or no address, or there
-            is no secret where the configuration refers to one.
+            is no secret where the configuration refers to one. The message says which of the fallbacks it is.
     """
     read = ProviderConfig.of(config)
     provider = _vendor(read) if read.provider in PROVIDERS else _plugin(read)
     if not read.fallbacks:
         return provider
-    return FallbackProvider([provider, *map(create_provider, read.fallbacks)])
+    return FallbackProvider([provider, *(_fallback(*each) for each in enumerate(read.fallbacks))])
 
 
 def provider_names() -> list[str]:
     """What `ProviderConfig.provider` may be, those of other distributions included, sorted."""
     return sorted({*PROVIDERS, *registered("llm")})
+
+
+def _fallback(number: int, config: ProviderConfig) -> LLMProvider:
+    try:
+        return create_provider(config)
+    except ConfigError as error:
+        where = f"fallbacks[{number}] ({config.provider!r})"
+        raise ConfigError(f"{where}: {error.message}", advice=error.advice) from error
 
 
 def _vendor(config: ProviderConfig) -> LLMProvider:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
 
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse, StreamChunk
-from loom_core.llm.messages import as_messages
+from loom_core.llm.message_reading import as_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

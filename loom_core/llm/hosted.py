@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
-import anyio.to_thread
-from anyio.lowlevel import current_token
 
 from loom_core.errors import ConfigError, LLMError
-from loom_core.keys import checked_key, find_key
+from loom_core.keys import checked_key
 from loom_core.llm.breaker import CircuitBreaker
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
 from loom_core.llm.limits import RateLimits
+from loom_core.llm.line import Line
 from loom_core.llm.metering import Meter
 from loom_core.llm.prices import load_lists
 from loom_core.llm.streamed import StreamedAnswer
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import httpx2
-    from anyio.lowlevel import EventLoopToken
     from pydantic import SecretStr
 
     from loom_core.llm.interface import ToolSpec, Usage
@@ -99,8 +95,7 @@ class HostedProvider(LLMProvider):
         self._breaker = breaker or CircuitBreaker()
         self._limits = limits or RateLimits()
         self._meter = Meter(self._spec, model=model, base_url=base_url, prices=prices)
-        self._lists_prices = prices is None
-        self._way = wire or Connection(
+        way = wire or Connection(
             spec=self._spec,
             model=model,
             base_url=base_url,
@@ -109,9 +104,7 @@ class HostedProvider(LLMProvider):
             timeout=timeout,
             http_client=http_client,
         )
-        self._wire: WireClient | None = None
-        self._loop: EventLoopToken | None = None  # where the wire was made
-        self._connecting = anyio.Lock()
+        self._line = Line(way, spec=self._spec, model=model, before=load_lists if prices is None else None)
 
     @property
     def name(self) -> str:
@@ -139,16 +132,7 @@ class HostedProvider(LLMProvider):
 
     def problem(self) -> str:
         """See `LLMProvider.problem`."""
-        if not isinstance(self._way, Connection):
-            return ""
-        package = "anthropic" if self._spec.wire == "anthropic_messages" else "openai"
-        if find_spec(package) is None:
-            return f"the package {package} is missing: pip install {package}"
-        try:
-            _ = self._with_key(self._way)
-        except LLMError as error:
-            return f"{error.message} {error.advice}".rstrip(" .")
-        return ""
+        return self._line.problem()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, model={self.model!r}, base_url={self._base_url!r})"
@@ -163,9 +147,9 @@ class HostedProvider(LLMProvider):
 
     async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         """Answer a conversation; see `LLMProvider.chat`."""
-        request = ChatRequest.of(messages, options)
+        request, closings = ChatRequest.of(messages, options), self._line.closings
         return await self._retry.run(
-            lambda: self._complete(request), title=self._spec.title, provider=self.name
+            lambda: self._complete(request, closings), title=self._spec.title, provider=self.name
         )
 
     async def chat_stream(
@@ -176,10 +160,10 @@ class HostedProvider(LLMProvider):
         There is one `usage` chunk, right before `done`. An answer that is left early, or breaks off, counts
         with an estimate of what came.
         """
-        request = ChatRequest.of(messages, options)
+        request, closings = ChatRequest.of(messages, options), self._line.closings
         ends = anyio.current_time() + self._retry.deadline
         entered, answer, piece = await self._retry.run(
-            lambda: self._begin(request), title=self._spec.title, provider=self.name
+            lambda: self._begin(request, closings), title=self._spec.title, provider=self.name
         )
         answer.ends = ends
         try:
@@ -195,15 +179,11 @@ class HostedProvider(LLMProvider):
         yield StreamChunk("done", response=answer.response)
 
     async def aclose(self) -> None:
-        """Close connections. The provider may be used again: it looks for its key and connects anew."""
-        wire, self._wire = self._wire, None
-        if wire is None:
-            return
-        try:
-            await wire.aclose()
-        except RuntimeError:  # connections of an event loop that is over cannot be closed any more
-            if self._loop == current_token():
-                raise
+        """Close connections. Requests that are under way fail, as `interrupted`.
+
+        The provider may be used again: it looks for its key and connects anew.
+        """
+        await self._line.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,19 +193,21 @@ class HostedProvider(LLMProvider):
     ) -> None:
         await self.aclose()
 
-    async def _complete(self, request: ChatRequest) -> LLMResponse:
-        """One attempt at a whole answer."""
-        wire = await self._connected()
-        async with self._turn(request) as place:
+    async def _complete(self, request: ChatRequest, closings: int) -> LLMResponse:
+        """One attempt at a whole answer, for a request that began when the line was closed so often."""
+        wire = await self._line.open(closings=closings)
+        async with self._turn(request, closings) as place:
             response = self._meter.measured(request, await wire.complete(request))
             place.tokens = response.usage.input_tokens + response.usage.output_tokens
             return response
 
-    async def _begin(self, request: ChatRequest) -> tuple[AsyncExitStack, StreamedAnswer, StreamChunk | None]:
+    async def _begin(
+        self, request: ChatRequest, closings: int
+    ) -> tuple[AsyncExitStack, StreamedAnswer, StreamChunk | None]:
         """One attempt at the beginning of a stream: what to leave in the end, the answer, its first piece."""
-        wire = await self._connected()
+        wire = await self._line.open(closings=closings)
         async with AsyncExitStack() as entered:
-            place = await entered.enter_async_context(self._turn(request))
+            place = await entered.enter_async_context(self._turn(request, closings))
             stream = await entered.enter_async_context(aclosing(wire.stream(request)))
             answer = StreamedAnswer(stream, title=self._spec.title, provider=self.name)
             piece = await answer.read()
@@ -243,61 +225,12 @@ class HostedProvider(LLMProvider):
         place.tokens = answer.usage.input_tokens + answer.usage.output_tokens
 
     @asynccontextmanager
-    async def _turn(self, request: ChatRequest) -> AsyncGenerator[Place]:
+    async def _turn(self, request: ChatRequest, closings: int) -> AsyncGenerator[Place]:
         """Around one attempt: within the limits, and seen by the breaker."""
         tokens = self._meter.expect(request) if self._limits.tpm else 0
         async with self._limits.place(tokens) as place:
-            if self._breaker.state == "open":
-                self._limits.give_back(place)  # the next line refuses
+            if self._breaker.state == "open" or self._line.closings != closings:
+                self._limits.give_back(place)  # one of the next lines refuses
+            self._line.check(closings=closings)
             with self._breaker.request(title=self._spec.title, provider=self.name):
                 yield place
-
-    async def _connected(self) -> WireClient:
-        """What sends requests; made at the first one of an event loop, as connections belong to theirs."""
-        here = current_token()
-        if self._wire is not None and self._loop == here:
-            return self._wire
-        async with self._connecting:
-            if self._loop != here:
-                await self.aclose()
-            if self._wire is None:
-                self._wire = await anyio.to_thread.run_sync(self._connect, abandon_on_cancel=True)
-                self._loop = here
-            return self._wire
-
-    def _connect(self) -> WireClient:
-        """Make what sends requests. It imports the SDK and may ask the keyring: to be called in a thread."""
-        if self._lists_prices:
-            load_lists()
-        if not isinstance(self._way, Connection):
-            return self._way
-        connection = self._with_key(self._way)
-        if self._spec.wire == "anthropic_messages":
-            from loom_core.llm.anthropic_messages.client import AnthropicMessagesClient
-
-            return AnthropicMessagesClient(connection)
-        from loom_core.llm.chat_completions.client import ChatCompletionsClient
-
-        return ChatCompletionsClient(connection)
-
-    def _with_key(self, connection: Connection) -> Connection:
-        """With the key of the environment or the keyring, where none was given."""
-        if connection.has_key:
-            return connection
-        variable = self._spec.key_variable
-        try:
-            key = find_key(variable, keyring=self._spec.needs_key) if variable else None
-        except ConfigError as error:
-            raise LLMError(
-                error.message, advice=error.advice, failure="authentication", provider=self.name
-            ) from error
-        if key is None and self._spec.needs_key:
-            raise LLMError(
-                f"There is no key for {self._spec.title}.",
-                advice=f"Set the environment variable {variable}, or put it into the keyring under that name."
-                if variable
-                else "Give it as `api_key`.",
-                failure="authentication",
-                provider=self.name,
-            )
-        return replace(connection, api_key=key)

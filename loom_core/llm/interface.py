@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.messages import AssistantMessage, Message, MessageLike, TextPart, ToolCallPart, as_messages
+from loom_core.llm.json_body import encoded, json_body
+from loom_core.llm.message_reading import as_messages
+from loom_core.llm.messages import AssistantMessage, Message, MessageLike, TextPart, ToolCallPart
 
 __all__ = [
     "ChatOptions",
@@ -48,11 +50,20 @@ class ToolSpec:
         name: `[A-Za-z0-9_-]`, at most 64 characters: what all vendors take.
         description: when to call it, and what it gives.
         parameters: a JSON Schema of its arguments, of type `object`; adapted to what the vendor takes of it.
+            A copy is kept.
     """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+    def __post_init__(self) -> None:
+        """Read the schema.
+
+        Raises:
+            InvalidInputError: it holds what JSON cannot, or is nested too deeply.
+        """
+        object.__setattr__(self, "parameters", json.loads(encoded(self.parameters)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +72,17 @@ class OutputSchema:
 
     Attributes:
         name: what it is, such as `entities`; for vendors as the name of a tool.
-        schema: a JSON Schema, of type `object`.
+        schema: a JSON Schema, of type `object`. A copy is kept.
         description: what it is for.
     """
 
     name: str
     schema: Mapping[str, Any]
     description: str = ""
+
+    def __post_init__(self) -> None:
+        """Read the schema; raises as `ToolSpec` does."""
+        object.__setattr__(self, "schema", json.loads(encoded(self.schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,5 +302,5 @@ class LLMProvider(ABC):
 
 def whole_call(index: int, call: ToolCallPart) -> ToolCallDelta:
     """A whole tool call as one piece."""
-    arguments = call.unreadable or json.dumps(call.arguments, ensure_ascii=False)
+    arguments = call.unreadable or json.dumps(json_body(call.arguments), ensure_ascii=False)
     return ToolCallDelta(index, call.id, call.name, arguments)

@@ -12,6 +12,7 @@ from loom_core.errors import InvalidInputError
 __all__ = ["encoded", "json_body"]
 
 _DEEPEST = 128
+_LONGEST_NUMBER = 14_000  # bits, about 4 200 digits: Python writes none that is much longer
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -49,10 +50,12 @@ def json_body(fields: Mapping[str, Any], *, deepest: int = _DEEPEST) -> dict[str
         try:
             if isinstance(value, list):  # messages and tools: nearly all of them are sound
                 each = cast("list[object]", value)
-                body[name] = [one if _is_sound(one, deepest) else _json(one, deepest - 1) for one in each]
+                body[str(name)] = [
+                    one if _is_sound(one, deepest) else _json(one, deepest - 1) for one in each
+                ]
             else:
-                body[name] = _json(value, deepest)
-        except TypeError as error:
+                body[str(name)] = _json(value, deepest)
+        except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"The field {name!r} of the request cannot be sent: {error}.",
                 advice="Give it as JSON has it: texts, numbers, true, false, null, lists and objects.",
@@ -73,7 +76,11 @@ def _is_sound(value: object, deepest: int) -> bool:
 def _json(value: object, deepest: int) -> object:
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if value is None or isinstance(value, int):
+    if value is None:
+        return value
+    if isinstance(value, int):
+        if value.bit_length() > _LONGEST_NUMBER:
+            raise ValueError("a number has too many digits")
         return value
     if isinstance(value, float):
         return value if isfinite(value) else str(value)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
-
-from loom_core.errors import InvalidInputError
-from loom_core.llm.json_body import json_body
+from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "AssistantMessage",
@@ -23,8 +19,6 @@ __all__ = [
     "ToolMessage",
     "UserMessage",
     "UserPart",
-    "as_messages",
-    "read_tool_call",
 ]
 
 
@@ -169,164 +163,5 @@ MessageLike: TypeAlias = Message | Mapping[str, Any]
 """A message, or a mapping of the well-known form `{"role": …, "content": …}`."""
 
 
-_MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
-_DEEPEST_ARGUMENTS = 100
-_ADVICE = 'Write a message as {"role": "user", "content": "…"}, or use the classes of loom_core.llm.messages.'
-
-
-def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
-    """A conversation in Loom's own form.
-
-    Mappings have the fields of the chat-completions format: `role` (`system`, `developer`, `user`,
-    `assistant`, `tool`), `content` (a text, or a list of `{"type": "text", "text": …}` and
-    `{"type": "image_url", "image_url": {"url": …}}`), for an assistant also `reasoning_content` and
-    `tool_calls` (`{"id", "function": {"name", "arguments"}}`), for a tool `tool_call_id`.
-
-    Raises:
-        InvalidInputError: a message is none of these; the message tells which one, and why.
-    """
-    if isinstance(messages, str | Mapping):
-        raise InvalidInputError(
-            "The conversation is a single text or message, not a list of messages.", advice=_ADVICE
-        )
-    return tuple(_message(number, message) for number, message in enumerate(messages))
-
-
 def _text_of(parts: Sequence[object]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart))
-
-
-def _message(number: int, message: MessageLike) -> Message:
-    if isinstance(message, _MESSAGES):
-        return message
-    try:
-        message = _object(message, "it")
-        match message.get("role"):
-            case "system" | "developer":
-                return SystemMessage("".join(part.text for part in _texts(message.get("content"))))
-            case "user":
-                return UserMessage(_parts(message.get("content")))
-            case "assistant":
-                return AssistantMessage(_assistant_parts(message))
-            case "tool":
-                return ToolMessage(
-                    _string(message["tool_call_id"], "its tool_call_id"), _parts(message.get("content"))
-                )
-            case role:
-                raise ValueError(f"its role is {role!r}")
-    except KeyError as error:
-        raise _invalid(number, f"{error} is missing") from None
-    except (TypeError, ValueError) as error:
-        raise _invalid(number, str(error)) from None
-
-
-def _invalid(number: int, why: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"Message {number + 1} of the conversation cannot be used: {why}.", advice=_ADVICE
-    )
-
-
-def _parts(content: object) -> tuple[UserPart, ...]:
-    if content is None:
-        return ()
-    if isinstance(content, str):
-        return (TextPart(content),)
-    if not isinstance(content, list | tuple):
-        raise TypeError(f"its content is of type {type(content).__name__}")
-    return tuple(map(_part, cast("Sequence[object]", content)))
-
-
-def _part(part: object) -> UserPart:
-    if isinstance(part, TextPart | ImagePart):
-        return part
-    if isinstance(part, Mapping):
-        fields = cast("Mapping[str, Any]", part)
-        match fields.get("type"):
-            case "text":
-                return TextPart(_string(fields["text"], "the text of its content"))
-            case "image_url":
-                image = _object(fields["image_url"], "its image_url")
-                return _image(_string(image["url"], "the url of its image"))
-            case kind:
-                raise ValueError(f"a part of its content is of type {kind!r}")
-    raise TypeError(f"a part of its content is of type {type(part).__name__}")
-
-
-def _image(url: str) -> ImagePart:
-    if not url.startswith("data:"):
-        return ImagePart(url=url)
-    from base64 import b64decode
-
-    head, _, data = url.removeprefix("data:").partition(",")
-    media_type, _, encoding = head.partition(";")
-    if encoding != "base64":
-        raise ValueError("an image in a data: address is not in base64")
-    return ImagePart(b64decode(data, validate=True), media_type=media_type)
-
-
-def _texts(content: object) -> list[TextPart]:
-    if isinstance(content, str):
-        return [TextPart(content)]
-    parts = _parts(content)
-    texts = [part for part in parts if isinstance(part, TextPart)]
-    if len(texts) < len(parts):
-        raise ValueError("only users and tools can send images")
-    return texts
-
-
-def _assistant_parts(message: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
-    parts: list[AssistantPart] = []
-    for field_ in ("reasoning_content", "reasoning"):
-        if isinstance(reasoning := message.get(field_), str) and reasoning:
-            parts.append(ReasoningPart(reasoning, came_in=field_))
-            break
-    parts += [part for part in _texts(message.get("content")) if part.text]
-    calls: object = message.get("tool_calls") or ()
-    if not isinstance(calls, list | tuple):
-        raise TypeError("its tool_calls are no list")
-    parts += map(_tool_call, cast("Sequence[object]", calls))
-    return tuple(parts)
-
-
-def _tool_call(call: object) -> ToolCallPart:
-    fields = _object(call, "a tool call")
-    function = _object(fields["function"], "the function of a tool call")
-    id_, name = (
-        _string(fields["id"], "the id of a tool call"),
-        _string(function["name"], "the name of a tool"),
-    )
-    return read_tool_call(id_, name, function.get("arguments"))
-
-
-def _object(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict | Mapping):  # `dict` first, as `Mapping` takes long to find out
-        raise TypeError(f"{what} is of type {type(value).__name__}, and no object")
-    return cast("Mapping[str, Any]", value)
-
-
-def _string(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} is of type {type(value).__name__}, and no text")
-    return value
-
-
-def read_tool_call(
-    id_: str, name: str, arguments: object, *, opaque: Mapping[str, Any] | None = None
-) -> ToolCallPart:
-    """A tool call whose arguments are a JSON text, as they come from a vendor, or an object already.
-
-    No arguments at all, an empty text and `null` are an empty object, as many models write them so. What is
-    nested more deeply than can be sent back is unreadable.
-    """
-    value: object = arguments
-    if isinstance(arguments, str):
-        try:
-            value = json.loads(arguments) if arguments.strip() else None
-            json_body({"arguments": value}, deepest=_DEEPEST_ARGUMENTS)
-        except (ValueError, RecursionError, InvalidInputError):
-            return ToolCallPart(id_, name, unreadable=arguments, opaque=opaque or {})
-    if value is None:
-        value = {}
-    if not isinstance(value, Mapping):
-        return ToolCallPart(id_, name, unreadable=str(arguments), opaque=opaque or {})
-    return ToolCallPart(id_, name, cast("Mapping[str, Any]", value), opaque=opaque or {})

@@ -6,9 +6,11 @@ import json
 import logging
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from loom_core.errors import capitalised
 from loom_core.llm.interface import LLMResponse, Usage
+from loom_core.llm.json_body import json_body
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -24,7 +26,7 @@ from loom_core.llm.replay import with_reasoning_to_replay
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from loom_core.llm.interface import ChatRequest
     from loom_core.llm.messages import AssistantPart, Message, UserPart
@@ -111,7 +113,11 @@ class Meter:
         return self._spent
 
     def estimate(self, request: ChatRequest) -> int:
-        """About how many tokens a request has."""
+        """About how many tokens a request has.
+
+        Raises:
+            InvalidInputError: the arguments of a tool call hold what JSON cannot.
+        """
         self._learn()
         return self._corrected(self._size(request))
 
@@ -199,7 +205,7 @@ class Meter:
         _log.warning(
             "%s read %d tokens of a conversation of about %d: the context of %s seems to be shorter. "
             "Raise the context length on the server, or shorten the conversation.",
-            self._spec.title,
+            capitalised(self._spec.title),
             reported,
             expected,
             self._model,
@@ -244,8 +250,12 @@ def _assistant_size(parts: Iterable[AssistantPart]) -> int:
     return size
 
 
-def _json_size(value: object) -> int:
-    return estimate_tokens(json.dumps(value, ensure_ascii=False, default=str))
+def _json_size(value: Mapping[str, Any]) -> int:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps(json_body(value), ensure_ascii=False)  # as it is sent, if it can be
+    return estimate_tokens(text)
 
 
 def _has_images(messages: Iterable[Message]) -> bool:

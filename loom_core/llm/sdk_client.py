@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
 from loom_core.llm.json_body import encoded
+from loom_core.llm.wire import closed_meanwhile
+from loom_core.sdk_environment import custom_headers
 from loom_core.sdk_errors import NoAnswerError, model_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     import httpx2
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SdkClient"]
 
 _CONNECT_SECONDS = 10.0
+_LEAVE_SECONDS = 5.0
 
 
 class _Sdk(Protocol):
@@ -40,6 +44,15 @@ class _Stream(Protocol):
 
 
 _S = TypeVar("_S", bound=_Sdk)
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Step:
+    """A part of a request that ends when connections are closed."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    left: anyio.Event = field(default_factory=anyio.Event)
 
 
 class SdkClient(ABC, Generic[_S]):
@@ -63,6 +76,7 @@ class SdkClient(ABC, Generic[_S]):
         self._connection = connection
         self._max_length = max_length
         self._client: _S | None = None
+        self._steps: list[_Step] = []
 
     @abstractmethod
     def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
@@ -81,7 +95,15 @@ class SdkClient(ABC, Generic[_S]):
         """The class of all errors of the SDK."""
 
     async def aclose(self) -> None:
-        """Close connections; the next request opens new ones. A client that was given stays open."""
+        """Close connections; the next request opens new ones. A client that was given stays open.
+
+        Requests that are on their way out end first: a connection that comes about afterwards would be closed
+        by nobody.
+        """
+        with anyio.move_on_after(_LEAVE_SECONDS):
+            while self._steps:
+                self._steps[0].scope.cancel()
+                await self._steps[0].left.wait()
         client, self._client = self._client, None
         if client is not None and self._connection.http_client is None:
             await client.close()
@@ -107,12 +129,12 @@ class SdkClient(ABC, Generic[_S]):
     async def _posted(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
         """Send a request; what goes wrong with it, or while its answer is read, becomes an `LLMError`."""
         content = encoded(body)
-        client = await self._sdk()
+        client = await self._unless_closed(self._sdk())
         import httpx2
 
         stream: _Stream | None = None
         try:
-            stream = await self._open(client, content)
+            stream = await self._unless_closed(self._open(client, content))
             yield stream.response
         except (self._sdk_error(), httpx2.HTTPError, httpx2.InvalidURL, NoAnswerError) as error:
             raise self._failed(error) from None
@@ -121,6 +143,22 @@ class SdkClient(ABC, Generic[_S]):
         finally:
             if stream is not None:
                 await stream.close()
+
+    async def _unless_closed(self, doing: Awaitable[_T]) -> _T:
+        """What a part of a request returns.
+
+        Raises:
+            LLMError: of failure `interrupted`: connections were closed meanwhile.
+        """
+        step = _Step()
+        self._steps.append(step)
+        try:
+            with step.scope:
+                return await doing
+        finally:
+            self._steps.remove(step)
+            step.left.set()
+        raise closed_meanwhile(self._connection.spec, self._connection.model)
 
     def _failed(self, error: Exception) -> LLMError:
         spec = self._connection.spec
@@ -135,7 +173,7 @@ class SdkClient(ABC, Generic[_S]):
     async def _sdk(self) -> _S:
         if self._client is None:
             # Seconds of work, the first time: others go on meanwhile.
-            await to_thread.run_sync(self._load_sdk)
+            await to_thread.run_sync(self._load_sdk, abandon_on_cancel=True)
         if self._client is None:  # it may have been made meanwhile
             import httpx2
 
@@ -167,7 +205,6 @@ class SdkClient(ABC, Generic[_S]):
         """
         unwanted = [*names]
         if self._connection.spec.name != self.package:
-            lines = os.environ.get(f"{self.package.upper()}_CUSTOM_HEADERS", "").split("\n")
-            unwanted += [line.partition(":")[0].strip() for line in lines if ":" in line]
+            unwanted += custom_headers(self.package)
         own = set(map(str.casefold, self._headers()))
         return [name for name in unwanted if name.casefold() not in own]

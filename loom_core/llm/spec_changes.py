@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from loom_core.errors import ConfigError
+from loom_core.keys import checked_variable
 from loom_core.llm.spec import ProviderSpec
 
 __all__ = ["changed"]
@@ -59,6 +60,12 @@ def _values(changes: Mapping[str, Any], path: str) -> dict[str, Any]:
             raise ConfigError(
                 f"{path}.{name}: {why}.", advice="Its values are described with `ProviderSpec`."
             ) from None
+    if values.get("key_variable"):
+        checked_variable(
+            values["key_variable"],
+            setting=f"{path}.key_variable",
+            advice="Put the key into one and name it, such as MY_KEY; or refer to it by `api_key`.",
+        )
     return values
 
 

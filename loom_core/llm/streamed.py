@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.errors import LLMError
+from loom_core.errors import LLMError, capitalised
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ class StreamedAnswer:
         self.usage: Usage | None = None
         self.response: LLMResponse | None = None
         self._stream = stream
-        self._title = title
+        self._title = capitalised(title)
         self._provider = provider
 
     async def read(self) -> StreamChunk | None:

@@ -380,12 +380,12 @@ GPUSTACK = ProviderSpec(
 
 OPENAI_COMPATIBLE = ProviderSpec(
     name="openai_compatible",
-    title="a server with OpenAI's interface",
+    title="your server with OpenAI's interface",
     needs_key=False,
     think_tags=True,
 )
 
-CUSTOM = ProviderSpec(name="custom", title="a vendor of your own", needs_key=False, think_tags=True)
+CUSTOM = ProviderSpec(name="custom", title="your own vendor", needs_key=False, think_tags=True)
 
 VENDORS: Mapping[str, ProviderSpec] = MappingProxyType(
     {

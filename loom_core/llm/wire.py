@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, LLMError, capitalised
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
     from loom_core.llm.spec import ProviderSpec
 
-__all__ = ["Connection", "WireClient"]
+__all__ = ["Connection", "WireClient", "closed_meanwhile"]
 
 _KEY_HEADERS = frozenset({"api-key", "authorization", "x-api-key"})
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -56,7 +56,8 @@ class Connection:
                 secret.
         """
         if wrong := _wrong_address(self.base_url):
-            raise ConfigError(f"{self.spec.title} cannot be asked: {wrong}.", advice="Set `base_url`.")
+            who = capitalised(self.spec.title)
+            raise ConfigError(f"{who} cannot be asked: {wrong}.", advice="Set `base_url`.")
         for name, value in {**self.spec.headers, **self.headers}.items():
             if not _HEADER_NAME.fullmatch(name):
                 raise ConfigError(f"No header can be called {name!r}.", advice="Write it like X-Title.")
@@ -97,6 +98,16 @@ class WireClient(Protocol):
     async def aclose(self) -> None:
         """Close connections; the next request opens new ones."""
         ...
+
+
+def closed_meanwhile(spec: ProviderSpec, model: str) -> LLMError:
+    """The error of a request that was under way when its provider was closed."""
+    return LLMError(
+        f"The connection to {spec.title} was closed while {model} was asked.",
+        advice="Ask again, if the answer is still wanted.",
+        failure="interrupted",
+        provider=spec.name,
+    )
 
 
 def _wrong_address(url: str) -> str:

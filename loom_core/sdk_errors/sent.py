@@ -14,13 +14,22 @@ __all__ = ["body_of", "fields_of", "retry_after_of", "status_of", "words_of"]
 _DEEPEST_BODY = 6
 _MOST_OF_A_PAGE = 8000
 _MOST_WORDS = 2000
+_STATUS = re.compile(r"[45]\d\d", re.ASCII)
+_STATUS_FIELDS = frozenset({"code", "status_code", "status"})
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
-def status_of(error: Exception) -> int | None:
-    """The status of a refusal; an error inside an answer comes with that of the answer, and tells nothing."""
+def status_of(error: Exception, body: object) -> int | None:
+    """The HTTP status of a refusal.
+
+    An error inside an answer comes with the status of the answer, which tells nothing. Gateways and vLLM
+    write the one that it should have had into its code, as a number or a text.
+    """
     status = getattr(error, "status_code", None)
-    return status if isinstance(status, int) and status >= 400 else None
+    if isinstance(status, int) and status >= 400:
+        return status
+    codes = (str(value) for name, value in fields_of(body) if name in _STATUS_FIELDS)
+    return next((int(code) for code in codes if _STATUS.fullmatch(code)), None)
 
 
 def body_of(error: Exception) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from loom_core.errors import LLMError, ModelError
+from loom_core.errors import LLMError, ModelError, capitalised
 from loom_core.sdk_errors.failures import failure_of
 from loom_core.sdk_errors.quoting import quoted
 from loom_core.sdk_errors.sent import body_of, retry_after_of, status_of, words_of
@@ -86,7 +86,7 @@ def model_error(
     """
     body = body_of(error)
     words = words_of(error, body)
-    status = status_of(error)
+    status = status_of(error, body)
     failure = failure_of(error, status=status, body=body, words=words)
     retry_after = retry_after_of(error, body)
     says = _SAYS.get(failure, "{title} gave no answer of {model}").format(
@@ -94,7 +94,9 @@ def model_error(
     )
     heard = quoted(words, error)
     return kind(
-        says + (f" (HTTP {status})" if status else "") + (f": {_as_sentence(heard)}" if heard else "."),
+        capitalised(says)
+        + (f" (HTTP {status})" if status else "")
+        + (f": {_as_sentence(heard)}" if heard else "."),
         advice=_ADVICE.get(failure, "").format(
             key=key_variable or "the configuration",
             later="in a moment" if retry_after is None else f"in {retry_after:.0f} s",

@@ -96,6 +96,7 @@ _FORMS: list[Mapping[str, Any]] = [
             "语言": {"enum": ["中文", "English"]},
             "limit": {"type": ["integer", "null"], "minimum": 1, "exclusiveMaximum": 100, "default": 10},
             "any": {},
+            "whatever": True,
             "either": {"oneOf": [{"type": "string", "format": "date"}, {"const": 0}]},
         },
         "required": ["facts"],

@@ -14,7 +14,7 @@ from keyring.errors import KeyringLocked
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
-from loom_core.keys import check_reference, checked_key, find_key, redacted, resolve
+from loom_core.keys import check_reference, checked_key, checked_variable, find_key, redacted, resolve
 
 _NAME = "LOOM_TEST_KEY"
 
@@ -22,7 +22,7 @@ _NAME = "LOOM_TEST_KEY"
 class Entries(KeyringBackend):
     """A keyring that answers by a function."""
 
-    priority = 1
+    priority = -2  # the package keyring chooses among all classes that it sees
 
     def __init__(self, answer: Callable[[str, str], str | None]) -> None:
         super().__init__()
@@ -123,12 +123,63 @@ def test_a_reference_to_nothing_says_where_it_looked(use_keyring):
         resolve("keyring:deepseek")
 
 
-@pytest.mark.parametrize("text", ["sk-live-123", "env:", "keyring:", "ENV:X", "env:a b", "env:a\nb", ""])
+_MISPLACED = (
+    "sk-live-123",
+    "sk-proj-4fQz81LmN0pRs7TuVw92",
+    "gsk_4fQz81LmN0pRs7TuVw92",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "1f0c2b3a-77aa-4c1d-9e2f-0a1b2c3d4e5f",
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "sk-live-123",
+            "env:",
+            "keyring:",
+            "ENV:X",
+            "env:a b",
+            "env:a\nb",
+            "env:密钥",
+            "env:a-b",
+            "env:9X",
+            "",
+        ),
+        *(f"{place}:{key}" for place in ("env", "keyring") for key in _MISPLACED),
+    ],
+)
 def test_what_may_be_a_key_is_refused_and_not_repeated(text: str):
-    with pytest.raises(ConfigError) as caught:
-        check_reference(text)
-    assert "env:NAME" in caught.value.advice
-    assert not text or text not in caught.value.message
+    for read in (check_reference, resolve):
+        with pytest.raises(ConfigError) as caught:
+            read(text)
+        assert "env:NAME" in caught.value.advice
+        assert not text or text not in caught.value.message
+        name = text.partition(":")[2]
+        assert not name or name not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OPENAI_API_KEY",
+        "HF_TOKEN",
+        "_k",
+        "team2_openai_embedding_key",
+        "AKEYOFTHEGATEWAY2026",
+        "myopenaiapikeyforloom",
+    ],
+)
+def test_ordinary_names_of_variables_and_entries_are_taken(name: str):
+    assert checked_variable(name, setting="api_key_env", advice="") == name
+    assert check_reference(f"env:{name}") == f"env:{name}"
+    assert check_reference(f"keyring:{name}") == f"keyring:{name}"
+
+
+@pytest.mark.parametrize("entry", ["deepseek", "gateway-token", "知识库", "me@example.com"])
+def test_an_entry_of_the_keyring_may_be_called_as_one_likes(entry: str):
+    assert check_reference(f"keyring:{entry}") == f"keyring:{entry}"
 
 
 @pytest.mark.parametrize("key", ["", " ", "two words", "密钥", "line\nbreak", "tab\tbed"])

@@ -181,11 +181,12 @@ class LLMEntityExtractor:
         """About what extraction from some chunks will take, each request being answered at once."""
         planned = self._portions(chunks)
         passages = [chunk for portion in planned for chunk in portion.chunks]
+        form = estimate_tokens(json.dumps(self._schema.schema, ensure_ascii=False))  # goes with each request
         estimate = ExtractionEstimate(
             passages=len(passages),
             calls=len(planned),
             input_tokens=sum(
-                estimate_tokens(self._instruction(portion)) + estimate_tokens(shown(portion.chunks))
+                form + estimate_tokens(self._instruction(portion)) + estimate_tokens(shown(portion.chunks))
                 for portion in planned
             ),
             output_tokens=sum(map(self._answer_tokens, passages)),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from loom_core.errors import IndexDamagedError, InvalidInputError
+from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.rag.answer import channel_items
 from loom_core.knowledge.rag.channels import Channels, Question
@@ -111,7 +112,8 @@ class ChannelSearch:
         search = partial(self._scores, channel, question, limit)
         scores = await to_thread.run_sync(search)
         if scores is None and not self._worker.runs:  # the index of words has to be built first
-            await self._worker.drain()
+            with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
+                await self._worker.drain()
             scores = await to_thread.run_sync(search)
         return await to_thread.run_sync(channel_items, self._record, scores or [], channel)
 

@@ -60,7 +60,9 @@ class OwnerMethods:
                 self._worker.wake()
                 return None
             case "status":
-                return asdict(OwnerStatus(self._worker.problem, embeds=self._embedder is not None))
+                worker = self._worker
+                embeds = self._embedder is not None
+                return asdict(OwnerStatus(worker.problem, embeds=embeds, stopped=worker.stopped))
 
     async def _search(self, params: dict[str, Any]) -> dict[str, Any]:
         options = params.pop("options")

@@ -123,10 +123,12 @@ class OwnerStatus:
     Attributes:
         problem: why work or a part of it has stopped for now; or empty.
         embeds: whether vectors are made.
+        stopped: why jobs do not go on, where they wait for a language model that cannot be asked; or empty.
     """
 
     problem: str
     embeds: bool
+    stopped: str = ""
 
 
 def encode(message: Request | Reply) -> bytes:

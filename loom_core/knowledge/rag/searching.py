@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from anyio import to_thread
 
-from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
+from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, LLMError
 from loom_core.knowledge.rag.answer import Answer, Searched, items
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.config import Strategy
@@ -181,7 +182,8 @@ class Searcher:
             return retrieval, []
         if self._worker.runs:
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
-        await self._worker.drain()
+        with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
+            await self._worker.drain()
         retrieval, _ = await to_thread.run_sync(attempt)
         return retrieval, []
 

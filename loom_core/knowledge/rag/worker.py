@@ -107,6 +107,11 @@ class Worker:
         return self._forever
 
     @property
+    def stopped(self) -> str:
+        """Why jobs do not go on, where they wait for a language model that cannot be asked; or empty."""
+        return "" if self._stopped is None else str(self._stopped)
+
+    @property
     def stopped_change(self) -> str:
         """Why a change of embedder has stopped for now, or empty."""
         return "" if self._reembedding is None else self._reembedding.problem
@@ -129,7 +134,11 @@ class Worker:
             self._forever = False
 
     def wake(self) -> None:
-        """Tell `run`, or the process that works, of something new to do; from `run`'s event loop."""
+        """Tell `run`, or the process that works, of something new to do; from `run`'s event loop.
+
+        A language model that could not be asked is asked again: who tells may have put it right.
+        """
+        self._stopped = None
         self._wake.set()
 
     async def drain(self, *, progress: Callable[[], None] | None = None) -> None:
@@ -137,6 +146,10 @@ class Worker:
 
         Args:
             progress: called after every step.
+
+        Raises:
+            LLMError: jobs wait for a language model that cannot be asked now, by this process or by the one
+                that works; all else is done.
         """
         await self._work(partial(self._drain, progress))
 
@@ -178,11 +191,11 @@ class Worker:
                 progress()
             if worked:
                 continue
-            if holds or not await self._is_work_left():
+            if holds or not await self._is_work_left(woken=woken):
                 return
             if not woken:
                 await self._wake_owner()
-            woken = True
+                woken = True
             await anyio.sleep(self._waits.work / 5)
 
     async def _take_part(self, tasks: TaskGroup) -> bool:
@@ -216,7 +229,8 @@ class Worker:
             worked = await self._take_part(tasks) and await self._step()
         except LoomError as error:
             self._tell(error)
-            await anyio.sleep(self._waits.retry)
+            with anyio.move_on_after(self._waits.retry):
+                await self._wake.wait()
             return False
         if self._stopped is not None:
             self._tell(self._stopped)
@@ -373,15 +387,32 @@ class Worker:
         settled = all(index.lag() <= 0 for index in (self._words, self._graph, self._vectors))
         return settled and self._record.changes.prune()
 
-    async def _is_work_left(self) -> bool:
-        """Whether the process that works has still to do what this one waits for."""
-        if await to_thread.run_sync(self._is_text_left):
+    async def _is_work_left(self, *, woken: bool) -> bool:
+        """Whether the process that works has still to do what this one waits for.
+
+        Args:
+            woken: whether it was told of the work, and so has tried again what it could not do before.
+
+        Raises:
+            LLMError: it cannot go on with jobs, as its language model cannot be asked now.
+        """
+        if await to_thread.run_sync(self._is_behind):
             return True
-        if self._embedder is None or not await to_thread.run_sync(self._record.vectors.pending, 1):
+        jobs = await to_thread.run_sync(self._record.jobs.next) is not None
+        if not jobs and not (self._embedder and await to_thread.run_sync(self._record.vectors.pending, 1)):
             return False
-        status = await self._owner.status() if self._owner is not None else None
-        return status is None or (status.embeds and not status.problem)
+        status = await self._owner.status() if self._owner is not None and woken else None
+        if status is None:
+            return True
+        if jobs and status.stopped:
+            raise LLMError(
+                f"Another process works for this knowledge base, and cannot go on: {status.stopped}",
+                advice="If it is to use another key or model, restart it with that.",
+            )
+        return jobs or (status.embeds and not status.problem)
 
     def _is_text_left(self) -> bool:
-        behind = self._words.lag() > 0 or self._vectors.flat.lag() > 0
-        return behind or (self._stopped is None and self._record.jobs.next() is not None)
+        return self._is_behind() or (self._stopped is None and self._record.jobs.next() is not None)
+
+    def _is_behind(self) -> bool:
+        return self._words.lag() > 0 or self._vectors.flat.lag() > 0

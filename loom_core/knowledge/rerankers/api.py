@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -15,6 +14,7 @@ from anyio import to_thread
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.errors import ConfigError, LLMError
+from loom_core.keys import checked_key, checked_variable, find_key, redacted
 from loom_core.knowledge.rerankers.ranking import logistic, ranked, reading
 from loom_core.plugins import register
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import httpx2
+    from pydantic import SecretStr
 
     from loom_core.knowledge.model import KnowledgeItem
 
@@ -77,7 +78,7 @@ class APIReranker:
         *,
         base_url: str,
         model: str,
-        api_key: str | None = None,
+        api_key: str | SecretStr | None = None,
         api_key_env: str | None = None,
         timeout: float = 10.0,
         max_passages: int = 100,
@@ -98,8 +99,8 @@ class APIReranker:
                 question.
 
         Raises:
-            ConfigError: an address that is none, an empty model, a number that is not above 0, or a key
-                that is missing or cannot be sent.
+            ConfigError: an address that is none, an empty model, a number that is not above 0, a key that is
+                missing or cannot be sent, or one that stands where the name of its variable should.
         """
         self._url = _endpoint(base_url)
         if not model:
@@ -158,8 +159,8 @@ class APIReranker:
         # A lone surrogate is no character, and would stop the whole request.
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key.get_secret_value()}"
         deadline = time.monotonic() + self._timeout
         for attempt in (1, 2):
             pause = _PAUSE
@@ -216,7 +217,7 @@ class APIReranker:
         )
 
     def _safe(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        return redacted(text, [self._key] if self._key is not None else [])
 
 
 @cache
@@ -244,18 +245,20 @@ def _endpoint(base_url: str) -> str:
     return address if address.endswith("/rerank") else f"{address}/rerank"
 
 
-def _key(api_key: str | None, variable: str | None) -> str:
+def _key(api_key: str | SecretStr | None, variable: str | None) -> SecretStr | None:
     if api_key is not None and variable is not None:
         raise ConfigError("The reranker api has api_key and api_key_env.", advice="Set one of them.")
-    key = os.environ.get(variable, "") if variable is not None else api_key or ""
-    if variable is not None and not key:
+    if variable is None:
+        return None if api_key is None else checked_key(api_key, source="api_key of the reranker api")
+    checked_variable(
+        variable,
+        setting="api_key_env of the reranker api",
+        advice="Put the key into one and name it, such as JINA_API_KEY.",
+    )
+    key = find_key(variable, keyring=False)  # a keyring would block who makes the reranker
+    if key is None:
         raise ConfigError(
             f"The environment variable {variable} is not set.", advice="Put the API key into it."
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError(
-            "The API key of the reranker api holds characters that no key has.",
-            advice="Look for line breaks, spaces and quotation marks in it.",
         )
     return key
 

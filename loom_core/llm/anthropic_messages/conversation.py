@@ -78,15 +78,20 @@ class Conversation:
     def goes_on_without_thinking(self) -> bool:
         """Whether results of tools come last, and the turn that they belong to does not begin with thinking.
 
-        So it is after a change of models. Models that are told to think, and how much, refuse it.
+        So it is after a change of models. Models that are told to think, and how much, refuse it. Results
+        with something else beside them, such as an image, begin a turn for the API, and go on with it for us.
         """
         first: Mapping[str, Any] | None = None
         for message in reversed(self.messages):
             if message["role"] == "assistant":
                 first = message
-            elif not any(block["type"] == "tool_result" for block in message["content"]):
+                continue
+            kinds = {block["type"] for block in message["content"]}
+            if first is not None and kinds != {"tool_result"} and not _begins_with_thinking(first):
+                return True
+            if "tool_result" not in kinds:
                 break
-        return first is not None and first["content"][0]["type"] not in {"thinking", "redacted_thinking"}
+        return False
 
 
 def wire_conversation(
@@ -109,6 +114,10 @@ def wire_conversation(
     for message in with_reasoning_to_replay(paired(messages), spec, tools=tools):
         writer.add(message)
     return writer.finished()
+
+
+def _begins_with_thinking(message: Mapping[str, Any]) -> bool:
+    return message["content"][0]["type"] in {"thinking", "redacted_thinking"}
 
 
 def safe_name(name: str) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-from loom_core.errors import LLMError
+from loom_core.errors import LLMError, capitalised
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
-from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, read_tool_call
+from loom_core.llm.message_reading import read_tool_call
+from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ class MessageReader:
                 self.ended = True
             case "error":
                 raise NoAnswerError(fields)
-            case _:
-                pass  # `ping`, and what is new
+            case _:  # `ping`, and what is new
+                if fields.get("error"):  # as servers say it whose own interface is OpenAI's
+                    raise NoAnswerError(fields)
         return []
 
     def feed_whole(self, message: object) -> list[StreamChunk]:
@@ -251,7 +253,7 @@ class MessageReader:
 
     def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
         return LLMError(
-            f"{self._spec.title} {did} {self._asked}. {why}",
+            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
             advice="Try again, or use another model.",
             failure=failure,
             provider=self._spec.name,

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from loom_core.llm.chat_completions.loose_json import as_mapping, as_text
 from loom_core.llm.interface import ToolCallDelta
-from loom_core.llm.messages import read_tool_call
+from loom_core.llm.message_reading import read_tool_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.errors import LLMError
+from loom_core.errors import LLMError, capitalised
 from loom_core.llm.chat_completions.calls import CallPiece, ToolCalls
 from loom_core.llm.chat_completions.loose_json import as_items, as_mapping, as_text
 from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, ThinkTags
@@ -261,7 +261,7 @@ class AnswerReader:
 
     def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
         return LLMError(
-            f"{self._spec.title} {did} {self._asked}. {why}",
+            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
             advice="Try again, or use another model.",
             failure=failure,
             provider=self._spec.name,

@@ -168,7 +168,8 @@ def _check_thoughts(turns: Sequence[tuple[str, list[Json]]], memory: Memory, *, 
                     "assistant message cannot be modified. These blocks must remain as they were in the "
                     "original response."
                 )
-        if thinking == "enabled" and calls and blocks[0] not in thoughts:
+        # Later answers of a turn begin without one where the model did not think between its calls.
+        if thinking == "enabled" and number == start + 1 and calls and blocks[0] not in thoughts:
             raise Refused(
                 f"messages.{number}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
                 f"`{blocks[0]['type']}`. When `thinking` is enabled, a final `assistant` message must start "

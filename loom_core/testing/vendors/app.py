@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
@@ -18,6 +19,7 @@ from loom_core.testing.vendors.chat_vendors import CHAT_VENDORS, ChatVendor
 from loom_core.testing.vendors.default_turns import asked_by_anthropic, asked_by_chat, default_turn
 from loom_core.testing.vendors.delivery import Delivery, as_json
 from loom_core.testing.vendors.embeddings import ollama_embeddings, openai_embeddings
+from loom_core.testing.vendors.json_fields import Json
 from loom_core.testing.vendors.memory import Memory
 from loom_core.testing.vendors.refusal import Refused, error_body, error_of_turn
 from loom_core.testing.vendors.script import Recorded, Script, Turn
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     import httpx2
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
-
-from loom_core.testing.vendors.json_fields import Json
 
 __all__ = ["FakeVendors"]
 
@@ -64,7 +64,7 @@ class FakeVendors:
         self.disconnects = 0
         self._script = script
         self._used = 0
-        self._memory = Memory()
+        self._memories = defaultdict[str, Memory](Memory)  # by vendor: none knows what another said
         self._app = Starlette(routes=[Route("/{path:path}", self._answer, methods=["POST"])])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,27 +149,28 @@ class FakeVendors:
         raise Refused(f"Invalid URL (POST {request.path})", status=404)
 
     def _chat(self, vendor: ChatVendor, request: Recorded) -> tuple[list[bytes], Turn]:
-        body = request.body
-        check_chat(vendor, body, self._memory)
+        body, memory = request.body, self._memories[vendor.name]
+        check_chat(vendor, body, memory)
         shown = vendor.reasoning_field != "" and thinks(vendor.name, body)
         turn = self._turn(request) or default_turn(asked_by_chat(body, thinks=shown))
         if (sent := _instead(vendor.name, turn)) is not None:
             return sent, turn
-        answer = ChatAnswer(vendor, body, turn, self._memory)
+        answer = ChatAnswer(vendor, body, turn, memory)
         return (answer.frames() if body.get("stream") else [as_json(answer.whole())]), turn
 
     def _anthropic(self, request: Recorded) -> tuple[list[bytes], Turn]:
-        body, counting = request.body, request.path == "/v1/messages/count_tokens"
+        body, memory = request.body, self._memories["anthropic"]
+        counting = request.path == "/v1/messages/count_tokens"
         if request.path != "/v1/messages" and not counting:
             raise Refused("Not Found", status=404)
-        check_anthropic(request.headers, body, self._memory, counting=counting)
+        check_anthropic(request.headers, body, memory, counting=counting)
         if counting:
             return [as_json({"input_tokens": len(json.dumps(body)) // 4 + 1})], Turn()
         shown = thinking_of(body)["type"] in {"adaptive", "enabled"}
         turn = self._turn(request) or default_turn(asked_by_anthropic(body, thinks=shown))
         if (sent := _instead("anthropic", turn)) is not None:
             return sent, turn
-        answer = AnthropicAnswer(body, turn, self._memory)
+        answer = AnthropicAnswer(body, turn, memory)
         return (answer.frames() if body.get("stream") else [as_json(answer.whole())]), turn
 
     def _vectors(self, vendor: ChatVendor, request: Recorded) -> tuple[list[bytes], Turn]:

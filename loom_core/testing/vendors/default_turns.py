@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from loom_core.testing.vendors.example_values import example_value
-from loom_core.testing.vendors.script import Call, Tokens, Turn
-
-if TYPE_CHECKING:
-    pass
-
 from loom_core.testing.vendors.json_fields import Json, mapping, mappings
+from loom_core.testing.vendors.script import Call, Tokens, Turn
 
 __all__ = ["Asked", "asked_by_anthropic", "asked_by_chat", "default_turn"]
 

@@ -16,8 +16,8 @@ def example_value(schema: Json, text: str, *, root: Json | None = None, depth: i
     """
     root = schema if root is None else root
 
-    def inside(inner: Json) -> object:
-        return example_value(inner, text, root=root, depth=depth + 1)
+    def inside(inner: Json | bool) -> object:
+        return text if isinstance(inner, bool) else example_value(inner, text, root=root, depth=depth + 1)
 
     if isinstance(reference := schema.get("$ref"), str):
         found: Any = root

@@ -27,8 +27,10 @@ _MAPS = ("properties", "$defs", "definitions", "patternProperties")
 _SINGLES = ("items", "additionalProperties", "not")
 
 
-def subschemas(schema: Json) -> Iterator[Json]:
-    """A schema and all that stand in it; names of properties are no keywords."""
+def subschemas(schema: Json | bool) -> Iterator[Json]:
+    """A schema and all that stand in it, also `true` and `false`; names of properties are no keywords."""
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
     yield schema
     for name in _LISTS:
         for inner in cast("list[Json]", schema.get(name) or []):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import httpx2
 import keyring
 import numpy as np
@@ -53,7 +55,7 @@ async def test_an_address_with_v1_is_understood():
 class Noting(KeyringBackend):
     """A keyring that has nothing, and notes what it is asked for."""
 
-    priority = 1
+    priority = -2  # the package keyring chooses among all classes that it sees
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,6 +107,46 @@ async def test_a_shorter_vector_is_asked_for():
     async with asking(server, model="embeddinggemma", dimension=128) as embedder:
         assert (await embedder.embed(["one"])).shape == (1, 128)
     assert server.requests[0]["dimensions"] == 128
+
+
+async def test_the_first_answer_is_waited_for_as_long_as_the_model_may_take_to_load():
+    async def load(scope: Any, receive: Any, send: Any) -> None:
+        await anyio.sleep_forever()
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(load)) as client:
+        embedder = OllamaEmbedder(model="新模型", http_client=client, timeout=0.05)
+        with pytest.raises(EmbeddingError, match=r"gave no answer within 0\.1 s") as caught:
+            await embedder.prepare()
+    assert caught.value.failure == "timeout"
+    assert "may still be loading the model" in caught.value.advice
+    usual = OllamaEmbedder(model="bge-m3")
+    assert "timeout" not in usual.config  # five minutes, as Ollama gives itself
+    assert OllamaEmbedder(model="bge-m3", timeout=300).config == usual.config
+    assert OllamaEmbedder(model="bge-m3", timeout=30).config["timeout"] == "30"
+
+
+async def test_who_waits_for_the_first_answer_is_told_so(caplog: pytest.LogCaptureFixture):
+    server, told = EmbeddingServer(), anyio.Event()
+
+    class Telling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.set()
+
+    async def load(scope: Any, receive: Any, send: Any) -> None:
+        await told.wait()
+        await server(scope, receive, send)
+
+    handler, logger = Telling(logging.WARNING), logging.getLogger("loom_core.embedding")
+    logger.addHandler(handler)
+    try:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(load)) as client:
+            embedder = OllamaEmbedder(model="新模型", http_client=client)
+            with anyio.fail_after(30):
+                await embedder.prepare()
+    finally:
+        logger.removeHandler(handler)
+    assert embedder.dimension == 4
+    assert "Ollama has not answered with 新模型 yet, and may be loading it" in caplog.text
 
 
 async def test_the_key_of_a_server_that_wants_one_is_sent():

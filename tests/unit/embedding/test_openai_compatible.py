@@ -348,17 +348,34 @@ def test_the_id_tells_hosts_models_dimensions_and_prefixes_apart():
     assert id_(max_texts=3, timeout=1.0, base_url="http://a/v1/") == id_()
 
 
-async def test_nothing_of_openai_in_the_environment_goes_to_other_servers(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("authorization", ["Authorization", "authorization"])
+async def test_nothing_of_openai_in_the_environment_goes_to_other_servers(
+    authorization: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "project-secret")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "admin-secret")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"{authorization}: Bearer secret\nX-Team: secret")
     server = EmbeddingServer()
-    async with asking(server) as embedder:
+    async with asking(server) as embedder, asking(server, api_key="sk-mine") as keyed:
+        await embedder.embed(["one"])
+        await keyed.embed(["one"])
+    bare, with_key = server.headers
+    assert not {"authorization", "openai-organization", "openai-project", "x-team"} & bare.keys()
+    assert with_key["authorization"] == "Bearer sk-mine"
+    assert not any("secret" in value or KEY in value for value in [*bare.values(), *with_key.values()])
+
+
+async def test_openai_gets_the_headers_that_its_users_set_for_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer other\nX-Team: team")
+    server = EmbeddingServer(shortens=True)
+    async with asking(
+        server, provider="openai", model="text-embedding-3-small", dimension=4, api_key=KEY
+    ) as embedder:
         await embedder.embed(["one"])
     [headers] = server.headers
-    assert not {"authorization", "openai-organization", "openai-project"} & headers.keys()
-    assert not any("secret" in value or KEY in value for value in headers.values())
+    assert (headers["authorization"], headers["x-team"]) == (f"Bearer {KEY}", "team")
 
 
 async def test_the_key_comes_from_the_named_variable(monkeypatch: pytest.MonkeyPatch):

@@ -80,6 +80,8 @@ def test_what_is_wrong_is_told_with_its_field(config: Any, match: str):
     "config",
     [
         {"provider": "openai", "api_key": _SECRET},
+        {"provider": "openai", "api_key": f"env:{_SECRET}"},
+        {"provider": "openai", "headers": {"X-API-KEY": f"env:{_SECRET}"}},
         {"provider": "openai", "headers": {"Authorization": f"Bearer {_SECRET}"}},
         {"provider": "openai", "headers": {"X-API-KEY": _SECRET}},
         {"provider": "custom", "spec": {"headers": {"X-Title": "Loom", "X-Api-Key": _SECRET}}},

@@ -124,6 +124,35 @@ async def test_fallbacks_are_asked_in_turn():
     assert (await made.chat(_QUESTION)).content == "from the second"
 
 
+@pytest.mark.parametrize(
+    ("fallbacks", "where", "why"),
+    [
+        (["openai", "ollama"], "fallbacks[1] ('ollama'): ", "No model is chosen for Ollama."),
+        (["nobody"], "fallbacks[0] ('nobody'): ", "provider: there is no 'nobody'."),
+        (["kimi", {"provider": "vllm", "model": "m", "base_url": "http://"}], "fallbacks[1]", "base_url: "),
+        (
+            [{"provider": "deepseek", "api_key": "env:LOOM_TEST_KEY"}],
+            "fallbacks[0] ('deepseek'): ",
+            "LOOM_TEST_KEY is not set.",
+        ),
+        (
+            ["kimi", {"provider": "qwen", "fallbacks": ["openai", {"provider": "zhipu", "spec": {"x": 1}}]}],
+            "fallbacks[1] ('qwen'): fallbacks[1] ('zhipu'): ",
+            "spec.x: there is no such attribute.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_fallback_is_told_with_its_place(
+    fallbacks: list[object], where: str, why: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("LOOM_TEST_KEY", raising=False)
+    with pytest.raises(ConfigError) as caught:
+        create_provider({"provider": "openai", "fallbacks": fallbacks})
+    assert where in caught.value.message
+    assert why in caught.value.message
+    assert caught.value.advice
+
+
 def test_a_provider_of_another_distribution_is_told_what_it_takes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LOOM_TEST_KEY", "sk-2")
     made = create_provider(

@@ -27,6 +27,11 @@ def test_names_inside_fields_are_cleaned_too() -> None:
     assert text.encode() == b'{"a": {"?": 1}}'
 
 
+def test_names_that_are_no_texts_become_texts() -> None:
+    assert json.loads(encoded({"a": {(1, "二"): {2: 3}}})) == {"a": {"(1, '二')": {"2": 3}}}
+    assert json_body({(1, 2): MappingProxyType({})}) == {"(1, 2)": {}}  # type: ignore[dict-item]
+
+
 def test_what_is_no_json_is_named_with_its_field() -> None:
     with pytest.raises(InvalidInputError, match=r"The field 'metadata' .* JSON has no set"):
         json_body({"metadata": {"tags": {"a"}}})
@@ -38,6 +43,13 @@ def test_what_is_nested_too_deeply_is_named_with_its_field(pair: tuple[str, str]
     assert json_body({"extra": fine}) == {"extra": fine}
     with pytest.raises(InvalidInputError, match=r"The field 'extra' .* nested too deeply"):
         json_body({"extra": [fine]})
+
+
+@pytest.mark.parametrize("number", [10**5000, -(10**5000), {10**5000: 1}], ids=["great", "small", "name"])
+def test_a_number_that_nobody_writes_out_is_named_with_its_field(number: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"The field 'extra' .* digit"):
+        encoded({"extra": number})
+    assert json.loads(encoded({"extra": [10**4000, float("nan")]})) == {"extra": [10**4000, "nan"]}
 
 
 def test_what_holds_itself_is_nested_too_deeply() -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import (
     ChatRequest,
     LLMResponse,
@@ -68,6 +71,20 @@ def test_everything_that_is_sent_counts():
     ]
     assert all(meter.estimate(request) > bare for request in more)
     assert meter.estimate(more[1]) > bare + 500
+
+
+def test_arguments_count_as_they_are_sent():
+    inner = {"城市": "图谱" * 60}
+    frozen = ToolCallPart("1", "find", MappingProxyType({"q": MappingProxyType(inner)}))
+    plain = ToolCallPart("1", "find", {"q": inner})
+    meter = _meter()
+    assert meter.estimate(_asking(AssistantMessage((frozen,)))) == meter.estimate(
+        _asking(AssistantMessage((plain,)))
+    )
+    endless: dict[str, object] = {}
+    endless["again"] = endless
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        meter.estimate(_asking(AssistantMessage((ToolCallPart("1", "find", endless),))))
 
 
 def test_reasoning_counts_where_it_goes_back_to_the_vendor():

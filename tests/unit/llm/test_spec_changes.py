@@ -34,6 +34,15 @@ def test_values_are_read_from_json():
     assert spec.for_model("large").images is True
 
 
+@pytest.mark.parametrize("misplaced", ["sk-live-1234567890", "d41d8cd98f00b204e9800998ecf8427e", "密钥"])
+def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(misplaced: str):
+    with pytest.raises(ConfigError, match=r"spec\.key_variable is no name") as caught:
+        changed(CUSTOM, {"key_variable": misplaced})
+    assert misplaced not in str(caught.value)
+    assert changed(CUSTOM, {"key_variable": "MY_KEY"}).key_variable == "MY_KEY"
+    assert changed(CUSTOM, {"key_variable": ""}).key_variable == ""
+
+
 def test_a_change_holds_for_models_that_have_a_rule_of_their_own():
     spec = changed(QWEN, {"efforts": {}, "json_mode": "prompt"})
     for model in ("qwen3.6-plus", "qwq-32b", "qwen3.8-max"):

@@ -270,6 +270,61 @@ async def test_an_error_in_a_stream_has_no_status():
     assert "内部错误" in told.message
 
 
+_CODES_LIKE_STATUSES = [
+    (401, "authentication"),
+    (402, "quota"),
+    (404, "not_found"),
+    (429, "rate_limit"),
+    (500, "server"),
+    (503, "overloaded"),
+]
+
+
+@pytest.mark.parametrize(("code", "failure"), _CODES_LIKE_STATUSES)
+@pytest.mark.parametrize("form", [int, str])
+async def test_a_code_inside_an_answer_counts_as_the_status_that_it_looks_like(
+    code: int, failure: str, form: type[int | str]
+):
+    fields = {"error": {"code": form(code), "message": "请稍后再试"}}
+    event = f"data: {json.dumps(fields)}\n\n".encode()
+    for error in (
+        NoAnswerError(fields),
+        NoAnswerError({"object": "error", "code": form(code), "message": "请稍后再试"}),
+        await _by_openai(_app(200, event, content_type="text/event-stream")),
+    ):
+        told = _told(error)
+        assert (told.failure, told.status) == (failure, code)
+        assert f"(HTTP {code}): 请稍后再试." in told.message
+
+
+@pytest.mark.parametrize("code", [200, 1113, "42", "4290", "٤٢٩", 429.5, True, None, [429]])
+def test_other_codes_inside_an_answer_are_no_status(code: object):
+    assert _told(NoAnswerError({"error": {"code": code}})).status is None
+
+
+def test_words_and_names_tell_more_than_a_code_that_looks_like_a_status():
+    empty = {"error": {"code": 429, "message": "余额不足，请充值"}}
+    assert _told(NoAnswerError(empty)).failure == "quota"
+    long = {"error": {"code": 400, "message": "maximum context length is 4096 tokens"}}
+    assert _told(NoAnswerError(long)).failure == "too_long"
+    busy = {"error": {"code": 500, "type": "overloaded_error"}}
+    assert _told(NoAnswerError(busy)).failure == "overloaded"
+
+
+def test_the_status_of_a_refusal_counts_more_than_a_code_in_its_body():
+    response = httpx2.Response(401, request=httpx2.Request("POST", "http://fake"))
+    told = _told(openai.AuthenticationError("…", response=response, body={"code": 429}))
+    assert (told.failure, told.status) == ("authentication", 401)
+
+
+@pytest.mark.parametrize("title", ["your own vendor", "DeepSeek", "通义千问", ""])
+def test_a_message_begins_with_a_capital_letter_whatever_the_vendor_is_called(title: str):
+    for code in (401, 402, 404, 429, 500, 503):
+        told = model_error(NoAnswerError({"code": code}), title=title, provider="p", model="m")
+        assert not told.message[:1].islower()
+        assert title in told.message or title.capitalize() in told.message
+
+
 async def test_json_that_cannot_be_read_is_unreadable():
     told = _told(await _by_openai(_app(200, b"data: {nonsense\n\n", content_type="text/event-stream")))
     assert told.failure == "unreadable"

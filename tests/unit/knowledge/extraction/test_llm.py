@@ -20,6 +20,8 @@ from loom_core.knowledge.model import Chunk, Extraction
 from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import AssistantMessage
 from loom_core.llm.mock import MockProvider
+from loom_core.llm.providers import PROVIDERS
+from loom_core.testing.vendors import FakeVendors, Turn
 from loom_core.tokens import estimate_tokens
 
 ENGLISH = "Ada Lovelace met Charles Babbage in London."
@@ -119,7 +121,23 @@ async def test_requests_hold_as_much_as_they_may_and_a_long_passage_goes_alone()
     assert all(map(found, extractions))
     estimate = extractor.estimate(chunks)
     assert (estimate.calls, estimate.passages, estimate.documents, estimate.cost) == (4, 6, 0, None)
-    assert estimate.input_tokens == pytest.approx(extractor.spent.input_tokens, abs=10)
+    form = estimate_tokens(json.dumps(model.calls[0].output.schema))  # which the mock does not count
+    assert estimate.input_tokens == pytest.approx(extractor.spent.input_tokens + 4 * form, abs=10)
+
+
+@pytest.mark.parametrize("vendor", ["deepseek", "openai", "anthropic"])
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE])
+async def test_what_is_sent_is_about_what_was_estimated(vendor: str, text: str):
+    fake = FakeVendors(lambda _: Turn(text=answer(passage(1), passage(2))))
+    async with fake.http_client() as http_client:
+        model = PROVIDERS[vendor](api_key=fake.key, base_url=fake.base_url(vendor), http_client=http_client)
+        extractor = LLMEntityExtractor(model)
+        estimate = extractor.estimate([chunk(text), chunk(text * 20)])
+        await extractor.extract([chunk(text), chunk(text * 20)])
+    [request] = fake.requests
+    said = ("messages", "system", "response_format", "output_config")
+    sent = json.dumps([request.body.get(name) for name in said], ensure_ascii=False)
+    assert estimate.input_tokens == pytest.approx(estimate_tokens(sent), rel=0.2)
 
 
 async def test_a_passage_of_which_nothing_is_said_is_asked_for_alone():

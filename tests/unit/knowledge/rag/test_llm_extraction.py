@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from loom_core.embedding.hashing import HashingEmbedder
-from loom_core.errors import ConfigError, InvalidInputError, LLMError
+from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
 from loom_core.knowledge.extraction import RuleExtractor
 from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
 from loom_core.knowledge.extraction.llm import LLMEntityExtractor
@@ -194,6 +194,44 @@ async def test_a_job_that_waits_for_the_model_says_why_and_can_be_cancelled():
         assert kb.job(job).counts == {"skipped": 1}
         tasks.cancel_scope.cancel()
     kb.close()
+
+
+@pytest.mark.parametrize("failure", ["quota", "authentication"])
+async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_asked(
+    failure: ModelFailure, tmp_path: Path
+):
+    broken = True
+
+    def reply(request: ChatRequest) -> str | LLMError:
+        if broken:
+            return LLMError("余额不足，请充值。", failure=failure)
+        return naming("zell")(request)
+
+    # The second one sees what has changed for the owner by telling it: by itself it would look an hour later.
+    patient = RAGConfig(waits=WaitSettings(retry=3600))
+    owner = GraphRAGKnowledgeBase.from_config(
+        llm_provider=MockProvider(reply), config=patient, path=tmp_path / "kb"
+    )
+    peer = GraphRAGKnowledgeBase.from_config(
+        llm_provider=MockProvider([]), config=patient, path=tmp_path / "kb"
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(owner.work)
+        with anyio.fail_after(60):
+            while not owner.worker.holds:
+                await anyio.lowlevel.checkpoint()
+            peer.submit_documents(documents(2))
+            for _ in range(2):
+                with pytest.raises(LLMError, match=r"Another process works .* 余额不足，请充值。") as caught:
+                    await peer.worker.drain()
+                assert "restart it" in caught.value.advice
+            broken = False
+            await peer.worker.drain()
+        assert peer.record.jobs.next() is None
+        assert peer.record.documents.counts()[0] == 2
+        tasks.cancel_scope.cancel()
+    peer.close()
+    owner.close()
 
 
 async def test_what_is_in_is_made_ready_while_the_rest_waits_for_the_model():

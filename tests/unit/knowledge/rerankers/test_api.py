@@ -210,7 +210,7 @@ async def test_the_key_is_in_no_error_and_no_log(caplog: pytest.LogCaptureFixtur
     reranker = endpoint.reranker()
     with pytest.raises(LLMError) as raised:
         await reranker.rerank("blue", passages(), limit=1)
-    assert "bad key ***" in str(raised.value)
+    assert "bad key [secret]" in str(raised.value)
     assert KEY not in str(raised.value) + caplog.text + repr(reranker)
 
 
@@ -311,9 +311,16 @@ async def test_the_key_can_come_from_the_environment(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("key", ["a\nb", "Bearer x", "钥匙", "x\x00"])
 def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(key: str):
-    with pytest.raises(ConfigError, match="characters that no key has") as raised:
+    with pytest.raises(ConfigError, match="api_key of the reranker api holds characters") as raised:
         APIReranker(base_url="http://h", model="m", api_key=key)
     assert key not in str(raised.value)
+
+
+@pytest.mark.parametrize("misplaced", [KEY, "sk-live 123", "gsk_4fQz81LmN0pRs7TuVw92", "密钥", "a-b", ""])
+def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(misplaced: str):
+    with pytest.raises(ConfigError, match="api_key_env of the reranker api is no name") as raised:
+        APIReranker(base_url="http://h", model="m", api_key_env=misplaced)
+    assert not misplaced or misplaced not in str(raised.value)
 
 
 _ENTRY = st.fixed_dictionaries(

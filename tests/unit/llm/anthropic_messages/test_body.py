@@ -316,6 +316,11 @@ def test_a_model_with_a_budget_does_not_think_on_in_a_turn_that_it_did_not_begin
     assert thinking(_user("x"), own, result) == "enabled"
     assert thinking(_user("x"), own, result, _claude(second), second_result) == "enabled"
     assert thinking(_user("x"), foreign, result, _claude(TextPart("a")), _user("new")) == "enabled"
+    # What stands beside a result begins a turn for the API.
+    aside = (_user("x"), own, result, _user("and?"))
+    assert thinking(*aside) == "enabled"
+    assert thinking(*aside, _claude(second, provider="openai"), second_result) == "disabled"
+    assert thinking(*aside, _claude(_thought("z"), second), second_result) == "enabled"
 
 
 def test_tools_have_an_input_schema_of_one_form():

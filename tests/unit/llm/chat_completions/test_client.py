@@ -162,6 +162,11 @@ _BODIES: dict[str, tuple[bytes, str]] = {
     "an empty choice": (b'{"choices": [{}]}', "unreadable"),
     "an unknown error": (b'{"error": {"message": "oops"}}', "server"),
     "a known error": (b'{"error": {"code": "insufficient_quota", "message": "no money"}}', "quota"),
+    "a status in a code": (b'{"error": {"code": 429, "message": "slow down"}}', "rate_limit"),
+    "a status in a text": (
+        b'{"error": {"code": "402", "message": "\xe8\xaf\xb7\xe5\x85\x85\xe5\x80\xbc"}}',
+        "quota",
+    ),
     "an error of MiniMax": (
         b'{"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}',
         "quota",
@@ -187,6 +192,7 @@ _EVENTS: dict[str, tuple[bytes, str]] = {
     "no object": (b"data: 3\n\n", "unreadable"),
     "an unknown error": (b'data: {"error": {"message": "oops"}}\n\n', "server"),
     "a known error": (b'data: {"error": {"type": "overloaded_error", "message": "later"}}\n\n', "overloaded"),
+    "a status in a code": (b'data: {"error": {"code": 429, "message": "later"}}\n\n', "rate_limit"),
     "nothing more": (b"", "connection"),
     "the end too early": (b"data: [DONE]\n\n", "connection"),
 }

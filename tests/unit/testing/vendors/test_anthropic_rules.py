@@ -63,6 +63,8 @@ PNG = image(type="base64", media_type="image/png", data="iVBORw0KGgo=")
 DROP = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 BETA = {"extra_headers": {"anthropic-beta": "thinking-binding-controls-2026-08-01"}}
 DONE = (QUESTION, model(use()), user(result()))
+MORE = (model(use("toolu_b")), user(result("toolu_b")))
+BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "model": "claude-haiku-4-5"}
 
 CASES: list[tuple[str, Body, Body, str]] = [
     ("temperature", {"temperature": 0.5}, {}, "temperature: Extra inputs"),
@@ -242,6 +244,12 @@ CASES: list[tuple[str, Body, Body, str]] = [
         "no thought before a call",
         body(*DONE, thinking={"type": "enabled", "budget_tokens": 1024}),
         body(*DONE),
+        "must start with a thinking block",
+    ),
+    (
+        "no thought before the first call of a turn",
+        body(QUESTION, model(thought(), use()), user(result(), text("还有呢？")), *MORE, **BUDGET),
+        body(QUESTION, model(thought(), use()), user(result()), *MORE, **BUDGET),
         "must start with a thinking block",
     ),
     ("a kind of thinking", {"thinking": {"type": "hard"}}, {"thinking": {"type": "between_tools"}}, "hard"),

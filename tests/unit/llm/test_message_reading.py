@@ -5,6 +5,7 @@ import base64
 import pytest
 
 from loom_core.errors import InvalidInputError
+from loom_core.llm.message_reading import as_messages, read_tool_call
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -14,8 +15,6 @@ from loom_core.llm.messages import (
     ToolCallPart,
     ToolMessage,
     UserMessage,
-    as_messages,
-    read_tool_call,
 )
 
 

@@ -1,0 +1,17 @@
+"""What the vendors' SDKs take from the environment, and send to whoever is asked."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["custom_headers"]
+
+
+def custom_headers(package: str) -> list[str]:
+    """Names of the headers that an SDK adds to every request, as its user set them for its own vendor.
+
+    Args:
+        package: the SDK, such as `openai`, whose headers stand in `OPENAI_CUSTOM_HEADERS`, a line each.
+    """
+    lines = os.environ.get(f"{package.upper()}_CUSTOM_HEADERS", "").split("\n")
+    return [line.partition(":")[0].strip() for line in lines if ":" in line]
