@@ -1,10 +1,16 @@
-"""The least MCP server there is: one tool on the bare SDK. The yardstick of `startup.py`."""
+"""The least MCP server there is: one tool on the bare SDK. The yardstick of `startup.py` and `server.py`.
+
+python benchmarks/echo_server.py [http PORT]
+"""
 
 from __future__ import annotations
 
+import sys
+import time
+
 from mcp.server import MCPServer
 
-server = MCPServer("echo")
+server = MCPServer("echo", log_level="WARNING")
 
 
 @server.tool()
@@ -13,5 +19,14 @@ async def echo(text: str) -> str:
     return text
 
 
+@server.tool()
+async def worked() -> float:
+    """Seconds of processor time that this process has taken."""
+    return time.process_time()
+
+
 if __name__ == "__main__":
-    server.run()
+    if sys.argv[1:2] == ["http"]:
+        server.run("streamable-http", port=int(sys.argv[2]))
+    else:
+        server.run()

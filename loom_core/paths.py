@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["loom_home"]
+__all__ = ["loom_home", "token_path"]
 
 
 def loom_home(override: Path | None = None) -> Path:
@@ -14,3 +14,8 @@ def loom_home(override: Path | None = None) -> Path:
         return override.expanduser().absolute()
     configured = os.environ.get("LOOM_HOME", "")
     return Path(configured).expanduser().absolute() if configured else Path.home() / ".loom"
+
+
+def token_path(home: Path, server: str) -> Path:
+    """Where the tokens of a server are: each server has its own, so that one opens no other."""
+    return home / "tokens" / f"{server}.json"

@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
+    from tests.fixtures.conformance import Suite
     from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
@@ -62,3 +63,11 @@ def local_servers() -> Iterator[Callable[..., LocalServer]]:
     module = _load(_HERE / "fixtures" / "local_server.py")
     with ExitStack() as servers:
         yield lambda *args: servers.enter_context(closing(module.LocalServer(*args)))
+
+
+@pytest.fixture(scope="session")
+def suite() -> Suite:
+    """The official conformance suite, see tests/fixtures/conformance.py; skips where Node.js is missing."""
+    nodejs = _load(_HERE / "fixtures" / "node.py")
+    conformance = _load(_HERE / "fixtures" / "conformance.py")
+    return conformance.Suite(nodejs.node(least=(22, 0)), nodejs.installed(_HERE / "conformance"))

@@ -5,23 +5,55 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from anyio import to_thread
 
+from loom_core.knowledge.index_health import damaged_indexes
 from loom_core.knowledge.rag.owner_client import OwnerClient
+from loom_core.knowledge.rag.owner_protocol import loom_version
 from loom_core.knowledge.rag.peer_settings import PeerSettings
-from loom_core.knowledge.record.usable import unusable
-from loom_core.storage.ownership import Holder, holder_of
+from loom_core.knowledge.record.schema import SCHEMA
+from loom_core.knowledge.record.usable import is_emptied, unusable
+from loom_core.storage.ownership import Holder, holder_of, lock_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from loom_core.knowledge.catalogue import CatalogueEntry
 
-__all__ = ["IndexHealth", "KnowledgeBaseHealth", "examine"]
+__all__ = ["HealthProblem", "IndexHealth", "KnowledgeBaseHealth", "ProblemKind", "examine"]
 
 _FINISHED = ("done", "failed", "cancelled")
+_PROBE_SECONDS = 20.0
+
+ProblemKind = Literal[
+    "inaccessible",  # the record or its folder cannot be opened or written
+    "emptied",  # the record has lost all its content
+    "newer",  # a newer Loom has written it
+    "damaged",  # the record cannot be read
+    "index-gone",
+    "index-damaged",
+    "work-stopped",  # the process that works for it says that it cannot
+    "owner-version",  # that process is of another version of Loom, and cannot be asked
+    "owner-silent",  # that process does not answer
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthProblem:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: what it is.
+        message: what was found, in a sentence.
+        index: the index that it is about, or empty.
+    """
+
+    kind: ProblemKind
+    message: str
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +87,7 @@ class KnowledgeBaseHealth:
         indexes: by name.
         unfinished_jobs: how many jobs are not done yet.
         holder: the process that works for it now, or None.
-        problems: what is wrong, each in a sentence.
+        problems: what is wrong.
     """
 
     name: str
@@ -69,17 +101,32 @@ class KnowledgeBaseHealth:
     indexes: dict[str, IndexHealth] = field(default_factory=dict[str, IndexHealth])
     unfinished_jobs: int = 0
     holder: Holder | None = None
-    problems: tuple[str, ...] = ()
+    problems: tuple[HealthProblem, ...] = ()
 
 
 async def examine(entry: CatalogueEntry) -> KnowledgeBaseHealth:
-    """Look at a knowledge base: its record, its folder, and what its owner says of the work."""
+    """Look at a knowledge base: its record, its indexes, and what its owner says of the work.
+
+    Indexes are opened only while nobody works on them. This may take some seconds, and a minute where all of
+    them hang.
+    """
     health = await to_thread.run_sync(_examined, entry)
     owner = OwnerClient(entry.folder, settings=PeerSettings(), digest="")
     status = await owner.status() if health.holder is not None else None
     if status is not None and status.problem:
-        return replace(health, problems=(*health.problems, f"{health.holder} says: {status.problem}"))
-    return health
+        found = HealthProblem("work-stopped", f"{health.holder} says: {status.problem}")
+    elif status is None and (holder := await to_thread.run_sync(holder_of, entry.folder)) and holder.since:
+        found = _unanswered(holder)
+    else:
+        return health
+    return replace(health, problems=(*health.problems, found))
+
+
+def _unanswered(holder: Holder) -> HealthProblem:
+    if holder.version != loom_version():
+        message = f"{holder} holds it, and is of version {holder.version}, not {loom_version()}."
+        return HealthProblem("owner-version", message)
+    return HealthProblem("owner-silent", f"{holder} holds it, and does not answer.")
 
 
 def _examined(entry: CatalogueEntry) -> KnowledgeBaseHealth:
@@ -94,22 +141,46 @@ def _examined(entry: CatalogueEntry) -> KnowledgeBaseHealth:
         embedding_config=entry.embedding_config,
         holder=holder_of(entry.folder),
     )
-    problems = [entry.problem] if entry.problem else []
+    path = entry.folder / "record.db"
+    if reason := unusable(path):
+        kind = "emptied" if is_emptied(path) else "inaccessible"
+        return replace(health, problems=(HealthProblem(kind, f"It cannot be opened: {reason}."),))
     try:
-        health = health if unusable(entry.folder / "record.db") else _with_record(health)
-    except sqlite3.Error as error:
-        if not problems:
-            problems.append(f"its record cannot be read ({error})")
+        version = _format_of(path)
+        if version > len(SCHEMA):
+            newer = f"It is of a newer Loom's format ({version}, this one knows {len(SCHEMA)})."
+            return replace(health, format=version, problems=(HealthProblem("newer", newer),))
+        health, dimension = _with_record(replace(health, format=version))
+    except (sqlite3.Error, ValueError) as error:
+        unread = HealthProblem("damaged", f"Its record cannot be read ({error}).")
+        return replace(health, problems=(unread,))
+    return replace(health, problems=tuple(_of_indexes(health, dimension)))
+
+
+def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthProblem]:
+    there: dict[str, int] = {}
     for name, index in health.indexes.items():
-        if index.built and not any(entry.folder.glob(f"{name}-{index.generation}*")):
-            problems.append(f"its index of {name} has gone; the next process that works builds it anew")
-    return replace(health, problems=tuple(problems))
+        if index.built and any(health.folder.glob(f"{name}-{index.generation}*")):
+            there[name] = index.generation
+        elif index.built:
+            yield HealthProblem("index-gone", f"Its index of {name} has gone.", name)
+    with lock_of(health.folder).looking() as nobody_works:
+        if nobody_works:
+            damaged = damaged_indexes(health.folder, there, dimension=dimension, seconds=_PROBE_SECONDS)
+            for name, reason in damaged:
+                message = f"Its index of {name} is damaged: {reason.rstrip('.')}."
+                yield HealthProblem("index-damaged", message, name)
 
 
-def _with_record(health: KnowledgeBaseHealth) -> KnowledgeBaseHealth:
+def _format_of(record: Path) -> int:
+    with closing(sqlite3.connect(f"{record.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]:
+    """What its record adds to it, and the dimension of its vectors."""
     path = health.folder / "record.db"
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
-        version = int(db.execute("PRAGMA user_version").fetchone()[0])
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
         head = int(last[0]) if last else 0
         states = db.execute("SELECT name, generation, watermark FROM indexes").fetchall()
@@ -119,9 +190,9 @@ def _with_record(health: KnowledgeBaseHealth) -> KnowledgeBaseHealth:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'coverage'").fetchone():
             counted = db.execute("SELECT chunks - unembedded FROM coverage").fetchone()
             vectors = int(counted[0]) if counted else 0
-    return replace(
+        told = db.execute("SELECT value FROM meta WHERE name = 'dimension'").fetchone()
+    read = replace(
         health,
-        format=version,
         vectors=vectors,
         indexes={
             name: IndexHealth(generation, watermark >= 0, head - max(0, watermark))
@@ -129,3 +200,4 @@ def _with_record(health: KnowledgeBaseHealth) -> KnowledgeBaseHealth:
         },
         unfinished_jobs=jobs,
     )
+    return read, int(told[0]) if told and told[0] else 0

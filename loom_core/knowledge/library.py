@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import NotFoundError, StoreBusyError
+from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError
 from loom_core.knowledge.catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -37,7 +37,11 @@ class Library:
         llm: which language model finds entities and relations beside the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
+        may_use: asked, in the thread or task that wants it, whether a knowledge base may be used now; all may
+            if not given. One that may not is as if it were not there.
         program: what this process is called among those that share the home.
+        patience: seconds for which a call waits for an embedder that has to be loaded, while this works in
+            the background; the next call waits on.
     """
 
     def __init__(
@@ -47,7 +51,9 @@ class Library:
         embedder: str = "auto",
         llm: str | Mapping[str, Any] = "",
         only: Sequence[str] = (),
+        may_use: Callable[[str], bool] = lambda _name: True,
         program: str = "python",
+        patience: float = 40.0,
     ) -> None:
         self.catalogue = Catalogue(home)
         self._choice = embedder
@@ -55,11 +61,14 @@ class Library:
         self._llm: LLMProvider | None = None
         self._embedders: dict[str, EmbeddingProvider] = {}
         self._only = frozenset(only)
+        self._may_use = may_use
         self._program = program
+        self._patience = patience
         self._open: dict[str, GraphRAGKnowledgeBase] = {}
         self._tasks: TaskGroup | None = None
         self._work: dict[str, _Work] = {}
         self._turn = anyio.Lock()
+        self._starts: dict[Path, _Start] = {}
 
     def list(self) -> list[CatalogueEntry]:
         """The knowledge bases that can be used, as far as they may be opened. Blocks for milliseconds."""
@@ -90,18 +99,22 @@ class Library:
         Raises:
             NotFoundError: there is none, or it may not be opened.
             InvalidInputError: no knowledge base can have this name.
-            EmbeddingError: a server is to embed that nobody knows the dimension of, and it does not answer.
+            EmbeddingError: a server is to embed that nobody knows the dimension of, and it does not answer,
+                or not yet: it may be loading its model, which goes on.
             ConfigError: the language model's configuration is wrong.
         """
         folder = self.catalogue.folder(name)
+        if not self._is_allowed(name):
+            raise await to_thread.run_sync(self._unknown, name)
+        provider = None
+        if name not in self._open:
+            if not (create or (folder / "record.db").exists()):
+                raise await to_thread.run_sync(self._unknown, name)
+            provider = await self._started(folder, embedder)  # others are opened meanwhile
         async with self._turn:
             knowledge_base = self._open.get(name)
             if knowledge_base is None:
-                exists = (folder / "record.db").exists()
-                if (self._only and name not in self._only) or not (exists or create):
-                    raise await to_thread.run_sync(self._unknown, name)
-                provider = await to_thread.run_sync(self._embedder, folder, embedder)
-                await provider.prepare()
+                provider = provider or await self._started(folder, embedder)
                 # One model, loaded or connected, serves all knowledge bases.
                 provider = self._embedders.setdefault(provider.id, provider)
                 knowledge_base = await to_thread.run_sync(self._opened, name, folder, provider)
@@ -163,7 +176,10 @@ class Library:
             self._open.popitem()[1].close()
 
     def _allowed(self) -> list[CatalogueEntry]:
-        return [entry for entry in self.catalogue.list() if not self._only or entry.name in self._only]
+        return [entry for entry in self.catalogue.list() if self._is_allowed(entry.name)]
+
+    def _is_allowed(self, name: str) -> bool:
+        return (not self._only or name in self._only) and self._may_use(name)
 
     def _opened(self, name: str, folder: Path, embedder: EmbeddingProvider) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -179,6 +195,26 @@ class Library:
         if not knowledge_base.record.get("name"):
             knowledge_base.record.set("name", name)
         return knowledge_base
+
+    async def _started(self, folder: Path, wanted: str) -> EmbeddingProvider:
+        """The embedder of a knowledge base, ready.
+
+        In a server, who asks waits for a while only: what is loading goes on to do so for the next who asks.
+        """
+        start = self._starts.get(folder)
+        if start is None:
+            provider = await to_thread.run_sync(self._embedder, folder, wanted)
+            if self._tasks is None:
+                await provider.prepare()
+                return provider
+            start = self._starts[folder] = _Start(provider, self._choice)
+            self._tasks.start_soon(start.run)
+        try:
+            await start.wait(self._patience)
+        finally:
+            if start.over.is_set():
+                self._starts.pop(folder, None)
+        return start.provider
 
     def _embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
         """The embedder of a knowledge base: the one that made its vectors, unless another was chosen."""
@@ -200,6 +236,45 @@ class Library:
             f"There is no knowledge base {name!r}.",
             advice=f"There are: {', '.join(names)}." if names else "There is none yet: add something first.",
         )
+
+
+class _Start:
+    """The start of an embedder in the background, which goes on when nobody waits for it any more.
+
+    Attributes:
+        provider: the embedder.
+        over: set when it is ready, or has failed.
+    """
+
+    def __init__(self, provider: EmbeddingProvider, choice: str) -> None:
+        self.provider = provider
+        self.over = anyio.Event()
+        self._choice = choice
+        self._failure: LoomError | None = None
+
+    async def run(self) -> None:
+        try:
+            await self.provider.prepare()
+        except LoomError as error:
+            self._failure = error
+        finally:
+            self.over.set()
+
+    async def wait(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self.over.wait()
+        if self._failure is not None:
+            raise self._failure
+        if not self.over.is_set():
+            from loom_core.embedding.remote_config import config_of_text
+
+            config = config_of_text(self._choice) or {}
+            name = f"{config['provider']}:{config.get('model', '')}" if config else self._choice
+            raise EmbeddingError(
+                f"The embedder {name.rstrip(':')} is not ready yet: its server may be loading the model.",
+                advice="That goes on: try again in a moment.",
+                failure="timeout",
+            )
 
 
 class _Work:

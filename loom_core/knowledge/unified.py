@@ -90,8 +90,7 @@ class UnifiedSearchToolBuilder:
     def source_schema(self) -> dict[str, Any]:
         """JSON Schema keywords for the `source` argument."""
         names = [source.name for source in self._sources]
-        # An enum beside null must allow null itself.
-        return {"enum": [*names, None]} if names else {}
+        return {"enum": names} if names else {}
 
     def filters_schema(self) -> dict[str, Any]:
         """JSON Schema keywords for the `filters` argument: which names each source supports.

@@ -3,12 +3,27 @@
 | module | what it is for |
 |---|---|
 | `run` | `serve`: what a server's command calls; safe to import before anything else |
-| `factory` | `LoomServer`: tools and resources, registered under the house rules |
+| `factory` | `LoomServer`: tools, resources, prompts and completions, registered under the house rules |
 | `tool` | `Tool`, `ToolWording`: one function as the protocol sees it |
 | `results` | `tool_result`, `TextBudget`: what a tool answers, and how long it may be |
+| `content` | `Image`, `Audio`, `Embedded`: what answers and messages hold besides text |
 | `context`, `progress` | `ToolContext`, `progress`: what a tool knows about the call it serves |
+| `asking` | `ask`, `consent`: the user is asked, in whatever way the client can |
+| `client_input`, `request_state` | the ways to get something from a client; the sealed state of round trips |
+| `tasks` | `become_task`: a call that goes on as a task; the Tasks extension |
+| `task`, `task_board` | one task, and all of them |
 | `resource` | `ResourceContent`, `ResourceEntry`, `ResourcePage` |
+| `prompt` | `PromptMessage`: what a host offers as a command |
+| `tools`, `resources`, `prompts`, `completions`, `changes` | the protocol's requests about each of them |
+| `caller` | `Caller`, `current_caller`: who is asking, and what they may do |
+| `tokens`, `token_command` | bearer tokens: the file of their hashes, and the command that makes them |
+| `oauth`, `signing_keys`, `authentication` | access tokens of an issuer; whose request it is |
+| `admission` | what stands around every request of the protocol |
+| `http_app`, `http_gate`, `limits`, `sessions`, `connections`, `refusal` | what stands around HTTP |
+| `http_options` | the options of `serve --http` |
+| `metrics` | what the server has done, counted |
 | `stdio`, `http` | the two transports |
+| `install` | the commands `install` and `uninstall`, for the clients' configurations |
 
 This package imports nothing by itself: `run` and `stdio` must be importable, and standard output claimed,
 before the SDK and everything else a server needs is loaded.

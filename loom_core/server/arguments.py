@@ -1,4 +1,4 @@
-"""The arguments of a tool: their schema from a signature, and a strict but friendly reading of them."""
+"""The arguments of a tool or prompt: a schema from a signature, and a strict but friendly reading of them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import inspect
 import json
 import typing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, ValidationError, create_model
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.context import ToolContext
-from loom_core.server.schema import without_titles
+from loom_core.server.schema import with_keywords, without_nulls, without_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
@@ -32,41 +32,62 @@ _STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 @dataclass(frozen=True, slots=True)
 class ToolArguments:
-    """What a tool accepts.
+    """What a tool or a prompt accepts.
 
     Attributes:
-        schema: JSON Schema of the arguments, an object that allows no others.
+        schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, where it
+            is the default.
         context_name: the parameter that wants the `ToolContext`, or empty.
     """
 
     schema: dict[str, Any]
     context_name: str
-    _tool: str
+    _owner: str
     _model: type[BaseModel]
+    _checked: bool
 
     @classmethod
-    def of(cls, function: Callable[..., object], tool: str) -> ToolArguments:
+    def of(
+        cls,
+        function: Callable[..., object],
+        name: str,
+        *,
+        kind: Literal["tool", "prompt"] = "tool",
+        keywords: Mapping[str, Any] | None = None,
+    ) -> ToolArguments:
         """Read a function's signature.
 
+        Args:
+            function: what will be called with the arguments.
+            name: what models call it.
+            kind: what it is.
+            keywords: JSON Schema keywords that the schema gets besides, see `with_keywords`. Arguments that
+                have passed the signature are then checked against the schema, too.
+
         Raises:
-            ValueError: a parameter has no annotation, or is not a plain named one.
+            ValueError: a parameter has no annotation, or is not a plain named one; or the keywords do not
+                make a valid schema.
             NameError: an annotation names something that the function's module does not have.
         """
         hints = typing.get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
         context_name = ""
-        for name, parameter in inspect.signature(function).parameters.items():
-            if name not in hints:
-                raise ValueError(f"tool {tool!r}: parameter {name!r} has no annotation")
+        for argument, parameter in inspect.signature(function).parameters.items():
+            if argument not in hints:
+                raise ValueError(f"{kind} {name!r}: parameter {argument!r} has no annotation")
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise ValueError(f"tool {tool!r}: parameter {name!r} cannot be given by name")
-            if hints[name] is ToolContext:
-                context_name = name
+                raise ValueError(f"{kind} {name!r}: parameter {argument!r} cannot be given by name")
+            if hints[argument] is ToolContext:
+                context_name = argument
             else:
                 default = ... if parameter.default is parameter.empty else parameter.default
-                fields[name] = (hints[name], default)
-        model = create_model(f"{tool}_arguments", __config__=_STRICT, **fields)
-        return cls(without_titles(model.model_json_schema()), context_name, tool, model)
+                fields[argument] = (hints[argument], default)
+        model = create_model(f"{name}_arguments", __config__=_STRICT, **fields)
+        schema = without_nulls(without_titles(model.model_json_schema()))
+        if keywords:
+            schema = with_keywords(schema, keywords)
+            _problems({}, schema)  # refuses a schema that is wrong
+        return cls(schema, context_name, name, model, bool(keywords))
 
     def parse(self, given: dict[str, Any]) -> dict[str, Any]:
         """The values to call the function with.
@@ -81,16 +102,25 @@ class ToolArguments:
                 values = self._model.model_validate(_unquoted(given, first))
             except ValidationError as error:
                 raise self._invalid(error) from None
+        if self._checked:
+            sent = values.model_dump(mode="json", exclude_unset=True)
+            if reasons := _problems(sent, self.schema):
+                raise self._refused("; ".join(reasons))
         return {name: getattr(values, name) for name in self._model.model_fields}
 
     def _invalid(self, error: ValidationError) -> InvalidInputError:
         fields = self._model.model_fields
-        reasons = "; ".join(_explain(detail, fields) for detail in error.errors(include_url=False))
+        return self._refused(
+            "; ".join(_explain(detail, fields) for detail in error.errors(include_url=False))
+        )
+
+    def _refused(self, reasons: str) -> InvalidInputError:
         listed = ", ".join(
-            f"{name} (required)" if field.is_required() else name for name, field in fields.items()
+            f"{name} (required)" if field.is_required() else name
+            for name, field in self._model.model_fields.items()
         )
         return InvalidInputError(
-            f"Invalid arguments for `{self._tool}`: {reasons}.",
+            f"Invalid arguments for `{self._owner}`: {reasons}.",
             advice=f"Valid arguments: {listed}." if listed else "It takes no arguments.",
         )
 
@@ -99,6 +129,15 @@ def closest(name: str, names: Iterable[str]) -> str:
     """`, did you mean …` for a misspelt name, or nothing if none is near."""
     found = difflib.get_close_matches(name, list(names), n=1)
     return f", did you mean `{found[0]}`" if found else ""
+
+
+def _problems(given: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    from loom_core.llm.json_schema.values import problems
+
+    try:
+        return problems(given, schema)
+    except InvalidInputError as error:
+        raise ValueError(str(error)) from error
 
 
 def _unquoted(given: dict[str, Any], error: ValidationError) -> dict[str, Any]:

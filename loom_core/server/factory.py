@@ -1,4 +1,4 @@
-"""`LoomServer`: an MCP server whose tools and resources keep the house rules.
+"""`LoomServer`: an MCP server whose tools, resources and prompts keep the house rules.
 
 It stands on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
 be worded at the time of asking, arguments be refused with advice, lists have pages and errors keep their
@@ -7,35 +7,47 @@ own words, without touching anything private. Both protocol eras are served from
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
-import mcp_types as types
-from mcp.server import NotificationOptions, Server, ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent, ToolsListChanged
+from mcp.server import CacheHint, NotificationOptions, Server
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from mcp_types import ToolAnnotations
 
-from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.server.arguments import closest
-from loom_core.server.context import ToolContext
-from loom_core.server.failure import protocol_error, told
-from loom_core.server.resource import ListFunction, ReadFunction, ResourcePage, ResourceTemplate
+from loom_core.server.admission import Admission
+from loom_core.server.changes import Changes
+from loom_core.server.completions import CompleteFunction, Completions
+from loom_core.server.metrics import Metrics
+from loom_core.server.prompt import Prompt, PromptFunction
+from loom_core.server.prompts import Prompts
+from loom_core.server.request_state import SealedState, StateKeys
+from loom_core.server.resource import ListFunction, ReadFunction, ServedResource
+from loom_core.server.resources import Resources
+from loom_core.server.tasks import TasksExtension, TaskSupport, with_tasks
 from loom_core.server.tool import DESCRIPTION_BYTES, Tool, ToolFunction, WordingFunction
+from loom_core.server.tools import Tools
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
+
+    from loom_core.server.caller import Scope
 
 __all__ = ["LoomServer"]
 
 ToolFunctionT = TypeVar("ToolFunctionT", bound=ToolFunction)
 ReadFunctionT = TypeVar("ReadFunctionT", bound=ReadFunction)
 ListFunctionT = TypeVar("ListFunctionT", bound=ListFunction)
+PromptFunctionT = TypeVar("PromptFunctionT", bound=PromptFunction)
+CompleteFunctionT = TypeVar("CompleteFunctionT", bound=CompleteFunction)
 
-_Context = ServerRequestContext[Any, Any]
+# What changes with the program only, a client may keep for a while. What is said in a result itself wins.
+_FIXED = CacheHint(ttl_ms=300_000)
 
 
 class _ProtocolServer(Server[object]):
@@ -47,15 +59,18 @@ class _ProtocolServer(Server[object]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        changes = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
-        return super().create_initialization_options(changes, experimental_capabilities, extensions)
+        every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(
+            notification_options or every, experimental_capabilities, extensions
+        )
 
 
 class LoomServer:
-    """A named set of tools and resources, ready to be served over any transport.
+    """A named set of tools, resources and prompts, ready to be served over any transport.
 
     Attributes:
         protocol: the SDK's server: what a transport runs and what an in-memory `mcp.Client` connects to.
+        metrics: what it has done, counted.
     """
 
     def __init__(
@@ -67,6 +82,7 @@ class LoomServer:
         instructions: str = "",
         website_url: str | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+        state_keys: StateKeys | None = None,
     ) -> None:
         """Describe the server.
 
@@ -78,6 +94,8 @@ class LoomServer:
             website_url: where it is documented.
             lifespan: opened before the first request and closed after the last one, in any case of an orderly
                 end: end of input, SIGTERM, SIGINT, death of the parent.
+            state_keys: gives the keys that several processes of this server share, see `request_state`; if it
+                is not given, only the process that has asked a client for input understands its answer.
 
         Raises:
             ValueError: the instructions are longer than hosts show.
@@ -85,29 +103,29 @@ class LoomServer:
         size = len(instructions.encode())
         if size > DESCRIPTION_BYTES:
             raise ValueError(f"the instructions have {size} bytes, hosts cut them at {DESCRIPTION_BYTES}")
-        self._tools: dict[str, Tool] = {}
-        self._templates: list[ResourceTemplate] = []
-        self._list_resources: ListFunction = _no_resources
-        self._events = InMemorySubscriptionBus()
-        self._subscriptions = ListenHandler(self._events)
-
         self.protocol: Server[object] = _ProtocolServer(
             name,
             version=version,
             title=title,
             instructions=instructions or None,
             website_url=website_url,
-            lifespan=lambda _: lifespan(),
-            get_tool_input_schema=self._input_schema,
-            on_list_tools=self._on_list_tools,
-            on_call_tool=self._on_call_tool,
-            on_list_prompts=_no_prompts,
-            on_get_prompt=_no_prompt,
-            on_subscriptions_listen=self._subscriptions,
+            lifespan=lambda _: with_tasks(lifespan()),
+            cache_hints={
+                "server/discover": _FIXED,
+                "tools/list": _FIXED,
+                "prompts/list": _FIXED,
+                "resources/templates/list": _FIXED,
+            },
         )
-        self.protocol.add_notification_handler(
-            "notifications/initialized", types.NotificationParams, self._on_initialized
-        )
+        self.metrics = Metrics()
+        self._tools = Tools(self.protocol)
+        self.protocol.middleware.append(Admission(self.tool_scope, self.metrics))
+        self.protocol.middleware.append(SealedState(name, state_keys))
+        self._tasks = TasksExtension(self.protocol)
+        self._changes = Changes(self.protocol)
+        self._resources = Resources(self.protocol)
+        self._prompts = Prompts(self.protocol)
+        self._completions = Completions(self.protocol, self._prompts, self._resources)
 
     def tool(
         self,
@@ -120,12 +138,17 @@ class LoomServer:
         name: str = "",
         description: str = "",
         wording: WordingFunction | None = None,
+        keywords: Mapping[str, Any] | None = None,
         meta: dict[str, Any] | None = None,
+        task: TaskSupport = "none",
     ) -> Callable[[ToolFunctionT], ToolFunctionT]:
         """Register an async function as a tool; `tools/list` shows tools in the order of registration.
 
         Its parameters become the arguments (describe them with `Annotated[..., Field(description=...)]`), a
         parameter of type `ToolContext` receives the call, and `-> ToolReply[Model]` gives the output schema.
+        Clients of 2026-07-28 repeat an argument that is a text, an integer or a boolean as the header
+        `Mcp-Param-Region`, for proxies, if it has `Field(json_schema_extra={"x-mcp-header": "Region"})`. A
+        call in which the two differ is refused.
 
         Args:
             title: name for people.
@@ -136,12 +159,15 @@ class LoomServer:
             name: name for models, `[a-z][a-z0-9_]{0,39}`; the function's own if empty.
             description: what it does, when to use it, what it returns; at most 2 KB; the docstring if empty.
             wording: asked at each `tools/list` for a description that depends on what is there.
+            keywords: JSON Schema keywords for the arguments that no signature can say, such as `allOf` or
+                `$defs`; calls are checked against them.
             meta: the definition's `_meta`.
+            task: whether it may go on as a task, see `tasks.become_task`.
 
         Raises:
             ValueError: any of this is not as it must be, or the name is taken.
         """
-        annotations = types.ToolAnnotations(
+        annotations = ToolAnnotations(
             read_only_hint=read_only,
             destructive_hint=destructive,
             idempotent_hint=idempotent,
@@ -156,150 +182,134 @@ class LoomServer:
                 description=description,
                 annotations=annotations,
                 wording=wording,
+                keywords=keywords,
                 meta=meta,
             )
-            if tool.name in self._tools:
-                raise ValueError(f"tool {tool.name!r} is registered already")
-            self._tools[tool.name] = tool
+            self._tools.add(tool)
+            self._tasks.allow(tool.name, task)
             return function
 
         return register
 
     def resource(
-        self, uri_template: str, *, name: str, title: str, description: str
+        self,
+        uri: str,
+        *,
+        name: str,
+        title: str,
+        description: str,
+        mime_type: str = "",
+        ttl_seconds: float = 0.0,
     ) -> Callable[[ReadFunctionT], ReadFunctionT]:
-        """Register an async function that reads the resources of a URI template such as `loom://{kb}/{id}`.
+        """Register an async function that reads a resource, or all of a template such as `loom://{kb}/{id}`.
 
-        Its parameters are the template's variables, percent-decoded. It raises `NotFoundError` for what does
-        not exist. Templates are tried in the order of registration.
+        Its parameters are the template's variables, percent-decoded; it may have one of type `ToolContext`
+        besides. It raises `NotFoundError` for what does not exist. Resources and templates are tried in the
+        order of registration. `resources/list` shows resources, `resources/templates/list` templates.
+
+        Args:
+            uri: the address, or the template.
+            name: short name for programs.
+            title: name for people.
+            description: what is to be found there.
+            mime_type: media type of the content, where it is always the same.
+            ttl_seconds: for so long a client may keep what it has read.
 
         Raises:
-            ValueError: the template is not valid, or its variables are not the function's parameters.
+            ValueError: the template is not valid, or its variables are not the function's parameters, or it
+                is registered already.
         """
 
         def register(function: ReadFunctionT) -> ReadFunctionT:
-            template = ResourceTemplate.of(
-                uri_template, function, name=name, title=title, description=description
+            resource = ServedResource.of(
+                uri,
+                function,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                ttl_seconds=ttl_seconds,
             )
-            self._templates.append(template)
-            self._serve_resources()
+            self._resources.add(resource)
+            self._changes.watch_resources()
             return function
 
         return register
 
     def resource_list(self, function: ListFunctionT) -> ListFunctionT:
         """Register the function that answers `resources/list`, page by page."""
-        self._list_resources = function
-        self._serve_resources()
+        self._resources.list_by(function)
+        self._changes.watch_resources()
         return function
+
+    def prompt(
+        self, *, title: str, name: str = "", description: str = ""
+    ) -> Callable[[PromptFunctionT], PromptFunctionT]:
+        """Register an async function that makes the messages of a prompt, which hosts offer as a command.
+
+        Its parameters become the arguments, all of them `str`, described with `Annotated[str, Field(...)]`;
+        those with a default may be left out. A parameter of type `ToolContext` receives the call.
+
+        Args:
+            title: name for people.
+            name: name for programs, `[a-z][a-z0-9_]{0,39}`; the function's own if empty.
+            description: what it is for; the docstring if empty.
+
+        Raises:
+            ValueError: any of this is not as it must be, or the name is taken.
+        """
+
+        def register(function: PromptFunctionT) -> PromptFunctionT:
+            self._prompts.add(
+                Prompt.of(function, name=name or function.__name__, title=title, description=description)
+            )
+            return function
+
+        return register
+
+    def completion(
+        self, argument: str, *, prompt: str = "", resource: str = ""
+    ) -> Callable[[CompleteFunctionT], CompleteFunctionT]:
+        """Register an async function that knows the values of an argument, for people who are typing one.
+
+        It takes what has been typed and the arguments that are filled in already, and gives the values that
+        fit, best first; see `CompleteFunction`.
+
+        Args:
+            argument: which argument of the prompt, or variable of the template.
+            prompt: name of a registered prompt.
+            resource: or a registered resource template.
+
+        Raises:
+            ValueError: there is no such argument, or it is completed already.
+        """
+
+        def register(function: CompleteFunctionT) -> CompleteFunctionT:
+            self._completions.add(function, argument, prompt=prompt, resource=resource)
+            return function
+
+        return register
+
+    def tool_scope(self, name: str) -> Scope | None:
+        """What a caller needs to use a tool, or None if there is no such tool."""
+        return self._tools.scope(name)
 
     async def tools_changed(self) -> None:
         """Tell every client that wants to know that `tools/list` would answer differently now."""
-        await self._events.publish(ToolsListChanged())
+        await self._changes.tell(ToolsListChanged())
 
     async def resources_changed(self) -> None:
         """Tell every client that wants to know that `resources/list` would answer differently now."""
-        await self._events.publish(ResourcesListChanged())
+        await self._changes.tell(ResourcesListChanged())
+
+    async def prompts_changed(self) -> None:
+        """Tell every client that wants to know that `prompts/list` would answer differently now."""
+        await self._changes.tell(PromptsListChanged())
 
     async def resource_updated(self, uri: str) -> None:
-        """Tell the clients that watch a resource that it has changed (2026-07-28 clients only)."""
-        await self._events.publish(ResourceUpdated(uri=uri))
+        """Tell the clients that watch a resource that it has changed."""
+        await self._changes.tell(ResourceUpdated(uri=uri))
 
     def end_subscriptions(self) -> None:
         """Finish every open `subscriptions/listen` stream; a transport calls it when it shuts down."""
-        self._subscriptions.close()
-
-    def _serve_resources(self) -> None:
-        paginated = types.PaginatedRequestParams
-        self.protocol.add_request_handler("resources/list", paginated, self._on_list_resources)
-        self.protocol.add_request_handler("resources/templates/list", paginated, self._on_list_templates)
-        self.protocol.add_request_handler(
-            "resources/read", types.ReadResourceRequestParams, self._on_read_resource
-        )
-
-    def _input_schema(self, name: str) -> dict[str, Any] | None:
-        tool = self._tools.get(name)
-        return None if tool is None else tool.arguments.schema
-
-    async def _on_list_tools(
-        self, _ctx: _Context, _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[await tool.definition() for tool in self._tools.values()])
-
-    async def _on_call_tool(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        try:
-            tool = self._tools.get(params.name)
-            if tool is None:
-                raise InvalidInputError(
-                    f"There is no tool `{params.name}`{closest(params.name, self._tools)}.",
-                    advice=f"Tools: {', '.join(self._tools)}.",
-                )
-            context = ToolContext(ctx.session, str(ctx.request_id), ctx.protocol_version)
-            return await tool.call(params.arguments or {}, context)
-        except MCPError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the outermost handler of a tool call
-            text = told(error, f"tool `{params.name}`")
-            return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
-
-    async def _on_list_resources(
-        self, _ctx: _Context, params: types.PaginatedRequestParams
-    ) -> types.ListResourcesResult:
-        try:
-            page = await self._list_resources(params.cursor)
-        except Exception as error:
-            raise protocol_error(error, "the list of resources") from error
-        return types.ListResourcesResult(
-            resources=[entry.definition() for entry in page.entries], next_cursor=page.next_cursor
-        )
-
-    async def _on_list_templates(
-        self, _ctx: _Context, _params: types.PaginatedRequestParams
-    ) -> types.ListResourceTemplatesResult:
-        definitions = [template.definition for template in self._templates]
-        return types.ListResourceTemplatesResult(resource_templates=definitions)
-
-    async def _on_read_resource(
-        self, _ctx: _Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        try:
-            for template in self._templates:
-                result = await template.read(params.uri)
-                if result is not None:
-                    return result
-            raise NotFoundError(f"There is no resource {params.uri!r}.")
-        except Exception as error:
-            raise protocol_error(error, f"resource {params.uri!r}", uri=params.uri) from error
-
-    async def _on_initialized(self, ctx: _Context, _params: types.NotificationParams) -> None:
-        """Forward changes to a client for as long as its connection lives; only the handshake era sends this.
-
-        The SDK runs a notification's handler in the connection's own task group and cancels it when the
-        connection ends, so this needs no list of sessions and cannot leak one.
-        """
-        send, receive = anyio.create_memory_object_stream[ServerEvent](math.inf)
-        unsubscribe = self._events.subscribe(send.send_nowait)
-        try:
-            with send, receive:
-                async for event in receive:
-                    if isinstance(event, ToolsListChanged):
-                        await ctx.session.send_tool_list_changed()
-                    elif isinstance(event, ResourcesListChanged):
-                        await ctx.session.send_resource_list_changed()
-        finally:
-            unsubscribe()
-
-
-async def _no_prompts(
-    _ctx: _Context, _params: types.PaginatedRequestParams | None
-) -> types.ListPromptsResult:
-    """An empty list rather than an unknown method: what the conformance suite asks of every server."""
-    return types.ListPromptsResult(prompts=[])
-
-
-async def _no_prompt(_ctx: _Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-    raise protocol_error(NotFoundError(f"There is no prompt {params.name!r}."), f"prompt {params.name!r}")
-
-
-async def _no_resources(_cursor: str | None) -> ResourcePage:
-    return ResourcePage(())
+        self._changes.close()

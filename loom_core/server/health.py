@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field, computed_field
+from pydantic import BaseModel, Field, computed_field, model_validator
 
-__all__ = ["HealthReport", "Section", "fact_lines", "report_lines"]
+from loom_core.errors import LoomError
+
+__all__ = [
+    "Finding",
+    "HealthReport",
+    "Section",
+    "Severity",
+    "fact_lines",
+    "fine",
+    "problem",
+    "report_lines",
+    "told_by",
+    "warning",
+]
+
+Severity = Literal["ok", "warning", "problem"]
+"""`ok`: as it should be; `warning`: it works, but look at it; `problem`: something does not work."""
+
+_MARKS: dict[Severity, str] = {"ok": "+", "warning": "?", "problem": "!"}
+
+
+class Finding(BaseModel):
+    """One thing that was found out.
+
+    Attributes:
+        code: what kind of thing, for programs, such as `port-taken`; it stays the same between versions.
+        severity: how bad it is.
+        message: what was found and why, in one line.
+        remedy: what to do about it, in one line; empty only where nothing has to be done.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    remedy: str = ""
+
+    @model_validator(mode="after")
+    def _has_remedy(self) -> Finding:
+        if self.severity != "ok" and not self.remedy.strip():
+            raise ValueError(f"the finding {self.code!r} says nothing about what to do")
+        return self
 
 
 class Section(BaseModel):
@@ -15,41 +56,97 @@ class Section(BaseModel):
     Attributes:
         name: what it is about.
         facts: what was found: numbers, texts, lists, and lists by name.
-        problems: what is wrong, each in a sentence.
+        findings: what that means.
     """
 
     name: str
     facts: dict[str, Any] = Field(default_factory=dict[str, Any])
-    problems: list[str] = []
+    findings: list[Finding] = []
 
 
 class HealthReport(BaseModel):
-    """Everything that was looked at."""
+    """Everything that was looked at.
 
+    Attributes:
+        program: whose report it is, such as `loom-kb`.
+        version: its version.
+        sections: in the order in which people read them.
+    """
+
+    program: str
+    version: str
     sections: list[Section]
 
     @computed_field
     @property
+    def severity(self) -> Severity:
+        """The worst of all findings."""
+        found = {finding.severity for finding in self.findings()}
+        return "problem" if "problem" in found else "warning" if "warning" in found else "ok"
+
+    @computed_field
+    @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong anywhere."""
-        return not any(section.problems for section in self.sections)
+        """Whether there is no problem; there may be warnings."""
+        return self.severity != "problem"
+
+    def findings(self) -> Iterator[Finding]:
+        """Those of all sections."""
+        return (finding for section in self.sections for finding in section.findings)
+
+
+def fine(code: str, message: str) -> Finding:
+    """A finding that is as it should be."""
+    return Finding(code=code, severity="ok", message=message)
+
+
+def warning(code: str, message: str, remedy: str) -> Finding:
+    """A finding that does not keep anything from working."""
+    return Finding(code=code, severity="warning", message=message, remedy=remedy)
+
+
+def problem(code: str, message: str, remedy: str) -> Finding:
+    """A finding that keeps something from working."""
+    return Finding(code=code, severity="problem", message=message, remedy=remedy)
+
+
+def told_by(error: LoomError, code: str, *, remedy: str) -> Finding:
+    """A problem in the words of an error.
+
+    Args:
+        error: what was raised.
+        code: as in `Finding`.
+        remedy: what to do where the error itself gives no advice.
+    """
+    return problem(code, error.message, error.advice or remedy)
 
 
 def report_lines(report: HealthReport) -> list[str]:
-    """A report as lines for a person, problems marked, with a last line that says whether all is well."""
+    """A report as lines for a person, findings marked, with a last line that says whether all is well."""
     lines: list[str] = []
     for section in report.sections:
         lines += [section.name, *(f"  {line}" for line in fact_lines(section.facts))]
-        lines += [f"  ! {problem}" for problem in section.problems]
-    wrong = sum(len(section.problems) for section in report.sections)
-    lines.append("Everything is well." if not wrong else f"{wrong} problem{'s' * (wrong > 1)} found.")
-    return lines
+        for finding in section.findings:
+            lines.append(f"  {_MARKS[finding.severity]} {finding.message}")
+            if finding.remedy:
+                lines.append(f"    To do: {finding.remedy}")
+    return [*lines, _verdict(report)]
 
 
 def fact_lines(facts: dict[str, Any]) -> list[str]:
     """Facts as lines of name and value."""
     width = max([12, *map(len, facts)])
     return [f"{name.replace('_', ' '):{width}} {_value(value)}".rstrip() for name, value in facts.items()]
+
+
+def _verdict(report: HealthReport) -> str:
+    severities = [finding.severity for finding in report.findings()]
+    counts = [
+        f"{count} {name}{'s' * (count > 1)}"
+        for name in ("problem", "warning")
+        if (count := severities.count(name))
+    ]
+    return f"{' and '.join(counts)} found." if counts else "Everything is well."
 
 
 def _value(value: object) -> str:

@@ -20,11 +20,13 @@ _Send = Callable[[float, float | None, str | None], Awaitable[None]]
 def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
     """The reporter of one call; it does nothing where the client did not ask for progress.
 
+    Once the call has become a task, the task tells it to whoever asks.
+
     Args:
         ctx: the call.
         total: the value at which the work is done, where it is known.
     """
-    return Progress(ctx.session.report_progress, total=total)
+    return Progress(ctx.task.report if ctx.task else ctx.session.report_progress, total=total)
 
 
 class Progress:

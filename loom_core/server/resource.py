@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from mcp.shared.uri_template import UriTemplate
-from mcp_types import BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
+from mcp_types import BlobResourceContents, ReadResourceResult, Resource, ResourceLink, TextResourceContents
 from mcp_types import ResourceTemplate as TemplateDefinition
 
+from loom_core.server.context import ToolContext, parameters, taking_context
 from loom_core.server.wellformed import well_formed
 
 __all__ = [
@@ -19,7 +21,7 @@ __all__ = [
     "ResourceContent",
     "ResourceEntry",
     "ResourcePage",
-    "ResourceTemplate",
+    "ServedResource",
     "resource_uri",
 ]
 
@@ -28,13 +30,21 @@ __all__ = [
 class ResourceContent:
     """What a resource holds: text, or bytes of the given media type."""
 
-    data: str | bytes
+    data: str | bytes = field(repr=False)
     mime_type: str = "text/plain"
+
+    def contents(self, uri: str) -> TextResourceContents | BlobResourceContents:
+        """The same in the protocol's terms: text as it is, bytes in base64."""
+        uri = well_formed(uri)
+        if isinstance(self.data, bytes):
+            blob = base64.b64encode(self.data).decode()
+            return BlobResourceContents(uri=uri, blob=blob, mime_type=self.mime_type)
+        return TextResourceContents(uri=uri, text=well_formed(self.data), mime_type=self.mime_type)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceEntry:
-    """One line of a list of resources.
+    """One line of a list of resources; in an answer or a message, a link to a resource.
 
     Attributes:
         uri: what to read it by.
@@ -53,15 +63,22 @@ class ResourceEntry:
     size: int | None = None
 
     def definition(self) -> Resource:
-        """The entry in the protocol's terms."""
-        return Resource(
-            uri=well_formed(self.uri),
-            name=well_formed(self.name),
-            title=well_formed(self.title) or None,
-            description=well_formed(self.description) or None,
-            mime_type=self.mime_type or None,
-            size=self.size,
-        )
+        """The entry in the protocol's terms, as a line of a list."""
+        return Resource(**self._fields())
+
+    def link(self) -> ResourceLink:
+        """The entry in the protocol's terms, as a part of an answer."""
+        return ResourceLink(**self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "uri": well_formed(self.uri),
+            "name": well_formed(self.name),
+            "title": well_formed(self.title) or None,
+            "description": well_formed(self.description) or None,
+            "mime_type": self.mime_type or None,
+            "size": self.size,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,58 +90,98 @@ class ResourcePage:
 
 
 ReadFunction = Callable[..., Awaitable[ResourceContent]]
-"""An `async def` whose parameters are the variables of its template, all of them strings."""
+"""An `async def` whose parameters are the variables of its template, all of them strings.
 
-ListFunction = Callable[[str | None], Awaitable[ResourcePage]]
-"""Takes the cursor of the wanted page, or None for the first; raises InvalidInputError for a strange one."""
+It may have one of type `ToolContext` besides.
+"""
+
+ListFunction = Callable[..., Awaitable[ResourcePage]]
+"""Takes the cursor of the wanted page, or None for the first; raises InvalidInputError for a strange one.
+
+It may have a parameter of type `ToolContext` besides.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceTemplate:
-    """A family of resources under one URI template (RFC 6570), such as `loom://{kb}/{id}`."""
+class ServedResource:
+    """One resource, or a family of them under a URI template (RFC 6570), such as `loom://{kb}/{id}`.
 
-    definition: TemplateDefinition
+    Attributes:
+        uri: the address, or the template.
+        entry: the line in the list of resources, of a single one; None for a family.
+        definition: the line in the list of templates, of a family; None for a single one.
+        variables: the variables of the template; empty for a single one.
+    """
+
+    uri: str
+    entry: ResourceEntry | None
+    definition: TemplateDefinition | None
+    variables: tuple[str, ...]
     _template: UriTemplate
-    _read: ReadFunction
+    _read: Callable[..., Awaitable[ResourceContent]]
+    _ttl_ms: int
 
     @classmethod
     def of(
-        cls, uri_template: str, function: ReadFunction, *, name: str, title: str, description: str
-    ) -> ResourceTemplate:
-        """Make a template of a function.
+        cls,
+        uri: str,
+        function: ReadFunction,
+        *,
+        name: str,
+        title: str,
+        description: str,
+        mime_type: str,
+        ttl_seconds: float,
+    ) -> ServedResource:
+        """Make a resource, or a family, of a function; parameters as in `LoomServer.resource`.
 
         Raises:
-            ValueError: the template is not valid, or the function's parameters are not its variables.
+            ValueError: the template is not valid, or the function's parameters are not its variables, or the
+                time is negative.
         """
-        template = UriTemplate.parse(uri_template)
-        parameters = list(inspect.signature(function).parameters)
-        if sorted(parameters) != sorted(template.variable_names):
-            raise ValueError(f"resource {uri_template!r}: {parameters} are not the variables of the template")
-        definition = TemplateDefinition(
-            uri_template=uri_template, name=name, title=title, description=description
+        template = UriTemplate.parse(uri)
+        wanted = [name for name, hint in parameters(function).items() if hint is not ToolContext]
+        if sorted(wanted) != sorted(template.variable_names):
+            raise ValueError(f"resource {uri!r}: {wanted} are not the variables of the template")
+        if not inspect.iscoroutinefunction(function):
+            raise ValueError(
+                f"resource {uri!r}: the function must be async; blocking work belongs in a thread"
+            )
+        if ttl_seconds < 0:
+            raise ValueError(f"resource {uri!r}: it cannot stay fresh for {ttl_seconds} s")
+        entry = definition = None
+        if template.variable_names:
+            definition = TemplateDefinition(
+                uri_template=uri,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type or None,
+            )
+        else:
+            entry = ResourceEntry(uri, name, title, description, mime_type)
+        return cls(
+            uri,
+            entry,
+            definition,
+            tuple(template.variable_names),
+            template,
+            taking_context(function),
+            round(ttl_seconds * 1000),
         )
-        return cls(definition, template, function)
 
-    async def read(self, uri: str) -> ReadResourceResult | None:
-        """The content behind a URI, or None if the URI is of another family.
+    def match(self, uri: str) -> Mapping[str, Any] | None:
+        """The values of the variables, or None if the URI is another resource's."""
+        return self._template.match(uri)
+
+    async def read(self, uri: str, variables: Mapping[str, Any], context: ToolContext) -> ReadResourceResult:
+        """The content behind a URI that matches.
 
         Raises:
             Exception: whatever the function raises.
         """
-        variables = self._template.match(uri)
-        if variables is None:
-            return None
-        content = await self._read(**variables)
-        if isinstance(content.data, bytes):
-            blob = base64.b64encode(content.data).decode()
-            return ReadResourceResult(
-                contents=[BlobResourceContents(uri=uri, blob=blob, mime_type=content.mime_type)]
-            )
-        return ReadResourceResult(
-            contents=[
-                TextResourceContents(uri=uri, text=well_formed(content.data), mime_type=content.mime_type)
-            ]
-        )
+        content = await self._read(context, **variables)
+        return ReadResourceResult(contents=[content.contents(uri)], ttl_ms=self._ttl_ms)
 
 
 def resource_uri(uri_template: str, **variables: str) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.server.content import Content
 
 __all__ = ["TOKEN_CAP", "TextBudget", "ToolReply", "estimate_tokens", "tool_result"]
 
@@ -29,17 +34,35 @@ class ToolReply(Generic[ModelT_co]):
     """What a tool returns. The model named in the annotation becomes the tool's output schema.
 
     Attributes:
-        text: what the language model reads; it must hold every fact, for most hosts show nothing else.
+        text: what the language model reads; it must hold every fact, for most hosts show nothing else. It is
+            the first part of the answer, and left out if it is empty and there are other parts.
         structured: the same as data, for programs.
+        contents: what follows the text: pictures, resources, links to resources.
     """
 
     text: str
     structured: ModelT_co
+    contents: Sequence[Content] = ()
 
 
-def tool_result(text: str, structured: ModelT) -> ToolReply[ModelT]:
-    """A tool's answer, its text cut at `TOKEN_CAP` with a last line that says so."""
-    return ToolReply(_capped(text), structured)
+def tool_result(text: str, structured: ModelT, *contents: Content) -> ToolReply[ModelT]:
+    """A tool's answer, its texts together cut at `TOKEN_CAP` with a last line that says so.
+
+    Args:
+        text: what the language model reads.
+        structured: the same as data.
+        contents: what follows the text. What is embedded is not cut: link to what may be long.
+    """
+    text = _capped(text, TOKEN_CAP)
+    if not contents:
+        return ToolReply(text, structured)
+    left = TOKEN_CAP - estimate_tokens(text)
+    parts: list[Content] = []
+    for content in contents:
+        part = _capped(content, max(left, _NOTE_TOKENS)) if isinstance(content, str) else content
+        left -= estimate_tokens(part) if isinstance(part, str) else 0
+        parts.append(part)
+    return ToolReply(text, structured, parts)
 
 
 def estimate_tokens(text: str) -> int:
@@ -115,10 +138,10 @@ class TextBudget:
         return self._separator.join(blocks)
 
 
-def _capped(text: str) -> str:
-    if _quarters(text) <= 4 * TOKEN_CAP:
+def _capped(text: str, tokens: int) -> str:
+    if _quarters(text) <= 4 * tokens:
         return text
-    start = _prefix(text, 4 * (TOKEN_CAP - _NOTE_TOKENS))
+    start = _prefix(text, 4 * (tokens - _NOTE_TOKENS))
     return f"{start}{_CUT}\n\n[truncated: {len(start)} of {len(text)} characters shown; narrow the request]"
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-__all__ = ["without_titles"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["with_keywords", "without_nulls", "without_titles"]
 
 _NAMED = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
@@ -28,6 +31,37 @@ def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
         else:
             clean[keyword] = _strip(value)
     return clean
+
+
+def with_keywords(schema: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an object's schema with keywords that no signature can say, such as `allOf`, `if` or `$defs`.
+
+    They take the place of the schema's own. `properties` and `$defs` are merged, so that one argument can be
+    described anew and the others stay.
+    """
+    merged = {**schema, **keywords}
+    for named in ("properties", "$defs"):
+        if named in schema and named in keywords:
+            merged[named] = {**schema[named], **keywords[named]}
+    return merged
+
+
+def without_nulls(schema: dict[str, Any]) -> dict[str, Any]:
+    """A copy of an object's schema in which what may be left out is not offered as null as well.
+
+    Of an optional argument pydantic makes a union with null whose default is null. Many hosts and models
+    understand a plain type only, and there is nothing to say with a null that leaving it out does not say.
+    """
+    properties = schema.get("properties", {})
+    return {**schema, "properties": {name: _plain(argument) for name, argument in properties.items()}}
+
+
+def _plain(argument: dict[str, Any]) -> dict[str, Any]:
+    if argument.get("default", ...) is not None:
+        return argument
+    rest = {keyword: value for keyword, value in argument.items() if keyword not in ("anyOf", "default")}
+    forms = [form for form in argument.get("anyOf", [{}]) if form != {"type": "null"}]
+    return {**forms[0], **rest} if len(forms) == 1 else {"anyOf": forms, **rest}
 
 
 def _strip(value: object) -> object:

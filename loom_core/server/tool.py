@@ -10,16 +10,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import CallToolResult, ToolAnnotations
 from mcp_types import Tool as ToolDefinition
 from pydantic import BaseModel
 
 from loom_core.server.arguments import ToolArguments
+from loom_core.server.content import block
+from loom_core.server.context import taking_context
 from loom_core.server.results import ToolReply
 from loom_core.server.schema import without_titles
 from loom_core.server.wellformed import well_formed
 
 if TYPE_CHECKING:
+    from loom_core.server.caller import Scope
     from loom_core.server.context import ToolContext
 
 __all__ = ["DESCRIPTION_BYTES", "Tool", "ToolFunction", "ToolWording", "WordingFunction"]
@@ -27,7 +31,7 @@ __all__ = ["DESCRIPTION_BYTES", "Tool", "ToolFunction", "ToolWording", "WordingF
 DESCRIPTION_BYTES = 2048
 """Hosts cut the description of a tool, and the instructions of a server, at this length."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # the server's goes before it, and hosts drop what is over 60
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +53,8 @@ class ToolWording:
 ToolFunction = Callable[..., Awaitable[ToolReply[BaseModel]]]
 """An `async def` with annotated parameters that is itself annotated `-> ToolReply[SomeModel]`."""
 
-WordingFunction = Callable[[], Awaitable[ToolWording]]
+WordingFunction = Callable[..., Awaitable[ToolWording]]
+"""An `async def` without parameters, or with one of type `ToolContext` where who asks makes a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class Tool:
         description: str,
         annotations: ToolAnnotations,
         wording: WordingFunction | None,
+        keywords: Mapping[str, Any] | None,
         meta: dict[str, Any] | None,
     ) -> Tool:
         """Make a tool of a function; parameters as in `LoomServer.tool`.
@@ -90,7 +96,9 @@ class Tool:
             raise ValueError(f"tool {name!r}: a title is required")
         if not inspect.iscoroutinefunction(function):
             raise ValueError(f"tool {name!r}: the function must be async; blocking work belongs in a thread")
-        arguments = ToolArguments.of(function, name)
+        arguments = ToolArguments.of(function, name, keywords=keywords)
+        if reason := find_invalid_x_mcp_header(arguments.schema):
+            raise ValueError(f"tool {name!r}: {reason}")
         definition = ToolDefinition(
             name=name,
             title=title,
@@ -102,9 +110,20 @@ class Tool:
             annotations=annotations,
             _meta=meta,
         )
-        return cls(name, arguments, function, definition, wording)
+        return cls(name, arguments, function, definition, taking_context(wording) if wording else None)
 
-    async def definition(self) -> ToolDefinition:
+    @property
+    def scope(self) -> Scope:
+        """What a caller needs to use it."""
+        annotations = self._definition.annotations
+        return "read" if annotations is not None and annotations.read_only_hint else "write"
+
+    @property
+    def worded(self) -> bool:
+        """Whether its definition depends on what is there at the time of asking."""
+        return self._wording is not None
+
+    async def definition(self, context: ToolContext) -> ToolDefinition:
         """What `tools/list` says of it, now.
 
         A wording that fails is logged and the fixed definition given: one source that cannot be described
@@ -113,7 +132,7 @@ class Tool:
         if self._wording is None:
             return self._definition
         try:
-            return self._worded(await self._wording())
+            return self._worded(await self._wording(context))
         except Exception:  # noqa: BLE001 - the wording reads stores that may be damaged in any way
             _log.exception("cannot word the tool %r; its fixed description is used", self.name)
             return self._definition
@@ -129,8 +148,9 @@ class Tool:
         if self.arguments.context_name:
             values[self.arguments.context_name] = context
         reply = await self._function(**values)
+        texts = [] if reply.contents and not reply.text else [reply.text]
         return CallToolResult(
-            content=[TextContent(text=well_formed(reply.text))],
+            content=[block(content) for content in (*texts, *reply.contents)],
             structured_content=well_formed(reply.structured.model_dump(mode="json", by_alias=True)),
         )
 

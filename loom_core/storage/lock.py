@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 __all__ = ["ProcessLock"]
@@ -70,6 +72,29 @@ class ProcessLock:
         finally:
             os.close(file)
 
+    @contextmanager
+    def looking(self) -> Generator[bool]:
+        """Keep others from taking the lock while what it guards is looked at; nothing is written.
+
+        Who wants it meanwhile does not get it, and tries again. On Windows, where locks cannot be shared,
+        they take this process for its holder.
+
+        Yields:
+            Whether nobody holds the lock; if somebody does, nobody is kept from anything.
+        """
+        try:
+            file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except FileNotFoundError:  # nobody has ever held it
+            yield True
+            return
+        except OSError:  # no right to lock it
+            yield False
+            return
+        try:
+            yield _share_lock(file)
+        finally:
+            os.close(file)
+
     def release(self) -> None:
         """Give the lock back; nothing happens if it is not held."""
         if self._file is not None:
@@ -96,6 +121,9 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _share_lock(file: int) -> bool:
+        return _try_lock(file)
+
     def _is_locked(file: int) -> bool:
         if not _try_lock(file):
             return True
@@ -113,11 +141,16 @@ else:
             return False
         return True
 
-    def _is_locked(file: int) -> bool:
+    def _share_lock(file: int) -> bool:
         # Any number may share it, so that those who look do not take each other for the holder.
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
+            return False
+        return True
+
+    def _is_locked(file: int) -> bool:
+        if not _share_lock(file):
             return True
         fcntl.flock(file, fcntl.LOCK_UN)
         return False

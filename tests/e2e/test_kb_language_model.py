@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
 import pytest
 import uvicorn
+from mcp import Client, StdioServerParameters
+from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from loom_core.testing.vendors.app import FakeVendors
 from loom_core.testing.vendors.script import Recorded, Turn
 
+TASKS: dict[str, Any] = {
+    "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+}
+
 # Nothing in them looks like a name to the rules.
 TOWN = "in zell there is a lake that people call the blau, and it never freezes over.\n"
+DEAR = "what nobody has paid for"
 LAKE = "# 泽尔\n\n在泽尔有一个湖，当地人叫它蓝湖，冬天从不结冰。\n"
 SAID = {
     "zell": {
@@ -33,6 +43,8 @@ SAID = {
 def read(request: Recorded) -> Turn:
     """What a model says of the passage that it is shown, each request being about one."""
     shown = request.body["messages"][-1]["content"]
+    if DEAR in shown:
+        return Turn(status=402)
     said = [found for name, found in SAID.items() if name in shown]
     return Turn(text=json.dumps({"passages": [{"passage": 1, **said[0]}]}, ensure_ascii=False))
 
@@ -42,6 +54,7 @@ class Vendor(NamedTuple):
 
     fake: FakeVendors
     url: str
+    answering: threading.Event
 
     def config(self, **settings: Any) -> str:
         """What `--llm` is given for it."""
@@ -51,13 +64,20 @@ class Vendor(NamedTuple):
 
 @pytest.fixture
 def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
-    fake = FakeVendors(read, key="sk-of-no-value-to-anybody")
+    answering = threading.Event()
+    answering.set()
+
+    def answer(request: Recorded) -> Turn:
+        answering.wait(30)
+        return read(request)
+
+    fake = FakeVendors(answer, key="sk-of-no-value-to-anybody")
     monkeypatch.setenv("DEEPSEEK_API_KEY", fake.key)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(fake, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    yield Vendor(fake, f"http://127.0.0.1:{listening.getsockname()[1]}/deepseek")
+    yield Vendor(fake, f"http://127.0.0.1:{listening.getsockname()[1]}/deepseek", answering)
     server.should_exit = True
     thread.join(20)
     listening.close()
@@ -115,6 +135,49 @@ def test_a_dear_job_waits_for_a_confirmation(start_kb: Callable[..., Any], vendo
     assert job["cost"] == pytest.approx(3.0)
 
 
+async def test_a_dear_job_is_begun_if_the_user_agrees(home: Path, vendor: Vendor):
+    dear = vendor.config(prices={"input": 1e5, "output": 1e5})
+    arguments = ["-m", "loom_kb", "--home", str(home), "--embedder", "hashing", "--llm", dear]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
+    answers = [ElicitResult(action="decline"), ElicitResult(action="accept", content={})]
+    asked: list[str] = []
+
+    async def answer(_context: object, params: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(params.message)
+        return answers.pop(0)
+
+    with anyio.fail_after(60):
+        async with Client(server, elicitation_callback=answer) as client:
+            refused = await client.call_tool("add", {"text": TOWN, "source": "notes"})
+            assert refused.is_error
+            assert vendor.fake.requests == []
+            added = await client.call_tool("add", {"text": TOWN, "source": "notes"})
+            job = added.structured_content["job"]["id"]
+            waited = await client.call_tool("job", {"id": job, "action": "wait"})
+    assert waited.structured_content["jobs"][0]["cost"] == pytest.approx(3.0)
+    assert len(asked) == 2
+    assert asked[0].startswith("A language model is to read 1 passages of 1 documents in 1 requests")
+
+
+def test_an_addition_that_takes_long_is_a_task_that_can_be_cancelled(
+    start_kb: Callable[..., Any], vendor: Vendor, until: Callable[..., Any]
+):
+    server = start_kb("--llm", vendor.config())
+    vendor.answering.clear()
+    try:
+        call = {"name": "add", "arguments": {"text": TOWN, "source": "notes"}, "_meta": TASKS}
+        created = server.request("tools/call", call)
+        assert (created["resultType"], created["status"]) == ("task", "working")
+        about = {"taskId": created["taskId"], "_meta": TASKS}
+        until(lambda: server.request("tasks/get", about)["statusMessage"] == "0 of 1 documents")
+        server.request("tasks/cancel", about)
+        until(lambda: server.request("tasks/get", about)["status"] == "cancelled")
+        (job,) = server.call("job")["structuredContent"]["jobs"]
+        assert job["state"] == "cancelled"
+    finally:
+        vendor.answering.set()
+
+
 def test_a_missing_key_is_told_before_anything_is_written_down(
     start_kb: Callable[..., Any], vendor: Vendor, monkeypatch: pytest.MonkeyPatch
 ):
@@ -139,6 +202,37 @@ def test_a_command_without_a_terminal_names_the_option(loom_kb: Callable[..., An
     forgotten = loom_kb("add", "-", stdin=TOWN.encode())
     assert forgotten.returncode == 1
     assert b"deepseek/deepseek-flash read the documents" in forgotten.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        (DEAR, "", b"has nothing left to pay deepseek-flash with"),
+        (TOWN, "sk-wrong", b"does not let this key use"),
+    ],
+    ids=["402", "401"],
+)
+def test_a_command_that_waits_for_a_server_ends_where_the_servers_model_cannot_be_asked(
+    start_kb: Callable[..., Any],
+    loom_kb: Callable[..., Any],
+    vendor: Vendor,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    key: str,
+    why: bytes,
+):
+    with monkeypatch.context() as environment:
+        if key:
+            environment.setenv("DEEPSEEK_API_KEY", key)
+        server = start_kb("--llm", vendor.config())
+    server.call("add", text=text, source="notes")
+    added = loom_kb("add", "-", "--kb", "notes", "--llm", vendor.config(), stdin=LAKE.encode())
+    assert added.returncode == 1
+    assert b"Another process works for this knowledge base, and cannot go on" in added.stderr
+    assert why in added.stderr
+    assert b"What is written stays" in added.stderr
+    assert server.close_input() == 0
+    assert loom_kb("list", "--kb", "notes").returncode == 0  # nothing is half written
 
 
 def test_a_wrong_model_is_one_line_of_cause_and_one_of_remedy(loom_kb: Callable[..., Any]):

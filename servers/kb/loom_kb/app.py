@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -10,8 +11,10 @@ from anyio import to_thread
 
 from loom_core.errors import NotFoundError
 from loom_core.server.factory import LoomServer
+from loom_core.server.request_state import state_keys
 from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage, resource_uri
 from loom_kb.chatgpt import register_chatgpt_tools
+from loom_kb.prompts import register_prompts
 from loom_kb.service import Service, position
 from loom_kb.syncing import watch_folders
 from loom_kb.tools import register_tools
@@ -60,12 +63,14 @@ def build(settings: Settings) -> LoomServer:
         title="Loom knowledge base",
         instructions=_INSTRUCTIONS if settings.profile == "full" else "",
         lifespan=lifespan,
+        state_keys=partial(state_keys, settings.home),
     )
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service)
         return server
     register_tools(server, service)
     _register_resources(server, service)
+    register_prompts(server, service, document=_DOCUMENT)
     return server
 
 

@@ -45,7 +45,9 @@ def register_chatgpt_tools(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def search(
-        query: Annotated[str, Field(description="The question, or keywords.")],
+        query: Annotated[
+            str, Field(description="The question, or keywords.", examples=["Who approved the Q3 budget?"])
+        ],
     ) -> ToolReply[ChatHits]:
         result = await service.query(query, limit=_LIMIT)
         hits = [
@@ -57,14 +59,18 @@ def register_chatgpt_tools(server: LoomServer, service: Service) -> None:
 
     @server.tool(
         title="Read a document",
-        description="Read the document that a passage found by `search` is from, around that passage.",
+        description=(
+            "Read the document that a passage found by `search` is from. Returns its text around the passage."
+        ),
         read_only=True,
         destructive=False,
         idempotent=True,
         open_world=False,
     )
     async def fetch(
-        id: Annotated[str, Field(description="An id that `search` returned.")],  # noqa: A002
+        id: Annotated[  # noqa: A002
+            str, Field(description="An id that `search` returned.", examples=["d2409f60bed50.88260223dd7e"])
+        ],
     ) -> ToolReply[ChatDocument]:
         result = await service.fetch(id, tokens=_PAGE)
         document = ChatDocument(

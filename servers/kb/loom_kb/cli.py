@@ -1,6 +1,6 @@
 """The command line: what can be asked for, and how errors end.
 
-Exit codes: 0 done, 1 an error (for `doctor` and `check`: something is wrong), 2 wrong usage, 3 done but some
+Exit codes: 0 done, 1 an error (for `doctor` and `check`: there is a problem), 2 wrong usage, 3 done but some
 documents failed, 130 interrupted, 141 nobody reads the answer any more.
 """
 
@@ -12,8 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_core.errors import LoomError
-from loom_core.paths import loom_home
+from loom_core.errors import ConfigError, LoomError
+from loom_core.paths import loom_home, token_path
+from loom_core.server.http_options import add_http_options
+from loom_core.server.install.options import add_install_options, add_uninstall_options, split_arguments
 from loom_kb.settings import DEFAULT_SOURCE, Settings
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from loom_core.server.factory import LoomServer
 
-__all__ = ["parser", "run", "settings_of"]
+__all__ = ["checked_settings", "parser", "run", "settings_of"]
 
 _INTERRUPTED = 130
 _END_SECONDS = 20.0  # a batch under way may have to load an index before it can end
@@ -38,18 +40,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     serve = _command(commands, "serve", "serve MCP over stdio (the default), or over HTTP")
-    serve.add_argument("--http", action="store_true", help="serve Streamable HTTP on the loopback interface")
-    serve.add_argument("--host", default="127.0.0.1", help="with --http: a loopback address")
-    serve.add_argument(
-        "--port", type=int, default=8765, help="with --http (default 8765; 0 for any free one)"
-    )
-    serve.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="with --http: a further host name that a proxy in front passes on",
-    )
+    add_http_options(serve)
     serve.add_argument(
         "--kb", action="append", default=[], metavar="NAME", help="only this knowledge base (may be repeated)"
     )
@@ -135,7 +126,9 @@ def parser() -> argparse.ArgumentParser:
     _keeping_in_step(commands)
     _aliases(commands)
     _maintenance(commands)
-    _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
+    _tokens(commands)
+    _installing(commands)
+    _doctor(commands)
 
     _command(commands, "demo", "build a small knowledge base and ask it three questions")
     return top
@@ -146,15 +139,26 @@ def run(arguments: Sequence[str]) -> int:
     arguments = list(arguments)
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in {"-h", "--help", "--version"}):
         arguments.insert(0, "serve")
+    arguments, served = split_arguments(arguments) if arguments[0] == "install" else (arguments, [])
     args = parser().parse_args(arguments)
     try:
         if args.command == "serve":
             return _serve(args)
-        from loom_kb.commands import run_command
         from loom_kb.console import accept_any_text
 
         accept_any_text()
-        code = run_command(args, settings_of(args))
+        if args.command in {"install", "uninstall"}:
+            from loom_kb.installing import run_installing
+
+            code = run_installing(args, served)
+        elif args.command == "token":
+            from loom_kb.tokens import token
+
+            code = token(args)
+        else:
+            from loom_kb.commands import run_command
+
+            code = run_command(args, settings_of(args))
         sys.stdout.flush()  # here, where a reader that has gone is not an accident
         return code
     except LoomError as error:
@@ -193,6 +197,24 @@ def settings_of(args: argparse.Namespace) -> Settings:
     )
 
 
+def checked_settings(settings: Settings) -> Settings:
+    """The settings of a server as they are.
+
+    Raises:
+        ConfigError: a server cannot be started with them.
+    """
+    for root in settings.roots:
+        if not root.is_dir():
+            raise ConfigError(f"--root {root} is not a folder.", advice="Give a folder that exists.")
+    if settings.allow_net:
+        from loom_core.net import NetPolicy
+
+        NetPolicy.allowing(settings.allow_net)
+        if not settings.allow_urls:
+            raise ConfigError("--allow-net allows nothing by itself.", advice="Give --allow-urls too.")
+    return settings
+
+
 def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("an empty path")  # `Path` would take it for the current folder
@@ -214,44 +236,24 @@ def _allow_net(command: argparse.ArgumentParser) -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from loom_core.server.http import HttpSettings
+    from loom_core.server.http_options import http_settings, ready_lines
     from loom_core.server.run import serve
 
-    settings = settings_of(args)
-    for root in settings.roots:
-        if not root.is_dir():
-            from loom_core.errors import ConfigError
-
-            raise ConfigError(f"--root {root} is not a folder.", advice="Give a folder that exists.")
-
-    if settings.allow_net:
-        from loom_core.errors import ConfigError
-        from loom_core.net import NetPolicy
-
-        NetPolicy.allowing(settings.allow_net)
-        if not settings.allow_urls:
-            raise ConfigError("--allow-net allows nothing by itself.", advice="Give --allow-urls too.")
+    settings = checked_settings(settings_of(args))
 
     def build() -> LoomServer:
         from loom_kb.app import build as build_app
 
         return build_app(settings)
 
-    http = (
-        HttpSettings(host=args.host, port=args.port, allowed_hosts=tuple(args.allow_host))
-        if args.http
-        else None
-    )
-    serve(build, http=http, on_ready=_say_ready, deadline=_END_SECONDS)
+    http = http_settings(args, tokens=token_path(settings.home, "loom-kb"))
+
+    def say_ready(url: str) -> None:
+        if http is not None:
+            print("\n".join(ready_lines("loom-kb", url, http)), file=sys.stderr)  # noqa: T201
+
+    serve(build, http=http, on_ready=say_ready, deadline=_END_SECONDS)
     return 0
-
-
-def _say_ready(url: str) -> None:
-    print(  # noqa: T201
-        f"loom-kb serves {url} (this machine only, no authentication)\n"
-        f'For mcp.json: {{"mcpServers": {{"loom-kb": {{"type": "http", "url": "{url}"}}}}}}',
-        file=sys.stderr,
-    )
 
 
 def _command(
@@ -362,6 +364,44 @@ def _maintenance(
     import_.add_argument("file", type=_path, help="the archive")
     import_.add_argument("--kb", metavar="NAME", help="default: the name in the archive, if that is free")
     _agreeing(import_)
+
+
+def _doctor(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    doctor = _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
+    doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
+    doctor.epilog = (
+        "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
+        " key and can be pasted into an issue; names of knowledge bases and folders stand in it."
+    )
+
+
+def _installing(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    install = _command(commands, "install", "put this server into the configuration of an MCP client")
+    add_install_options(install, program="loom-kb")
+    for name, kind in (("kb", str), ("root", _path)):
+        install.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            type=kind,
+            metavar="NAME" if kind is str else "DIR",
+            help="as of `serve` (may be repeated)",
+        )
+    uninstall = _command(commands, "uninstall", "take this server out of the configuration of an MCP client")
+    add_uninstall_options(uninstall, program="loom-kb")
+
+
+def _tokens(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    from loom_core.server.token_command import add_token_options
+
+    token = _command(commands, "token", "make, list or revoke tokens for `serve --http --tokens`")
+    add_token_options(token, source_option="--kb", source="knowledge base")
 
 
 def _agreeing(command: argparse.ArgumentParser) -> None:

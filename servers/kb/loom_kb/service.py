@@ -12,6 +12,7 @@ from anyio import to_thread
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.knowledge.fetching import client_for
 from loom_core.knowledge.library import Library
+from loom_core.server.caller import current_caller
 from loom_kb.addresses import forms_of, readable_paths
 from loom_kb.job_facts import job_info
 from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
@@ -59,6 +60,7 @@ class Service:
             embedder=settings.embedder,
             llm=configuration(settings.llm),
             only=settings.sources,
+            may_use=_may_use,
             program="loom-kb",
         )
         self._look = look
@@ -322,7 +324,8 @@ class Service:
         return [f"{entry.name} cannot be used: {entry.problem}." for entry in entries]
 
     async def _writable(self, source: str | None, description: str) -> GraphRAGKnowledgeBase:
-        only = self.settings.sources
+        theirs = current_caller().sources
+        only = self.settings.sources or (() if theirs is None else tuple(theirs))
         name = source or (only[0] if len(only) == 1 else DEFAULT_SOURCE)
         return await self.writable(name, description=description)
 
@@ -346,6 +349,10 @@ class Service:
         if model:
             await to_thread.run_sync(record.set, "llm", "")
         return knowledge_base
+
+
+def _may_use(name: str) -> bool:
+    return current_caller().may_use(name)
 
 
 def position(cursor: str | None) -> int:

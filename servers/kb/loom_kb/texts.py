@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "citation",
+    "confirmation_question",
     "confirmation_text",
     "coverage_line",
     "document_line",
@@ -27,6 +28,7 @@ __all__ = [
     "held_by",
     "job_text",
     "query_text",
+    "removal_question",
     "source_line",
 ]
 
@@ -111,6 +113,17 @@ def source_line(source: SourceDetails) -> str:
 def extraction_of(model: str) -> str:
     """What finds the entities of a knowledge base, by the name of its language model, which may be empty."""
     return f"{model} and rules" if model else "rules"
+
+
+def confirmation_question(estimate: ExtractionEstimate) -> str:
+    """What the user is asked where a language model would have to read much."""
+    return f"A language model is to read {estimate}. Add it?"
+
+
+def removal_question(count: int, source: str | None) -> str:
+    """What the user is asked where many documents would go at once."""
+    place = f"the knowledge base {visible(source)}" if source else "all knowledge bases"
+    return f"Remove {count:,} documents from {place}? It cannot be undone; the files are not touched."
 
 
 def confirmation_text(estimate: ExtractionEstimate) -> str:

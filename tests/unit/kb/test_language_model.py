@@ -13,8 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from loom_kb.cli import parser, run, settings_of
-from loom_kb.doctor import examined
-from loom_kb.language_model import chosen, configuration, with_agreement
+from loom_kb.language_model import chosen, configuration, model_section, with_agreement
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line
@@ -121,7 +120,7 @@ async def test_without_a_model_nothing_is_told_of_one(services: Callable[[str], 
     assert (info.tokens_read, info.tokens_written, info.cost) == (None, None, None)
     assert "model" not in job_text([info])
     assert service.library.list()[0].llm == ""
-    assert all(section.name != "language model" for section in (await examined(service)).sections)
+    assert model_section(service.library) is None
 
 
 async def test_whose_documents_a_model_read_is_not_gone_on_with_by_rules_unnoticed(
@@ -164,23 +163,26 @@ async def test_a_folder_and_a_page_are_refused_where_the_key_is_missing(
         more = {"titles": [], "uris": []} if add == service.add_texts else {}
         with pytest.raises(ConfigError, match="DEEPSEEK_API_KEY"):
             await add(what, source="notes", metadata={}, **more)  # pyright: ignore[reportArgumentType]
-    section = next(s for s in (await examined(service)).sections if s.name == "language model")
+    section = model_section(service.library)
+    assert section is not None
     assert section.facts == {"model": "deepseek/deepseek-flash", "usable": False}
-    assert "DEEPSEEK_API_KEY" in section.problems[0]
+    [finding] = section.findings
+    assert (finding.code, finding.message) == ("model-unusable", "There is no key for DeepSeek.")
+    assert "DEEPSEEK_API_KEY" in finding.remedy
 
 
 async def test_the_doctor_says_which_model_is_set_and_never_its_key(
     services: Callable[[str], Service], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-of-the-doctor")
-    report = await examined(services("deepseek/deepseek-flash"))
-    section = next(s for s in report.sections if s.name == "language model")
+    section = model_section(services("deepseek/deepseek-flash").library)
+    assert section is not None
     assert section.facts == {"model": "deepseek/deepseek-flash", "usable": True}
-    assert "sk-of-the-doctor" not in report.model_dump_json()
-    wrong = await examined(services("no-such-vendor"))
-    section = next(s for s in wrong.sections if s.name == "language model")
-    assert "no-such-vendor" in section.problems[0]
-    assert not wrong.healthy
+    assert "sk-of-the-doctor" not in section.model_dump_json()
+    wrong = model_section(services("no-such-vendor").library)
+    assert wrong is not None
+    assert "no-such-vendor" in wrong.findings[0].message
+    assert wrong.findings[0].remedy
 
 
 def test_a_source_tells_what_finds_its_entities(capsys: Any, tmp_path: Path):

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -13,6 +19,9 @@ import pytest
 from loom_core.errors import EmbeddingError, InvalidInputError, NotFoundError, StoreBusyError
 from loom_core.knowledge.catalogue import Catalogue
 from loom_core.knowledge.library import Library
+
+if TYPE_CHECKING:
+    from tests.fixtures.local_server import Asked, LocalServer
 
 
 @pytest.fixture
@@ -166,6 +175,87 @@ async def test_a_server_that_does_not_answer_leaves_no_knowledge_base_of_unknown
     library.close()
 
 
+def _loading(local_servers: Callable[..., LocalServer], loaded: threading.Event) -> tuple[LocalServer, str]:
+    """An Ollama that loads its model first, and what a library is given to use it."""
+    server = local_servers()
+    body = json.dumps({"embeddings": [[0.0, 3.0, 4.0]]}).encode()
+    server.answers("/api/embed", body, Content_Type="application/json")
+    answer = server.routes["/api/embed"]
+
+    def load(asked: Asked, connection: socket.socket) -> None:
+        loaded.wait(20)
+        answer(asked, connection)
+
+    server.routes["/api/embed"] = load
+    return server, json.dumps({"provider": "ollama", "model": "新模型", "base_url": server.url("")})
+
+
+async def test_a_model_that_takes_long_to_load_does_not_hold_up_a_server(
+    tmp_path: Path, local_servers: Callable[..., LocalServer]
+):
+    loaded = threading.Event()
+    server, choice = _loading(local_servers, loaded)
+    library = Library(tmp_path, embedder=choice, patience=0.05)
+    async with anyio.create_task_group() as tasks:
+        library.work_in(tasks)
+        with anyio.fail_after(60):
+            for _ in range(2):
+                with pytest.raises(
+                    EmbeddingError, match="ollama:新模型 is not ready yet: its server may be"
+                ) as caught:
+                    await library.get("notes", create=True)
+                assert "try again in a moment" in caught.value.advice
+            assert library.list() == []
+            loaded.set()
+            while True:
+                with suppress(EmbeddingError):
+                    knowledge_base = await library.get("notes", create=True)
+                    break
+        assert knowledge_base.embedder_id.endswith("/新模型/3")
+        assert len(server.asked) == 1  # all waited for the same answer
+        tasks.cancel_scope.cancel()
+    library.close()
+
+
+async def test_a_model_that_fails_to_load_is_asked_again_by_the_next_call(
+    tmp_path: Path, local_servers: Callable[..., LocalServer]
+):
+    server = local_servers()
+    server.answers("/api/embed", b'{"error": "model not found, try pulling it first"}', status=404)
+    choice = json.dumps({"provider": "ollama", "model": "m", "base_url": server.url("")})
+    library = Library(tmp_path, embedder=choice)
+    async with anyio.create_task_group() as tasks:
+        library.work_in(tasks)
+        for _ in range(2):
+            with pytest.raises(EmbeddingError, match="Run: ollama pull m"):
+                await library.get("notes", create=True)
+        tasks.cancel_scope.cancel()
+    assert len(server.asked) == 2
+    library.close()
+
+
+async def test_a_command_waits_until_a_model_is_loaded(
+    tmp_path: Path, local_servers: Callable[..., LocalServer]
+):
+    loaded = threading.Event()
+    _, choice = _loading(local_servers, loaded)
+    library = Library(tmp_path, embedder=choice, patience=0.01)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.sleep_forever)
+        opened: list[str] = []
+
+        async def get() -> None:
+            opened.append((await library.get("notes", create=True)).embedder_id)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(get)
+        await anyio.wait_all_tasks_blocked()
+        assert opened == []
+        loaded.set()
+    assert opened[0].endswith("/新模型/3")
+    library.close()
+
+
 async def test_a_damaged_configuration_of_an_embedder_counts_as_none(tmp_path):
     library = Library(tmp_path, embedder="hashing")
     knowledge_base = await library.get("notes", create=True)
@@ -173,3 +263,25 @@ async def test_a_damaged_configuration_of_an_embedder_counts_as_none(tmp_path):
         knowledge_base.record.set("embedding_config", damaged)
         assert library.list()[0].embedding_config == {}
     library.close()
+
+
+async def test_what_may_not_be_used_now_is_as_if_it_were_not_there(tmp_path):
+    allowed = {"文档", "notes"}
+    library = Library(tmp_path, embedder="hashing", may_use=allowed.__contains__)
+    try:
+        for name in sorted(allowed):
+            await library.get(name, create=True)
+        allowed.discard("文档")
+        assert [entry.name for entry in library.list()] == ["notes"]
+        with pytest.raises(NotFoundError) as hidden:
+            await library.get("文档")
+        with pytest.raises(NotFoundError) as missing:
+            await library.get("缺失")
+        assert str(hidden.value).replace("文档", "缺失") == str(missing.value)
+        assert str(missing.value).endswith("There are: notes.")
+        for name in ("文档", "new"):
+            with pytest.raises(NotFoundError):
+                await library.get(name, create=True)
+    finally:
+        library.close()
+    assert [entry.name for entry in Library(tmp_path).list()] == ["notes", "文档"]

@@ -29,7 +29,7 @@ def test_without_sources_only_head_and_tail_are_left():
 
 
 def test_the_source_argument_allows_the_names_and_none():
-    assert UnifiedSearchToolBuilder([DOCS, NOTES]).source_schema() == {"enum": ["docs", "会议纪要", None]}
+    assert UnifiedSearchToolBuilder([DOCS, NOTES]).source_schema() == {"enum": ["docs", "会议纪要"]}
 
 
 def test_filters_are_explained_for_the_sources_that_have_some():

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from loom_core.server.health import HealthReport, Section, fact_lines, report_lines
+import pytest
+from pydantic import ValidationError
+
+from loom_core.errors import ConfigError
+from loom_core.server.health import (
+    Finding,
+    HealthReport,
+    Section,
+    fact_lines,
+    fine,
+    problem,
+    report_lines,
+    told_by,
+    warning,
+)
+
+
+def report_of(*sections: Section) -> HealthReport:
+    return HealthReport(program="loom-x", version="1", sections=list(sections))
 
 
 def test_facts_of_every_kind_are_lines():
@@ -29,15 +47,46 @@ def test_facts_of_every_kind_are_lines():
 
 
 def test_a_report_without_problems_says_so():
-    report = HealthReport(sections=[Section(name="home", facts={"writable": False})])
-    assert report.healthy
-    assert report_lines(report) == ["home", "  writable     no", "Everything is well."]
+    report = report_of(Section(name="home", facts={"writable": False}, findings=[fine("home", "Fine.")]))
+    assert (report.healthy, report.severity) == (True, "ok")
+    assert report_lines(report) == ["home", "  writable     no", "  + Fine.", "Everything is well."]
 
 
-def test_problems_are_marked_and_counted():
-    report = HealthReport(
-        sections=[Section(name="home", problems=["full"]), Section(name="b", problems=["gone", "old"])]
+def test_findings_are_marked_counted_and_followed_by_what_to_do():
+    report = report_of(
+        Section(name="home", findings=[problem("full", "It is full.", "Free some.")]),
+        Section(
+            name="端口", findings=[warning("taken", "Taken.", "Choose."), problem("gone", "Gone.", "Wait.")]
+        ),
     )
-    assert not report.healthy
-    assert report.model_dump()["healthy"] is False
-    assert report_lines(report) == ["home", "  ! full", "b", "  ! gone", "  ! old", "3 problems found."]
+    assert (report.healthy, report.severity) == (False, "problem")
+    assert report_lines(report) == [
+        "home",
+        "  ! It is full.",
+        "    To do: Free some.",
+        "端口",
+        "  ? Taken.",
+        "    To do: Choose.",
+        "  ! Gone.",
+        "    To do: Wait.",
+        "2 problems and 1 warning found.",
+    ]
+
+
+def test_warnings_alone_leave_an_installation_healthy():
+    report = report_of(Section(name="port", findings=[warning("taken", "Taken.", "Choose.")]))
+    assert (report.healthy, report.severity) == (True, "warning")
+    assert report_lines(report)[-1] == "1 warning found."
+    plain = report.model_dump()
+    assert (plain["healthy"], plain["severity"], plain["program"]) == (True, "warning", "loom-x")
+
+
+def test_only_what_is_well_needs_no_remedy():
+    with pytest.raises(ValidationError, match="says nothing about what to do"):
+        Finding(code="full", severity="warning", message="It is full.", remedy=" ")
+
+
+def test_an_error_is_told_with_its_own_advice_first():
+    error = ConfigError("The port is no number.", advice="Give a number.")
+    assert told_by(error, "port", remedy="x") == problem("port", "The port is no number.", "Give a number.")
+    assert told_by(ConfigError("No."), "port", remedy="Do.").remedy == "Do."

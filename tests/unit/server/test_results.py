@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from loom_core.server.content import Image
 from loom_core.server.results import TOKEN_CAP, TextBudget, estimate_tokens, tool_result
 
 
@@ -37,6 +38,17 @@ def test_a_reply_keeps_text_and_structured_data():
 
     assert reply.text == "你好"
     assert reply.structured == Note(text="你好")
+
+
+def test_all_texts_of_a_reply_together_stay_near_the_cap():
+    picture = Image(b"\x89PNG")
+    reply = tool_result("字" * 15_000, Note(text="x"), picture, "a" * 8000, "字" * 15_000, "字" * 15_000)
+
+    texts = [part for part in reply.contents if isinstance(part, str)]
+    assert reply.text == "字" * 15_000
+    assert list(reply.contents[:2]) == [picture, "a" * 8000]
+    assert [text.endswith("characters shown; narrow the request]") for text in texts] == [False, True, True]
+    assert sum(map(estimate_tokens, [reply.text, *texts])) <= TOKEN_CAP + 60
 
 
 @pytest.mark.parametrize("text", ["x" * 4 * TOKEN_CAP, "字" * TOKEN_CAP])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from loom_core.server.schema import without_titles
+from loom_core.server.schema import without_nulls, without_titles
 from loom_core.server.wellformed import well_formed
 
 
@@ -57,6 +57,25 @@ def test_the_schema_given_is_not_changed():
     without_titles(schema)
 
     assert schema["title"] == "Outer"
+
+
+def test_what_may_be_left_out_is_not_offered_as_null_too():
+    class Arguments(BaseModel):
+        source: str | None = Field(default=None, description="来源")
+        either: int | list[int] | None = None
+        inner: Inner | None = None
+        limit: int = 5
+        must: str | None
+
+    schema = without_nulls(without_titles(Arguments.model_json_schema()))
+
+    assert schema["properties"] == {
+        "source": {"type": "string", "description": "来源"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+        "inner": {"$ref": "#/$defs/Inner"},
+        "limit": {"type": "integer", "default": 5},
+        "must": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    }
 
 
 def test_a_lone_surrogate_is_replaced_wherever_it_is():

@@ -131,3 +131,30 @@ def test_whoever_only_looks_keeps_nobody_from_taking_the_lock(tmp_path: Path):
     for thread in threads:
         thread.join()
     assert all(taken)
+
+
+def test_while_somebody_looks_nobody_takes_the_lock_and_it_counts_as_free(tmp_path: Path):
+    lock, other = ProcessLock(tmp_path / "lock"), ProcessLock(tmp_path / "lock")
+    with lock.looking() as free:
+        assert free  # nobody has ever held it
+    assert other.acquire()
+    other.release()
+    with lock.looking() as free, other.looking() as also_free:
+        assert free
+        if sys.platform != "win32":  # whose locks cannot be shared
+            assert also_free
+            assert not other.is_held()
+        assert not other.acquire()
+    assert other.acquire()
+    assert other.holder() == os.getpid()
+
+
+def test_who_looks_at_a_lock_that_is_held_is_told_and_disturbs_nobody(tmp_path: Path):
+    child, acquired = start_holder(tmp_path / "lock")
+    try:
+        assert acquired == "True"
+        with ProcessLock(tmp_path / "lock").looking() as free:
+            assert not free
+        assert ProcessLock(tmp_path / "lock").holder() == child.pid
+    finally:
+        end(child)

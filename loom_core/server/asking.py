@@ -1,0 +1,149 @@
+"""Asking the user, in whatever way the client can, and never for longer than a deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from mcp.server.elicitation import render_elicitation_schema
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+from pydantic import BaseModel, ValidationError
+
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.server.client_input import InputUnavailableError
+from loom_core.server.wellformed import well_formed
+
+if TYPE_CHECKING:
+    from loom_core.server.context import ToolContext
+
+__all__ = ["DEADLINE", "Answer", "ConsentError", "Outcome", "ask", "can_ask", "consent"]
+
+DEADLINE = 300.0
+"""Seconds that a user has to answer, where nothing else is said."""
+
+_SCHEMA_KEYWORDS = ("type", "properties", "required")  # all that the protocol allows in a form's schema
+
+Outcome = Literal["accepted", "declined", "cancelled", "timed_out", "unavailable"]
+"""What came of a question: answered, refused, closed without an answer, not answered in time, not asked."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[ModelT_co]):
+    """What the user answered.
+
+    Attributes:
+        outcome: what came of the question.
+        value: what was filled in; None unless it was accepted.
+    """
+
+    outcome: Outcome
+    value: ModelT_co | None = None
+
+
+class ConsentError(LoomError):
+    """The user has not agreed, so nothing was done.
+
+    Attributes:
+        outcome: what came of the question; never `accepted`.
+    """
+
+    def __init__(self, message: str, *, advice: str, outcome: Outcome) -> None:
+        super().__init__(message, advice=advice)
+        self.outcome: Outcome = outcome
+
+
+class _Nothing(BaseModel):
+    """An empty form: to accept it is the answer."""
+
+
+def can_ask(ctx: ToolContext) -> bool:
+    """Whether the client of a call can put a form before its user."""
+    declared = ctx.capabilities.elicitation
+    forms = declared is not None and (declared.form is not None or declared.url is None)
+    return forms and ctx.client_input.available
+
+
+async def ask(
+    ctx: ToolContext, message: str, model: type[ModelT], *, name: str = "answer", deadline: float = DEADLINE
+) -> Answer[ModelT]:
+    """Ask the user to fill in a form.
+
+    The function that asks may be run again from its beginning with the answer (see `client_input`): let it
+    ask before it changes anything. A question asked again in the same call needs another name.
+
+    Args:
+        ctx: the call.
+        message: the question, for people.
+        model: the form: fields of text, number, truth or choice, no others.
+        name: what the question is called, unique in the call.
+        deadline: seconds to answer.
+
+    Raises:
+        InvalidInputError: the client answered with something that is not the form.
+        TypeError: the model is no form.
+    """
+    if not can_ask(ctx):
+        return Answer("unavailable")
+    request = ElicitRequest(
+        params=ElicitRequestFormParams(message=well_formed(message), requested_schema=_form(model))
+    )
+    try:
+        responses = await ctx.client_input.fetch({name: request}, deadline=deadline)
+    except TimeoutError:
+        return Answer("timed_out")
+    except InputUnavailableError:
+        return Answer("unavailable")
+    response = responses[name]
+    if not isinstance(response, ElicitResult) or response.action == "cancel":
+        return Answer("cancelled")
+    if response.action == "decline":
+        return Answer("declined")
+    try:
+        return Answer("accepted", model.model_validate(response.content or {}))
+    except ValidationError as error:
+        wrong = ", ".join(str(detail["loc"][0]) for detail in error.errors() if detail["loc"])
+        raise InvalidInputError(
+            f"The client's answer to “{message}” does not fit the question: {wrong or 'not a form'}.",
+            advice="Ask the user in the conversation.",
+        ) from error
+
+
+async def consent(
+    ctx: ToolContext, question: str, *, otherwise: str, name: str = "consent", deadline: float = DEADLINE
+) -> None:
+    """Go on only if the user agrees: an empty form, which is accepted or declined.
+
+    Args:
+        ctx: the call.
+        question: what is to be agreed to, for people.
+        otherwise: how to call again once the user has agreed in the conversation, for a model whose client
+            cannot ask: “call `add` again with confirm: true”.
+        name: as for `ask`.
+        deadline: as for `ask`.
+
+    Raises:
+        ConsentError: they have not agreed; it says why, and what the model is to do.
+    """
+    answer = await ask(ctx, question, _Nothing, name=name, deadline=deadline)
+    match answer.outcome:
+        case "accepted":
+            return
+        case "declined":
+            message, advice = "The user said no; nothing was done.", "Try again only if they ask for it."
+        case "cancelled":
+            message, advice = "The user closed the question; nothing was done.", "Ask them what they want."
+        case "timed_out":
+            message = f"The user did not answer within {deadline:g} s; nothing was done."
+            advice = f"Ask them; if they agree, {otherwise}."
+        case "unavailable":
+            message = f"Nothing was done yet, for the user has to agree first: {question}"
+            advice = f"Ask them; if they agree, {otherwise}."
+    raise ConsentError(message, advice=advice, outcome=answer.outcome)
+
+
+def _form(model: type[BaseModel]) -> dict[str, Any]:
+    schema = render_elicitation_schema(model)
+    return {"properties": {}, **{word: schema[word] for word in _SCHEMA_KEYWORDS if word in schema}}

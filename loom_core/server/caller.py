@@ -1,0 +1,69 @@
+"""Who is asking, and what they may do.
+
+The caller of a request is known to everything that runs for it, without being handed on: to the tool as
+`ToolContext.caller`, to what reads stores by `current_caller()`. So a store can refuse what a caller may not
+see in the one place where it is opened, and nothing that is written later can forget to.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["EVERYTHING", "SCOPES", "Caller", "Scope", "acting", "current_caller"]
+
+Scope = Literal["read", "write", "admin"]
+"""`read`: tools that change nothing, resources, prompts. `write`: the other tools. `admin`: `/metrics`."""
+
+SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request.
+
+    Attributes:
+        name: for people and logs, such as the name of a token.
+        scopes: what they may do.
+        sources: what they may use of the server's data, such as knowledge bases; None for all.
+        id: what tells one caller from another, even of one name; empty where nobody is asked.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    sources: frozenset[str] | None = None
+    id: str = field(default="")
+
+    def may(self, scope: Scope) -> bool:
+        """Whether they may do what needs a scope."""
+        return scope in self.scopes
+
+    def may_use(self, source: str) -> bool:
+        """Whether they may use some of the server's data."""
+        return self.sources is None or source in self.sources
+
+
+EVERYTHING = Caller("local", SCOPES)
+"""Whoever started the server over stdio, or asks it on this machine while it demands no authentication."""
+
+_current: ContextVar[Caller] = ContextVar("loom_caller", default=EVERYTHING)
+
+
+def current_caller() -> Caller:
+    """The caller that is being served; `EVERYTHING` where nobody is, as in background work."""
+    return _current.get()
+
+
+@contextmanager
+def acting(caller: Caller) -> Generator[None]:
+    """Do what is in the block, and all tasks and threads that it starts, for a caller."""
+    before = _current.set(caller)
+    try:
+        yield
+    finally:
+        _current.reset(before)

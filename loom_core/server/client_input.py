@@ -1,0 +1,227 @@
+"""What a call needs from its client in the middle: above all what its user answers.
+
+| client | way |
+|---|---|
+| 2026-07-28 | `RoundTrips`: the call ends with the requests and is made again with the responses |
+| before | `LiveRequests`: the client is asked while the call is open |
+| one that waits for a task | `task_board.TaskCall`: the task says what it needs, `tasks/update` brings it |
+
+A function that fetches input may be run again from its beginning for each round: what it does before it has
+all its input must be harmless to repeat.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import (
+    INVALID_PARAMS,
+    CreateMessageRequest,
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitRequest,
+    ElicitResult,
+    InputRequiredResult,
+    ListRootsResult,
+)
+from mcp_types.methods import INPUT_REQUIRED_METHODS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ValidationError
+
+from loom_core.errors import LoomError, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server import ServerRequestContext
+    from mcp.server.session import ServerSession
+    from mcp_types import InputRequest, InputResponse, RequestId
+
+__all__ = [
+    "ClientInput",
+    "InputRequired",
+    "InputUnavailableError",
+    "LiveRequests",
+    "RoundTrips",
+    "client_input_of",
+    "input_required",
+    "response_to",
+]
+
+_log = logging.getLogger(__name__)
+
+
+class ClientInput(Protocol):
+    """The way to get something from the client of a call."""
+
+    @property
+    def available(self) -> bool:
+        """Whether there is a way at all; what the client can answer, its capabilities say."""
+        ...
+
+    async def fetch(
+        self, requests: Mapping[str, InputRequest], *, deadline: float
+    ) -> Mapping[str, InputResponse]:
+        """The client's responses, one for each request.
+
+        Args:
+            requests: what to ask, by names that are used once in a call.
+            deadline: seconds that the client has.
+
+        Raises:
+            TimeoutError: not all responses came in time.
+            InputUnavailableError: the client refuses to answer.
+            InputRequired: the call has to end here, to be made again with the responses. Let it through.
+        """
+        ...
+
+
+class InputUnavailableError(LoomError):
+    """The client does not answer, or cannot be asked."""
+
+
+class InputRequired(Exception):  # noqa: N818 - no error: the call ends with a question
+    """The call ends with what it needs from the client, and is made again with the responses."""
+
+    def __init__(self, result: InputRequiredResult) -> None:
+        super().__init__(f"input is required: {', '.join(result.input_requests or ())}")
+        self.result = result
+
+
+def client_input_of(ctx: ServerRequestContext[Any, Any]) -> ClientInput:
+    """The way that the protocol's era has."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return RoundTrips(ctx.params or {}, available=ctx.method in INPUT_REQUIRED_METHODS)
+    return LiveRequests(ctx.session, ctx.request_id)
+
+
+def input_required(error: Exception) -> InputRequiredResult | None:
+    """The result to answer with if a call has ended because it needs input, or None for a real error."""
+    error = unwrapped(error)
+    return error.result if isinstance(error, InputRequired) else None
+
+
+class RoundTrips:
+    """The multi-round-trip way (SEP-2322). What is answered in one round goes along in the request state.
+
+    The state is sealed on its way out and checked on its way in, see `request_state`: what is read here, this
+    server has written, for this very call. A response without a state is taken, too: the client speaks for
+    its user either way.
+    """
+
+    def __init__(self, params: Mapping[str, Any], *, available: bool = True) -> None:
+        self._params = params
+        self._taken: dict[str, InputResponse] = {}
+        self._available = available
+
+    @property
+    def available(self) -> bool:
+        """Whether a result of this method may ask for input."""
+        return self._available
+
+    async def fetch(
+        self, requests: Mapping[str, InputRequest], *, deadline: float
+    ) -> Mapping[str, InputResponse]:
+        """See `ClientInput.fetch`."""
+        given: Mapping[str, Any] = self._params.get("inputResponses") or {}
+        missing: dict[str, InputRequest] = {}
+        now = time.time()
+        for name, request in requests.items():
+            if name in self._taken:
+                raise ValueError(f"{name!r} is asked for twice in one call")
+            if name in self._state["answers"]:
+                self._taken[name] = response_to(request, name, self._state["answers"][name])
+            elif name not in given:
+                missing[name] = request
+            elif now - self._state["asked"].get(name, now) > deadline:
+                raise TimeoutError
+            else:
+                self._taken[name] = response_to(request, name, given[name])
+        if not missing:
+            return {name: self._taken[name] for name in requests}
+        state = {
+            "answers": {name: _wire(response) for name, response in self._taken.items()},
+            "asked": {name: self._state["asked"].get(name, now) for name in missing},
+        }
+        raise InputRequired(InputRequiredResult(input_requests=missing, request_state=json.dumps(state)))
+
+    @cached_property
+    def _state(self) -> dict[str, dict[str, Any]]:
+        state = self._params.get("requestState")
+        try:
+            known: object = json.loads(state) if state else None
+        except ValueError:
+            known = None
+        match known:
+            case {"answers": dict(), "asked": dict()}:
+                return cast("dict[str, dict[str, Any]]", known)
+            case _:  # the first round, or the state of another version of this server
+                return {"answers": {}, "asked": {}}
+
+
+class LiveRequests:
+    """The way of the handshake era: requests to the client while its own is open."""
+
+    def __init__(self, session: ServerSession, request_id: RequestId | None) -> None:
+        self._session = session
+        self._request_id = request_id
+
+    @property
+    def available(self) -> bool:
+        """Whether the transport can carry a request to the client."""
+        return self._session.can_send_request and self._request_id is not None
+
+    async def fetch(
+        self, requests: Mapping[str, InputRequest], *, deadline: float
+    ) -> Mapping[str, InputResponse]:
+        """See `ClientInput.fetch`. One after the other: there is one user."""
+        responses: dict[str, InputResponse] = {}
+        with anyio.fail_after(deadline):
+            for name, request in requests.items():
+                responses[name] = await self._ask(name, request)
+        return responses
+
+    async def _ask(self, name: str, request: InputRequest) -> InputResponse:
+        metadata = ServerMessageMetadata(related_request_id=self._request_id)
+        try:
+            return await self._session.send_request(request, _response_type(request), metadata=metadata)
+        except (MCPError, ValidationError) as error:
+            reason = error.message if isinstance(error, MCPError) else "what it answers cannot be read"
+            _log.info("the client did not answer %r: %s", name, reason)
+            raise InputUnavailableError(
+                f"The client did not answer {request.method}: {reason}.",
+                advice="Ask the user in the conversation.",
+            ) from error
+
+
+def response_to(request: InputRequest, name: str, given: object) -> InputResponse:
+    """What a client gave, as the response to a request.
+
+    Raises:
+        MCPError: it is none (-32602).
+    """
+    try:
+        return _response_type(request).model_validate(given, by_name=False)
+    except ValidationError as error:
+        raise MCPError(
+            code=INVALID_PARAMS, message=f"inputResponses.{name} is no answer to {request.method}."
+        ) from error
+
+
+def _response_type(request: InputRequest) -> type[InputResponse]:
+    if isinstance(request, ElicitRequest):
+        return ElicitResult
+    if isinstance(request, CreateMessageRequest):
+        return CreateMessageResultWithTools if request.params.tools else CreateMessageResult
+    return ListRootsResult
+
+
+def _wire(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)

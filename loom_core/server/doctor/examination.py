@@ -1,0 +1,116 @@
+"""Running checks: side by side, each with a deadline, so that one that hangs hides no other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import anyio
+from anyio import RunFinishedError, from_thread
+from anyio.lowlevel import current_token
+
+from loom_core.errors import LoomError, unwrapped
+from loom_core.server.health import HealthReport, Section, problem, told_by
+
+__all__ = ["Check", "blocking", "examine"]
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing to look at.
+
+    Attributes:
+        name: name of its section.
+        look: finds it out; gives no section, or several, where that fits.
+        seconds: it is given up after so long.
+    """
+
+    name: str
+    look: Callable[[], Awaitable[Section | Sequence[Section] | None]]
+    seconds: float = 10.0
+
+
+async def examine(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
+    """Run checks, and report on them in their order. It takes as long as the longest deadline at the most.
+
+    A check that hangs or fails becomes a finding of its section.
+
+    Args:
+        checks: what to look at.
+        program: the command that is examined, such as `loom-kb`.
+        version: its version.
+    """
+    found: list[Sequence[Section]] = [()] * len(checks)
+
+    async def look(place: int, check: Check) -> None:
+        found[place] = await _looked(check, program)
+
+    async with anyio.create_task_group() as tasks:
+        for place, check in enumerate(checks):
+            tasks.start_soon(look, place, check)
+    sections = [section for part in found for section in part]
+    return HealthReport(program=program, version=version, sections=sections)
+
+
+def blocking(look: Callable[[], _T]) -> Callable[[], Awaitable[_T]]:
+    """A function that blocks, as one that can be awaited and given up.
+
+    It runs in a daemon thread of its own: one that hangs for ever, on a network drive that has gone for
+    instance, keeps neither the others nor the end of the process waiting.
+    """
+
+    async def run() -> _T:
+        done, token = anyio.Event(), current_token()
+        results: list[_T] = []
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(look())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                failures.append(error)
+            with suppress(RunFinishedError):  # nobody waits any more
+                from_thread.run_sync(done.set, token=token)
+
+        threading.Thread(target=work, name="doctor", daemon=True).start()
+        await done.wait()
+        if failures:
+            raise failures[0]
+        return results[0]
+
+    return run
+
+
+async def _looked(check: Check, program: str) -> Sequence[Section]:
+    again = f"Run `{program} doctor` again; report it as a bug if it stays so."
+    finding = problem(
+        "gives-no-answer",
+        f"Nothing could be found out within {check.seconds:g} s.",
+        "Look for a disk or a network drive that does not answer, or for a machine under heavy load.",
+    )
+    try:
+        with anyio.move_on_after(check.seconds):
+            section = await check.look()
+            if section is None:
+                return ()
+            return (section,) if isinstance(section, Section) else section
+    except LoomError as error:
+        finding = told_by(error, "cannot-be-examined", remedy=again)
+    except Exception as error:  # noqa: BLE001 - the outermost handler of a check: the others are to be told
+        cause = unwrapped(error)
+        _log.debug("the check %r failed", check.name, exc_info=cause)
+        reason = str(cause).partition("\n")[0]
+        message = f"It cannot be examined: {type(cause).__name__}: {reason}"
+        remedy = (
+            f"Install {program} anew, with all that it requires." if isinstance(cause, ImportError) else again
+        )
+        finding = problem("cannot-be-examined", message, remedy)
+    return (Section(name=check.name, findings=[finding]),)

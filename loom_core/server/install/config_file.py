@@ -1,0 +1,143 @@
+"""A configuration file that belongs to another program: read as it is, backed up, replaced at once."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from loom_core.errors import ConfigError, StoreBusyError
+
+__all__ = ["ConfigFile"]
+
+_MANY = 100  # backups within one second
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file as it was read.
+
+    Attributes:
+        path: where it is looked for.
+        real: the file itself, where `path` is a link.
+        raw: its bytes; None if there is none.
+    """
+
+    path: Path
+    real: Path
+    raw: bytes | None
+
+    @classmethod
+    def read(cls, path: Path) -> ConfigFile:
+        """Read a file, if it is there.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        real = Path(os.path.realpath(path))
+        return cls(path, real, _bytes_of(real))
+
+    @property
+    def text(self) -> str:
+        """What is in it, without a byte order mark and with the line ends that it has.
+
+        Raises:
+            ConfigError: it is no UTF-8.
+        """
+        try:
+            return (self.raw or b"").removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = (self.raw or b"").count(b"\n", 0, error.start) + 1
+            raise ConfigError(
+                f"{self.path}:{line}: this is no UTF-8.",
+                advice="Save the file as UTF-8. It was left as it is.",
+            ) from None
+
+    def write(self, text: str) -> Path | None:
+        """Put another text into the file; all of it or nothing. Mode, owner, link and mark stay.
+
+        Returns:
+            A copy of what was there, beside it; None if nothing was.
+
+        Raises:
+            ConfigError: it cannot be written.
+            StoreBusyError: somebody else has changed it since it was read. It was left as it is.
+        """
+        mark = codecs.BOM_UTF8 if (self.raw or b"").startswith(codecs.BOM_UTF8) else b""
+        try:
+            raw = mark + text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ConfigError(
+                "A path or a name is no valid Unicode, and cannot stand in a configuration file.",
+                advice="Rename it.",
+            ) from None
+        temporary = self.real.with_name(f".{self.real.name}.{os.getpid()}.tmp")
+        try:
+            self.real.parent.mkdir(parents=True, exist_ok=True)
+            backup = None if self.raw is None else self._back_up()
+            try:
+                self._write_beside(temporary, raw)
+                if _bytes_of(self.real) != self.raw:
+                    raise StoreBusyError(
+                        f"{self.path} was changed by another program just now. It was left as it is.",
+                        advice="Run the command again.",
+                    )
+                temporary.replace(self.real)
+            except BaseException:
+                if backup is not None:
+                    backup.unlink(missing_ok=True)
+                raise
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path} cannot be written: {error.strerror or error}.",
+                advice="See who may write there and in its folder, or paste what `install --print` shows.",
+            ) from None
+        return backup
+
+    def _write_beside(self, temporary: Path, raw: bytes) -> None:
+        was = None if self.raw is None else self.real.stat()
+        # A new file gets what is usual for this user. One that is private is so from its first byte on.
+        mode = 0o666 if was is None else stat.S_IMODE(was.st_mode) & 0o600
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        if was is None:
+            return
+        if hasattr(os, "chown"):
+            with suppress(PermissionError):
+                os.chown(temporary, was.st_uid, was.st_gid)
+        temporary.chmod(stat.S_IMODE(was.st_mode))
+
+    def _back_up(self) -> Path:
+        moment = time.strftime("%Y%m%d-%H%M%S")
+        for number in range(_MANY):
+            backup = self.real.with_name(f"{self.real.name}.{moment}{f'-{number}' if number else ''}.bak")
+            if not backup.exists():
+                shutil.copy2(self.real, backup)
+                return backup
+        raise ConfigError(
+            f"There are {_MANY} backups of {self.path} from this second.", advice="Remove some."
+        )
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            advice="See whether it is a file that you may read.",
+        ) from None

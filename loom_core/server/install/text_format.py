@@ -1,0 +1,76 @@
+"""What it takes to edit one entry of a configuration file and keep every other byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from loom_core.errors import ConfigError
+
+__all__ = ["TextFormat", "UneditableTextError", "UnreadableTextError", "line_start", "newline_of"]
+
+_LEADING = re.compile(r"[ \t]*")
+
+
+class UnreadableTextError(ConfigError):
+    """A text is not what its format says.
+
+    Attributes:
+        reason: what is wrong.
+        line: where, counted from 1.
+        column: where in that line, counted from 1.
+    """
+
+    def __init__(self, reason: str, *, line: int, column: int) -> None:
+        super().__init__(f"{line}:{column}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str) -> UnreadableTextError:
+        """The error at a position of a text."""
+        start = text.rfind("\n", 0, position) + 1
+        return cls(reason, line=text.count("\n", 0, position) + 1, column=position - start + 1)
+
+
+class UneditableTextError(ConfigError):
+    """A text is right, but written in a way that this program does not edit."""
+
+
+class TextFormat(Protocol):
+    """Reads texts of one format, and edits the entry `name` of their section `section`.
+
+    Texts come without a byte order mark and with the line ends they have. All methods raise
+    `UnreadableTextError` for a text that is not of the format; editing raises `UneditableTextError` for one
+    that is written too unusually. Who edits compares what is read before and after.
+    """
+
+    def read(self, text: str) -> dict[str, Any]:
+        """What a text says; empty for an empty one."""
+        ...
+
+    def put(self, text: str, section: str, name: str, entry: Mapping[str, Any]) -> str:
+        """The text with the entry added, or in place of the one that is there."""
+        ...
+
+    def drop(self, text: str, section: str, name: str) -> str:
+        """The text without the entry, which is there."""
+        ...
+
+    def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:
+        """A whole text with this entry only, for a person to read or copy."""
+        ...
+
+
+def newline_of(text: str) -> str:
+    """The line end that a text uses."""
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def line_start(text: str, position: int) -> tuple[int, str]:
+    """Where the line of a position begins, and the blanks that it begins with."""
+    start = text.rfind("\n", 0, position) + 1
+    blanks = _LEADING.match(text, start)
+    return start, blanks[0] if blanks else ""

@@ -1,0 +1,157 @@
+"""The command `token create | list | revoke`, the same for every server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, get_args
+
+from loom_core.errors import InvalidInputError
+from loom_core.server.caller import Scope
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from loom_core.server.tokens import Token, TokenFile
+
+__all__ = ["TokenReport", "add_token_options", "run_token_command"]
+
+_UNITS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReport:
+    """What the command answers.
+
+    Attributes:
+        lines: for standard output; of `create` the token alone, so that it can go on into a secret store.
+        notes: for people, beside the answer.
+        data: the same for programs.
+    """
+
+    lines: list[str]
+    notes: list[str]
+    data: dict[str, Any] = field(repr=False)
+
+
+def add_token_options(command: argparse.ArgumentParser, *, source_option: str, source: str) -> None:
+    """Add what `run_token_command` reads.
+
+    Args:
+        command: the parser of the command `token`.
+        source_option: the option that names what of the server's data a token is for, such as `--kb`.
+        source: what that is called, such as `knowledge base`.
+    """
+    command.add_argument("action", choices=["create", "list", "revoke"], help="what to do")
+    command.add_argument("name", nargs="?", metavar="NAME", help="with create and revoke: name of the token")
+    command.add_argument(
+        "--scope",
+        action="append",
+        choices=get_args(Scope),
+        default=[],
+        help="with create: `read` for what changes nothing (the default), `write` for the other tools,"
+        " `admin` for /metrics (may be repeated)",
+    )
+    command.add_argument(
+        source_option,
+        action="append",
+        default=[],
+        dest="token_sources",
+        metavar="NAME",
+        help=f"with create: only this {source} (may be repeated; default: all)",
+    )
+    command.add_argument(
+        "--expires",
+        type=_duration,
+        metavar="TIME",
+        help="with create: how long it lasts, such as 12h, 30d or 8w (default: until it is revoked)",
+    )
+
+
+def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    """Do what the arguments say.
+
+    Raises:
+        InvalidInputError: a name is missing, is none, or is taken.
+        NotFoundError: there is no such token.
+        ConfigError: the file of tokens cannot be read or written.
+        StoreBusyError: another process writes it.
+    """
+    actions: dict[str, Callable[[argparse.Namespace, TokenFile], TokenReport]] = {
+        "create": _create,
+        "list": _list,
+        "revoke": _revoke,
+    }
+    return actions[args.action](args, tokens)
+
+
+def _create(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    token, secret = tokens.create(
+        _name(args),
+        scopes=args.scope or ["read"],
+        sources=args.token_sources or None,
+        seconds=args.expires,
+    )
+    shown = secret.get_secret_value()
+    notes = [
+        f"Token {_described(token)}.",
+        "It is shown this once: only its hash is kept. A server that is running takes it at once.",
+    ]
+    return TokenReport([shown], notes, {"token": shown, **_facts(token)})
+
+
+def _list(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    if args.name:
+        raise InvalidInputError("`token list` takes no name.", advice="It lists all tokens.")
+    known = tokens.list()
+    notes = [] if known else ["There is no token yet. Make one: token create NAME"]
+    return TokenReport([_described(token) for token in known], notes, {"tokens": [*map(_facts, known)]})
+
+
+def _revoke(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    token = tokens.revoke(_name(args))
+    return TokenReport(
+        [f"Revoked {token.name}: who uses it is refused from now on."], [], {"revoked": token.name}
+    )
+
+
+def _name(args: argparse.Namespace) -> str:
+    if not args.name:
+        raise InvalidInputError(
+            f"`token {args.action}` needs a name.", advice=f"For example: token {args.action} laptop"
+        )
+    return args.name
+
+
+def _described(token: Token) -> str:
+    scopes = ", ".join(sorted(token.scopes))
+    sources = "everything" if token.sources is None else ", ".join(sorted(token.sources))
+    if token.expires is None:
+        end = "does not expire"
+    else:
+        moment = datetime.fromtimestamp(token.expires).astimezone()
+        end = f"{'expired' if token.expired else 'expires'} {moment:%Y-%m-%d %H:%M}"
+    return f"{token.name}  {scopes}  on {sources}  {end}"
+
+
+def _facts(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "scopes": sorted(token.scopes),
+        "sources": None if token.sources is None else sorted(token.sources),
+        "created": token.created,
+        "expires": token.expires,
+        "expired": token.expired,
+    }
+
+
+def _duration(text: str) -> float:
+    import argparse
+
+    form = _DURATION.fullmatch(text)
+    if form is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 12h, 30d or 8w")
+    return float(int(form[1]) * _UNITS[form[2]])

@@ -1,0 +1,310 @@
+"""Bearer tokens: a file that holds their hashes, and what each of them may do.
+
+A token is 256 random bits, so a plain SHA-256 of it cannot be searched; no slow hash is needed, and checking
+one costs microseconds. It begins with `loom_`, for people and for scanners of leaked secrets, and ends with
+a checksum, so that a mistyped or made-up one is told from a revoked one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+import time
+import zlib
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, StoreBusyError
+from loom_core.server.caller import Caller, Scope
+from loom_core.storage.lock import ProcessLock
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from pathlib import Path
+
+__all__ = ["Token", "TokenFile", "has_token_form"]
+
+_PREFIX = "loom_"
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SECRET_DIGITS = 43  # of 62: 256 bits
+_CHECK_DIGITS = 6  # of 62: a CRC-32
+_FORM = re.compile(f"{_PREFIX}([0-9A-Za-z]{{{_SECRET_DIGITS}}})([0-9A-Za-z]{{{_CHECK_DIGITS}}})")
+_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+_LOCK_SECONDS = 5.0
+_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is kept of a token.
+
+    Attributes:
+        name: what it is called; unique in its file.
+        hash: SHA-256 of the token, in hex.
+        scopes: what it allows.
+        sources: what of the server's data it may be used for; None for all.
+        created: when it was made, in seconds since 1970.
+        expires: when it ends, likewise; None for never.
+    """
+
+    name: str
+    hash: str
+    scopes: frozenset[Scope]
+    sources: frozenset[str] | None
+    created: float
+    expires: float | None
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and time.time() >= self.expires
+
+    def caller(self) -> Caller:
+        """Who uses it."""
+        return Caller(self.name, self.scopes, self.sources, id=f"token:{self.hash[:16]}")
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str
+    hash: str
+    scopes: list[Scope]
+    sources: list[str] | None
+    created: float
+    expires: float | None
+
+    def token(self) -> Token:
+        sources = None if self.sources is None else frozenset(self.sources)
+        return Token(self.name, self.hash, frozenset(self.scopes), sources, self.created, self.expires)
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: int
+    tokens: list[_Entry]
+
+
+class TokenFile:
+    """The tokens of one server. What other processes change in it is seen at the next look.
+
+    Args:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._tokens: dict[str, Token] = {}
+
+    def find(self, token: str) -> Token | None:
+        """What is known of a token, expired or not; None if there is no such token.
+
+        A file that cannot be read counts as empty: then nobody is let in, and the log says why.
+        """
+        if not has_token_form(token):
+            return None
+        digest = _hash(token)
+        try:
+            known = self._current()
+        except ConfigError as error:
+            _log.error("no token is accepted: %s", error)
+            return None
+        # All are compared, each in constant time: how long it takes says nothing about any of them.
+        found = [entry for entry in known.values() if hmac.compare_digest(entry.hash, digest)]
+        return found[0] if found else None
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was found is still there and has time left."""
+        try:
+            kept = self._current().get(token.name)
+        except ConfigError:
+            return False
+        return kept == token and not token.expired
+
+    def list(self) -> list[Token]:
+        """All tokens, by name, expired ones too.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        return sorted(self._current().values(), key=lambda token: token.name)
+
+    def create(
+        self,
+        name: str,
+        *,
+        scopes: Iterable[Scope],
+        sources: Iterable[str] | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Token, SecretStr]:
+        """Make a token; returns what is kept of it, and the token itself, which nobody can find out again.
+
+        Args:
+            name: what it is called: letters and digits of any script, and `_.-`.
+            scopes: what it allows, at least one.
+            sources: what of the server's data it may be used for; None for all.
+            seconds: how long it lasts; None for ever.
+
+        Raises:
+            InvalidInputError: no token can have this name, or there is one that has.
+            ConfigError: the file cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"{name[:80]!r} cannot be the name of a token.",
+                advice="Use up to 64 letters and digits, and . _ - behind the first.",
+            )
+        secret = _new_token()
+        now = time.time()
+        token = Token(
+            name=name,
+            hash=_hash(secret),
+            scopes=frozenset(scopes),
+            sources=None if sources is None else frozenset(sources),
+            created=now,
+            expires=None if seconds is None else now + seconds,
+        )
+        with self._writing() as tokens:
+            if name in tokens:
+                raise InvalidInputError(
+                    f"There is a token {name!r} already.", advice="Revoke it first, or choose another name."
+                )
+            tokens[name] = token
+        return token, SecretStr(secret)
+
+    def revoke(self, name: str) -> Token:
+        """Take a token out of the file; who uses it is refused from the next request on.
+
+        Raises:
+            NotFoundError: there is none of this name.
+            ConfigError: the file cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        with self._writing() as tokens:
+            if name not in tokens:
+                names = ", ".join(sorted(tokens))
+                raise NotFoundError(
+                    f"There is no token {name[:80]!r}.", advice=f"There are: {names}." if names else ""
+                )
+            return tokens.pop(name)
+
+    def _current(self) -> dict[str, Token]:
+        try:
+            state = self.path.stat()
+        except FileNotFoundError:
+            self._seen, self._tokens = None, {}
+            return self._tokens
+        except OSError as error:
+            raise self._unreadable(str(error.strerror)) from error
+        seen = (state.st_mtime_ns, state.st_size, state.st_ino)
+        if seen != self._seen:
+            self._tokens = self._read()
+            self._seen = seen
+        return self._tokens
+
+    def _read(self) -> dict[str, Token]:
+        try:
+            content = _Content.model_validate_json(self.path.read_bytes())
+        except OSError as error:
+            raise self._unreadable(str(error.strerror)) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise self._unreadable(f"{place + ': ' if place else ''}{first['msg']}") from None
+        if content.version != _VERSION:
+            raise self._unreadable(f"it is of version {content.version}, this Loom knows {_VERSION}")
+        return {entry.name: entry.token() for entry in content.tokens}
+
+    def _unreadable(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"The file of tokens {self.path} cannot be read: {reason}.",
+            advice="Put it right, or move it away and create the tokens anew.",
+        )
+
+    @contextmanager
+    def _writing(self) -> Generator[dict[str, Token]]:
+        """The tokens, to be changed in the block and written behind it; one process at a time."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = ProcessLock(self.path.with_suffix(".lock"))
+            deadline = time.monotonic() + _LOCK_SECONDS
+            while not lock.acquire():
+                if time.monotonic() > deadline:
+                    raise StoreBusyError(
+                        f"Another process is writing {self.path}.", advice="Try again in a moment."
+                    )
+                time.sleep(0.02)
+            try:
+                tokens = dict(self._current())
+                yield tokens
+                self._write(tokens.values())
+            finally:
+                lock.release()
+        except OSError as error:
+            raise ConfigError(
+                f"The file of tokens {self.path} cannot be written: {error.strerror}.",
+                advice="Check the rights of the folder, or choose another with --home.",
+            ) from error
+
+    def _write(self, tokens: Iterable[Token]) -> None:
+        content = {"version": _VERSION, "tokens": [_plain(token) for token in tokens]}
+        text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+        new = self.path.with_suffix(f".{os.getpid()}.new")
+        with suppress(FileNotFoundError):
+            new.unlink()
+        try:
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        finally:
+            new.unlink(missing_ok=True)
+        self._seen = None
+
+
+def has_token_form(text: str) -> bool:
+    """Whether a text is a token of Loom's, from its form and its checksum alone."""
+    form = _FORM.fullmatch(text)
+    return form is not None and hmac.compare_digest(_checksum(form[1]), form[2])
+
+
+def _new_token() -> str:
+    secret = "".join(secrets.choice(_ALPHABET) for _ in range(_SECRET_DIGITS))
+    return f"{_PREFIX}{secret}{_checksum(secret)}"
+
+
+def _checksum(secret: str) -> str:
+    number, digits = zlib.crc32(secret.encode()), ""
+    for _ in range(_CHECK_DIGITS):
+        number, digit = divmod(number, len(_ALPHABET))
+        digits = _ALPHABET[digit] + digits
+    return digits
+
+
+def _hash(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def _plain(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "hash": token.hash,
+        "scopes": sorted(token.scopes),
+        "sources": None if token.sources is None else sorted(token.sources),
+        "created": token.created,
+        "expires": token.expires,
+    }

@@ -1,0 +1,78 @@
+"""The MCP Inspector against loom-kb: schemas that every host can use, and a call that works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SOURCES = Path(__file__).parent / "typescript"
+FULL = ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+
+
+@pytest.fixture(scope="module")
+def inspector(load: Callable[[Path], ModuleType]) -> list[str]:
+    """The command, without what it is to do."""
+    nodejs = load(Path(__file__).parents[1] / "fixtures" / "node.py")
+    program = nodejs.node(least=(22, 19))
+    return [program, str(nodejs.installed(SOURCES) / "node_modules" / ".bin" / "mcp-inspector"), "--cli"]
+
+
+@pytest.fixture
+def inspect(inspector: list[str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Runs it to its end; gives the server's result, and what was written to standard error."""
+
+    def run(target: list[str], *options: str) -> tuple[dict[str, Any], str]:
+        environment = {**os.environ, "HOME": str(tmp_path), "NO_COLOR": "1"}
+        done = subprocess.run(
+            [*inspector, *target, *options, "--format", "json", "-q"],
+            capture_output=True,
+            encoding="utf-8",
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["result"], done.stderr
+
+    return run
+
+
+@pytest.fixture(params=["stdio", "http"])
+def target(request: pytest.FixtureRequest, home: Path) -> list[str]:
+    if request.param == "http":
+        return [request.getfixturevalue("http_url"), "--transport", "http"]
+    return [sys.executable, "-m", "loom_kb", "--home", str(home), "--embedder", "hashing"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_every_host_can_use_the_schemas_and_a_tool_answers(era, target, inspect):
+    listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", era)
+    assert [tool["name"] for tool in listed["tools"]] == FULL
+    assert portable(told)
+    note = json.dumps({"text": "# 青岛港\n\n青岛港的港长是李明。", "source": "知识库"}, ensure_ascii=False)
+    call = ("--method", "tools/call", "--tool-name", "add", "--tool-args-json", note)
+    added, _ = inspect(target, *call, "--protocol-era", era)
+    assert added["structuredContent"]["job"]["state"] == "done"
+    assert added["content"][0]["text"].splitlines()[1].startswith("- 青岛港 (text:")
+
+
+def test_every_host_can_use_what_chatgpt_sees(home, inspect):
+    target = [sys.executable, "-m", "loom_kb", "--home", str(home), "--profile", "chatgpt"]
+    listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", "modern")
+    assert [tool["name"] for tool in listed["tools"]] == ["search", "fetch"]
+    assert portable(told)
+
+
+def portable(told: str) -> bool:
+    """Whether the check of schemas found nothing, not even what only some hosts cannot use."""
+    return "Warning: tool" not in told and "Error: tool" not in told

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from loom_core.errors import ConfigError, StoreBusyError
+from loom_core.server.install.config_file import ConfigFile
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights and links")
+
+
+def _written(path: Path, raw: bytes) -> Path:
+    path.write_bytes(raw)
+    return path
+
+
+def test_a_byte_order_mark_and_line_ends_stay(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"\xef\xbb\xbf{\r\n}\r\n")
+    file = ConfigFile.read(path)
+    assert file.text == "{\r\n}\r\n"
+    file.write("{\r\n  1\r\n}\r\n")
+    assert path.read_bytes() == b"\xef\xbb\xbf{\r\n  1\r\n}\r\n"
+
+
+@posix
+def test_the_mode_stays_and_so_does_that_of_the_backup(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"{}")
+    path.chmod(0o600)
+    backup = ConfigFile.read(path).write("{ }")
+    assert backup is not None
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, backup)] == [0o600, 0o600]
+    assert backup.read_bytes() == b"{}"
+
+
+@posix
+def test_what_a_link_points_to_is_changed_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    real = _written(tmp_path / "dotfiles" / "设置.json", b"{}")
+    link = tmp_path / "c.json"
+    link.symlink_to(real)
+    backup = ConfigFile.read(link).write("[]")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"[]"
+    assert backup is not None
+    assert backup.parent == real.parent
+
+
+@posix
+def test_a_link_to_nothing_gets_a_file_where_it_points_to(tmp_path: Path) -> None:
+    link = tmp_path / "c.json"
+    link.symlink_to(tmp_path / "later" / "real.json")
+    assert ConfigFile.read(link).write("{}") is None
+    assert link.is_symlink()
+    assert (tmp_path / "later" / "real.json").read_bytes() == b"{}"
+
+
+def test_backups_of_one_second_do_not_replace_each_other(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"0")
+    backups = [ConfigFile.read(path).write(str(number)) for number in range(1, 4)]
+    assert [backup.read_bytes() for backup in backups if backup] == [b"0", b"1", b"2"]
+
+
+def test_a_file_that_somebody_else_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"{}")
+    file = ConfigFile.read(path)
+    path.write_bytes(b'{"theirs": 1}')
+    with pytest.raises(StoreBusyError, match="another program"):
+        file.write('{"ours": 1}')
+    assert path.read_bytes() == b'{"theirs": 1}'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_somebody_else_makes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    file = ConfigFile.read(path)
+    path.write_bytes(b"theirs")
+    with pytest.raises(StoreBusyError):
+        file.write("ours")
+    assert path.read_bytes() == b"theirs"
+
+
+def test_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"{\n  //" + "中文".encode("gb18030"))
+    with pytest.raises(ConfigError, match=r"c\.json:2: this is no UTF-8"):
+        _ = ConfigFile.read(path).text
+
+
+def test_a_path_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    with pytest.raises(ConfigError, match="valid Unicode"):
+        ConfigFile.read(path).write("\udcff")
+    assert not path.exists()
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        ConfigFile.read(tmp_path)
+
+
+def test_a_file_in_the_place_of_its_folder_is_refused(tmp_path: Path) -> None:
+    _written(tmp_path / "folder", b"")
+    with pytest.raises(ConfigError, match=r"cannot be (read|written)"):
+        ConfigFile.read(tmp_path / "folder" / "c.json").write("{}")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"{}")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(ConfigError, match="cannot be written"):
+            ConfigFile.read(path).write("[]")
+    finally:
+        tmp_path.chmod(0o700)
+    assert path.read_bytes() == b"{}"

@@ -1,0 +1,110 @@
+"""The options of HTTP and the command `token`, as every server's command has them."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.paths import token_path
+from loom_core.server.http_options import add_http_options, http_settings, ready_lines
+from loom_core.server.token_command import add_token_options, run_token_command
+from loom_core.server.tokens import TokenFile
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def parsed(*arguments):
+        parser = argparse.ArgumentParser()
+        add_http_options(parser)
+        return http_settings(parser.parse_args(arguments), tokens=token_path(tmp_path, "sample"))
+
+    return parsed
+
+
+@pytest.fixture
+def run(tmp_path):
+    def command(*arguments):
+        parser = argparse.ArgumentParser()
+        add_token_options(parser, source_option="--kb", source="knowledge base")
+        return run_token_command(parser.parse_args(arguments), TokenFile(token_path(tmp_path, "sample")))
+
+    return command
+
+
+def test_without_http_there_are_no_settings_and_nobody_to_ask(settings):
+    assert settings() is None
+    with pytest.raises(ConfigError, match="are for HTTP"):
+        settings("--tokens")
+
+
+def test_by_default_this_machine_is_served_without_authentication(settings):
+    chosen = settings("--http")
+    assert (chosen.host, chosen.port, chosen.auth) == ("127.0.0.1", 8765, None)
+    assert chosen.listens_locally
+    assert ready_lines("kb", "http://127.0.0.1:8765/mcp", chosen) == [
+        "kb serves http://127.0.0.1:8765/mcp (this machine only, no authentication)",
+        'For mcp.json: {"mcpServers": {"kb": {"type": "http", "url": "http://127.0.0.1:8765/mcp"}}}',
+    ]
+
+
+def test_a_network_is_served_with_tokens_and_told_about_tls(settings, tmp_path):
+    chosen = settings("--http", "--host", "0.0.0.0", "--tokens", "--allow-host", "kb.example", "--drain", "5")
+    assert chosen.auth.tokens == tmp_path / "tokens" / "sample.json"
+    assert chosen.drain_seconds == 5.0
+    lines = ready_lines("kb", "http://0.0.0.0:8765/mcp", chosen)
+    assert lines[0] == "kb serves http://0.0.0.0:8765/mcp (the network, tokens)"
+    assert "TLS proxy" in lines[1]
+    assert '"headers": {"Authorization": "Bearer ${LOOM_TOKEN}"}' in lines[2]
+
+
+def test_an_issuer_needs_the_address_that_its_tokens_are_for(settings):
+    with pytest.raises(ConfigError, match="needs --public-url"):
+        settings("--http", "--issuer", "https://login.example")
+    with pytest.raises(ConfigError, match="without --issuer"):
+        settings("--http", "--public-url", "https://kb.example/mcp")
+    chosen = settings("--http", "--issuer", "https://login.example", "--public-url", "https://kb.example/mcp")
+    assert chosen.auth.issuer.resource == "https://kb.example/mcp"
+    assert "OAuth by https://login.example" in ready_lines("kb", "http://127.0.0.1:1/mcp", chosen)[0]
+
+
+def test_a_token_is_shown_alone_and_once(run, tmp_path):
+    report = run("create", "张三", "--scope", "read", "--scope", "write", "--kb", "文档", "--expires", "30d")
+    token = report.data["token"]
+    assert report.lines == [token]
+    assert token not in "".join(report.notes)
+    assert token not in repr(report.notes)
+    assert "张三  read, write  on 文档  expires" in report.notes[0]
+    assert report.data["expires"] - report.data["created"] == pytest.approx(30 * 86_400)
+    listed = run("list")
+    assert listed.data["tokens"] == [{name: value for name, value in report.data.items() if name != "token"}]
+    assert token not in str(listed)
+    assert TokenFile(token_path(tmp_path, "sample")).find(token)
+
+
+def test_a_token_reads_everything_for_ever_unless_said_otherwise(run):
+    report = run("create", "laptop")
+    assert (report.data["scopes"], report.data["sources"], report.data["expires"]) == (["read"], None, None)
+    assert run("list").lines == ["laptop  read  on everything  does not expire"]
+
+
+def test_a_revoked_token_is_gone(run):
+    run("create", "laptop")
+    assert run("revoke", "laptop").data == {"revoked": "laptop"}
+    assert run("list").notes == ["There is no token yet. Make one: token create NAME"]
+
+
+def test_a_name_is_wanted_where_there_is_one_and_nowhere_else(run):
+    for action in ("create", "revoke"):
+        with pytest.raises(InvalidInputError, match="needs a name"):
+            run(action)
+    with pytest.raises(InvalidInputError, match="takes no name"):
+        run("list", "laptop")
+
+
+@pytest.mark.parametrize("time", ["3x", "d", "0d", "-1d", "1.5d", "999999d", ""])
+def test_what_is_no_time_is_wrong_usage(run, time, capsys):
+    with pytest.raises(SystemExit):
+        run("create", "laptop", f"--expires={time}")
+    assert "no time such as" in capsys.readouterr().err

@@ -1,0 +1,578 @@
+"""Calls that become tasks, through the SDK's client and, where headers matter, over HTTP."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Literal
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim, advertise
+from pydantic import BaseModel, TypeAdapter
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.server.asking import ask
+from loom_core.server.caller import SCOPES, Caller, acting
+from loom_core.server.context import ToolContext
+from loom_core.server.factory import LoomServer
+from loom_core.server.http import HttpSettings, serve_http
+from loom_core.server.progress import progress
+from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.task_board import TaskBoard, TaskLimits
+from loom_core.server.tasks import TASKS, become_task
+
+KNOWS_TASKS = [advertise(TASKS)]
+
+
+class Said(BaseModel):
+    said: str
+
+
+class Answer(BaseModel):
+    name: str
+
+
+class Kitchen:
+    """A server whose work can be watched and let go on."""
+
+    def __init__(self):
+        self.go_on, self.begun, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
+        self.called_off = []
+        self.server = LoomServer("kitchen", version="1", title="Kitchen")
+        for function in (self.cook, self.dawdle, self.chat, self.ask_first, self.burn):
+            self._add(function, "optional")
+        self._add(self.bake, "required")
+        self._add(self.taste, "none")
+
+    def _add(self, function, task):
+        self.server.tool(
+            title="Cook", read_only=True, destructive=False, idempotent=True, open_world=False, task=task
+        )(function)
+
+    async def cook(self, dish: str, ctx: ToolContext) -> ToolReply[Said]:
+        """Cooks for as long as it takes."""
+        report = progress(ctx, total=2)
+        await report.report(1, f"washing for {dish}")
+        is_task = await become_task(ctx, f"cooking {dish}", on_cancel=self._call_off)
+        try:
+            await report.report(2, f"{dish} 在锅里")
+            self.begun.set()
+            await self.go_on.wait()
+        finally:
+            self.stopped.set()
+        return said(f"{dish} as a {'task' if is_task else 'call'}")
+
+    async def dawdle(self) -> ToolReply[Said]:
+        """Takes for ever, and never becomes a task."""
+        self.begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.stopped.set()
+        raise AssertionError
+
+    async def chat(self, ctx: ToolContext) -> ToolReply[Said]:
+        """Asks twice while it is a task, the same each time."""
+        await become_task(ctx)
+        first = await ask(ctx, "Your name? 你叫什么？", Answer, name="name")
+        second = await ask(ctx, "Again?", Answer, name="name", deadline=0.02)
+        return said(f"{first.value.name if first.value else first.outcome}, {second.outcome}")
+
+    async def ask_first(self, ctx: ToolContext) -> ToolReply[Said]:
+        """Asks, and then becomes a task."""
+        answer = await ask(ctx, "Your name?", Answer)
+        await become_task(ctx)
+        return said(answer.value.name if answer.value else answer.outcome)
+
+    async def burn(self, how: str, ctx: ToolContext) -> ToolReply[Said]:
+        """Fails, before or after it has become a task."""
+        if how == "early":
+            raise InvalidInputError("No.")
+        await become_task(ctx, "burning")
+        if how == "protocol":
+            raise MCPError(types.INTERNAL_ERROR, "The stove broke.")
+        if how == "bug":
+            raise RuntimeError("a secret detail")
+        raise NotFoundError("There is no 锅.")
+
+    async def bake(self, ctx: ToolContext) -> ToolReply[Said]:
+        """Is a task always."""
+        await become_task(ctx)
+        return said("baked")
+
+    async def taste(self, ctx: ToolContext) -> ToolReply[Said]:
+        """Would like to be a task, but has not opted in."""
+        return said(f"a task: {await become_task(ctx)}")
+
+    async def _call_off(self):
+        self.called_off.append(self.stopped.is_set())
+
+
+def said(text):
+    return tool_result(text, Said(said=text))
+
+
+class Created(types.Result):
+    """What a call is answered with when it has become a task."""
+
+    result_type: Literal["task"]
+    task_id: str
+    status: str
+
+
+class Told(types.Result):
+    """What `tasks/get` tells."""
+
+    result_type: str
+    task_id: str
+    status: str
+    status_message: str = ""
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int
+    poll_interval_ms: int
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    input_requests: dict[str, Any] | None = None
+
+
+class TaskParams(types.RequestParams):
+    task_id: str
+
+
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any]
+
+
+class GetTask(types.Request[TaskParams, Literal["tasks/get"]]):
+    method: Literal["tasks/get"] = "tasks/get"
+    name_param = "taskId"
+
+
+class UpdateTask(types.Request[UpdateParams, Literal["tasks/update"]]):
+    method: Literal["tasks/update"] = "tasks/update"
+    name_param = "taskId"
+
+
+class CancelTask(types.Request[TaskParams, Literal["tasks/cancel"]]):
+    method: Literal["tasks/cancel"] = "tasks/cancel"
+    name_param = "taskId"
+
+
+class ListenParams(types.RequestParams):
+    notifications: dict[str, Any]
+
+
+class Listen(types.Request[ListenParams, Literal["subscriptions/listen"]]):
+    method: Literal["subscriptions/listen"] = "subscriptions/listen"
+
+
+ACK = TypeAdapter(dict[str, Any])
+
+
+async def get(client, task_id):
+    return await client.session.send_request(GetTask(params=TaskParams(task_id=task_id)), Told)
+
+
+async def until(client, task_id, *statuses):
+    """The task as soon as it has one of these statuses."""
+    with anyio.fail_after(10):
+        while True:
+            task = await get(client, task_id)
+            if task.status in statuses:
+                return task
+            await anyio.lowlevel.checkpoint()
+
+
+async def answer(client, task_id, **responses):
+    params = UpdateParams(task_id=task_id, input_responses=responses)
+    return await client.session.send_request(UpdateTask(params=params), ACK)
+
+
+async def cancel(client, task_id):
+    return await client.session.send_request(CancelTask(params=TaskParams(task_id=task_id)), ACK)
+
+
+class Tasks(ClientExtension):
+    """Finishes tasks for a client, or keeps their ids in `created` and answers with a text instead."""
+
+    identifier = TASKS
+
+    def __init__(self, *, wait=False):
+        self.created = []
+        self._wait = wait
+
+    def claims(self):
+        return [ResultClaim(result_type="task", model=Created, resolve=self._resolve)]
+
+    async def _resolve(self, created: Created, ctx: ClaimContext) -> types.CallToolResult:
+        self.created.append(created.task_id)
+        if not self._wait:
+            return types.CallToolResult(content=[], structured_content={"said": "a task"})
+        request = GetTask(params=TaskParams(task_id=created.task_id))
+        while True:
+            task = await ctx.session.send_request(request, Told)
+            if task.status == "completed":
+                return types.CallToolResult.model_validate(task.result)
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+async def kitchen():
+    return Kitchen()
+
+
+async def nobody(_context, _params):
+    raise AssertionError("the client is not asked")
+
+
+@asynccontextmanager
+async def connected(target, **options):
+    """A client that knows tasks and leaves them to the test, and a function that starts one."""
+    tasks = Tasks()
+    async with Client(target, extensions=[tasks], **options) as client:
+
+        async def start(tool, **arguments):
+            await client.call_tool(tool, arguments)
+            return tasks.created[-1]
+
+        yield client, start
+
+
+def text(result):
+    return result.content[0].text
+
+
+async def test_a_call_becomes_a_task_that_tells_how_far_it_is_and_what_has_come_of_it(kitchen):
+    async with connected(kitchen.server.protocol) as (client, start):
+        task_id = await start("cook", dish="饺子")
+        await kitchen.begun.wait()
+        task = await get(client, task_id)
+        assert (task.result_type, task.status, task.status_message) == ("complete", "working", "饺子 在锅里")
+        assert (task.result, task.error, task.input_requests) == (None, None, None)
+        assert task.ttl_ms >= 30 * 60 * 1000
+        assert task.poll_interval_ms == 1000
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", task.created_at)
+        kitchen.go_on.set()
+        task = await until(client, task_id, "completed")
+        assert task.result["structuredContent"] == {"said": "饺子 as a task"}
+        assert await cancel(client, task_id) == await cancel(client, task_id)
+        assert (await get(client, task_id)).status == "completed"
+    assert kitchen.called_off == []
+
+
+async def test_a_client_that_waits_for_tasks_gets_the_result_like_any_other(kitchen):
+    kitchen.go_on.set()
+    async with Client(kitchen.server.protocol, extensions=[Tasks(wait=True)]) as client:
+        assert text(await client.call_tool("cook", {"dish": "soup"})) == "soup as a task"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_that_knows_no_tasks_waits_for_the_answer(kitchen, mode):
+    kitchen.go_on.set()
+    messages = []
+
+    async def on_progress(_value, _total, message):
+        messages.append(message)
+
+    async with Client(kitchen.server.protocol, mode=mode) as client:
+        result = await client.call_tool("cook", {"dish": "soup"}, progress_callback=on_progress)
+        assert text(result) == "soup as a call"
+    assert messages[0] == "washing for soup"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_tool_that_is_a_task_always_refuses_clients_that_know_none(kitchen, mode):
+    async with Client(kitchen.server.protocol, mode=mode) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("bake", {})
+    assert caught.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert caught.value.error.data == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+
+
+async def test_a_tool_that_has_not_opted_in_is_never_a_task(kitchen):
+    async with Client(kitchen.server.protocol, extensions=KNOWS_TASKS) as client:
+        assert text(await client.call_tool("taste", {})) == "a task: False"
+
+
+async def test_a_server_without_such_tools_does_not_have_the_extension(sample, kitchen):
+    async with Client(sample.protocol, extensions=KNOWS_TASKS) as client:
+        assert not client.server_capabilities.extensions
+        with pytest.raises(MCPError) as caught:
+            await get(client, "some")
+        assert caught.value.code == types.METHOD_NOT_FOUND
+    async with Client(kitchen.server.protocol) as client:
+        assert client.server_capabilities.extensions == {TASKS: {}}
+
+
+async def test_clients_of_the_handshake_era_do_not_hear_of_it(kitchen):
+    async with Client(kitchen.server.protocol, mode="legacy") as client:
+        assert not client.server_capabilities.extensions
+        with pytest.raises(MCPError) as caught:
+            await get(client, "some")
+    assert caught.value.code == types.METHOD_NOT_FOUND
+
+
+async def test_only_clients_that_have_declared_the_extension_may_ask_for_tasks(kitchen):
+    async with Client(kitchen.server.protocol) as client:
+        for request in (get, answer, cancel):
+            with pytest.raises(MCPError) as caught:
+                await request(client, "some")
+            assert caught.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    async with Client(kitchen.server.protocol, extensions=KNOWS_TASKS) as client:
+        for request in (get, answer, cancel):
+            with pytest.raises(MCPError, match="There is no such task") as caught:
+                await request(client, "some")
+            assert caught.value.code == types.INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("extensions", "code"), [([], types.MISSING_REQUIRED_CLIENT_CAPABILITY), (KNOWS_TASKS, 0)]
+)
+async def test_who_knows_no_tasks_cannot_listen_to_them(kitchen, extensions, code):
+    params = ListenParams(notifications={"taskIds": ["some"], "toolsListChanged": True})
+    codes = []
+
+    async def listen(client):
+        with anyio.move_on_after(0.1):
+            try:
+                await client.session.send_request(Listen(params=params), ACK)
+            except MCPError as error:
+                codes.append(error.code)
+
+    async with Client(kitchen.server.protocol, extensions=extensions) as client:
+        await listen(client)
+    assert codes == ([code] if code else [])
+
+
+async def test_a_task_asks_its_client_and_never_uses_a_key_again(kitchen):
+    async with connected(kitchen.server.protocol, elicitation_callback=nobody) as (client, start):
+        task_id = await start("chat")
+        task = await until(client, task_id, "input_required")
+        assert list(task.input_requests) == ["name"]
+        assert task.input_requests["name"]["params"]["message"] == "Your name? 你叫什么？"
+        await answer(client, task_id, other={"ignored": True})
+        with pytest.raises(MCPError, match=r"inputResponses\.name is no answer") as caught:
+            await answer(client, task_id, name={"roots": []})
+        assert caught.value.code == types.INVALID_PARAMS
+        assert (await get(client, task_id)).status == "input_required"
+        acknowledged = await answer(client, task_id, name={"action": "accept", "content": {"name": "李明"}})
+        assert acknowledged["resultType"] == "complete"
+        assert "taskId" not in acknowledged
+        await answer(client, task_id, name={"action": "accept", "content": {"name": "too late"}})
+        task = await until(client, task_id, "completed")
+    assert task.result["structuredContent"] == {"said": "李明, timed_out"}
+
+
+async def test_a_task_whose_client_cannot_ask_goes_on_without(kitchen):
+    async with connected(kitchen.server.protocol) as (client, start):
+        task = await until(client, await start("chat"), "completed")
+    assert task.result["structuredContent"] == {"said": "unavailable, unavailable"}
+
+
+async def test_what_is_asked_before_it_is_a_task_is_asked_in_the_call(kitchen):
+    async def name(_context, _params):
+        return types.ElicitResult(action="accept", content={"name": "李明"})
+
+    async with connected(kitchen.server.protocol, elicitation_callback=name) as (client, start):
+        task = await until(client, await start("ask_first"), "completed")
+    assert task.result["structuredContent"] == {"said": "李明"}
+
+
+async def test_a_cancelled_task_is_stopped_and_its_work_called_off(kitchen):
+    async with connected(kitchen.server.protocol) as (client, start):
+        task_id = await start("cook", dish="soup")
+        await kitchen.begun.wait()
+        assert (await cancel(client, task_id))["resultType"] == "complete"
+        task = await until(client, task_id, "cancelled")
+    assert task.result is None
+    assert task.status_message == "cancelled by the client"
+    assert kitchen.called_off == [True]
+
+
+async def test_a_server_that_ends_stops_its_tasks_but_calls_nothing_off(kitchen):
+    with anyio.fail_after(10):
+        async with connected(kitchen.server.protocol) as (_, start):
+            await start("cook", dish="soup")
+            await kitchen.begun.wait()
+    assert kitchen.stopped.is_set()
+    assert kitchen.called_off == []
+
+
+async def test_a_call_that_is_given_up_before_it_is_a_task_is_stopped(kitchen):
+    with anyio.fail_after(10):
+        async with Client(kitchen.server.protocol, extensions=[Tasks()]) as client:
+            async with anyio.create_task_group() as calls:
+                calls.start_soon(client.call_tool, "dawdle", {})
+                await kitchen.begun.wait()
+                calls.cancel_scope.cancel()
+            await kitchen.stopped.wait()
+
+
+async def test_what_fails_before_it_is_a_task_is_the_answer_of_the_call(kitchen):
+    async with Client(kitchen.server.protocol, extensions=[Tasks()]) as client:
+        result = await client.call_tool("burn", {"how": "early"})
+        assert (result.is_error, text(result)) == (True, "No.")
+        assert (await client.call_tool("burn", {})).is_error
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("expected", "There is no 锅."), ("bug", "Internal error in tool `burn`.")]
+)
+async def test_a_tool_that_fails_completes_its_task_with_an_error(kitchen, how, expected):
+    async with connected(kitchen.server.protocol) as (client, start):
+        task = await until(client, await start("burn", how=how), "completed")
+    assert task.result["isError"] is True
+    assert task.result["content"][0]["text"].startswith(expected)
+    assert task.error is None
+
+
+async def test_only_an_error_of_the_protocol_fails_a_task(kitchen):
+    async with connected(kitchen.server.protocol) as (client, start):
+        task = await until(client, await start("burn", how="protocol"), "failed")
+    assert task.error == {"code": types.INTERNAL_ERROR, "message": "The stove broke."}
+    assert task.status_message == "The stove broke."
+    assert task.result is None
+
+
+async def test_a_handler_that_breaks_fails_its_task_and_no_other(caplog):
+    server = LoomServer("broken", version="1", title="Broken")
+
+    async def broken(ctx, _params):
+        call = ToolContext.of(ctx)
+        await become_task(call)
+        raise RuntimeError("a secret detail")
+
+    server.protocol.add_request_handler("tools/call", types.CallToolRequestParams, broken)
+
+    async def work() -> ToolReply[Said]:
+        """Never runs."""
+        raise AssertionError
+
+    server.tool(
+        title="Work", read_only=True, destructive=False, idempotent=True, open_world=False, task="optional"
+    )(work)
+    async with connected(server.protocol) as (client, start):
+        for _ in range(2):
+            task = await until(client, await start("work"), "failed")
+            assert task.error == {"code": types.INTERNAL_ERROR, "message": "Internal error"}
+    assert "a secret detail" in caplog.text
+
+
+async def test_what_cannot_be_called_off_is_logged_and_the_task_is_cancelled(kitchen, caplog):
+    kitchen.called_off = None
+    async with connected(kitchen.server.protocol) as (client, start):
+        task_id = await start("cook", dish="soup")
+        await kitchen.begun.wait()
+        await cancel(client, task_id)
+        await until(client, task_id, "cancelled")
+    assert "the work behind a cancelled task goes on" in caplog.text
+
+
+def limit(server, **limits):
+    server.protocol.lifespan = lambda _: TaskBoard(TaskLimits(**limits))
+
+
+async def test_a_finished_task_is_forgotten_after_a_while(kitchen):
+    limit(kitchen.server, keep=timedelta(seconds=-1))
+    async with connected(kitchen.server.protocol) as (client, start):
+        task_id = await start("cook", dish="soup")
+        assert (await get(client, task_id)).status == "working"
+        kitchen.go_on.set()
+        with pytest.raises(MCPError, match="There is no such task"):
+            await until(client, task_id, "never")
+
+
+@pytest.mark.parametrize("limits", [{"per_caller": 1}, {"in_all": 1}])
+async def test_a_call_that_would_be_one_task_too_many_stays_a_call(kitchen, limits):
+    limit(kitchen.server, **limits)
+    async with connected(kitchen.server.protocol) as (client, start):
+        await start("cook", dish="soup")
+        kitchen.go_on.set()
+        assert text(await client.call_tool("cook", {"dish": "fish"})) == "fish as a call"
+
+
+async def by_name(ctx, call_next):
+    """Middleware that takes the name of a client for a caller, as authentication would a token."""
+    who = ctx.session.client_params
+    with acting(Caller("token", SCOPES, id=who.client_info.name if who else "")):
+        return await call_next(ctx)
+
+
+@asynccontextmanager
+async def serving(server):
+    """Serves over HTTP on a free port while the block runs, and gives the URL."""
+    ready, urls = anyio.Event(), []
+
+    def on_ready(url):
+        urls.append(url)
+        ready.set()
+
+    async def serve():
+        await serve_http(server, HttpSettings(port=0), on_ready=on_ready)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            await ready.wait()
+            try:
+                yield urls[0]
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+
+over_http = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
+
+
+@over_http
+async def test_a_task_survives_a_client_that_comes_back(kitchen):
+    async with serving(kitchen.server) as url:
+        async with connected(url) as (_, start):
+            task_id = await start("cook", dish="soup")
+        async with connected(url) as (client, _):
+            assert (await get(client, task_id)).status == "working"
+            kitchen.go_on.set()
+            task = await until(client, task_id, "completed")
+    assert task.result["structuredContent"] == {"said": "soup as a task"}
+
+
+@over_http
+async def test_a_task_is_unknown_to_other_callers(kitchen):
+    kitchen.server.protocol.middleware.append(by_name)
+    mine = types.Implementation(name="mine", version="1")
+    theirs = types.Implementation(name="theirs", version="1")
+    async with serving(kitchen.server) as url, connected(url, client_info=mine) as (client, start):
+        task_id = await start("cook", dish="soup")
+        async with Client(url, extensions=KNOWS_TASKS, client_info=theirs) as other:
+            for request in (get, answer, cancel):
+                with pytest.raises(MCPError, match="There is no such task"):
+                    await request(other, task_id)
+        assert (await get(client, task_id)).status == "working"
+
+
+@over_http
+@pytest.mark.parametrize("name", [{}, {"Mcp-Name": "another"}])
+async def test_a_header_that_names_another_task_is_refused(kitchen, name):
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
+    }
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tasks/get",
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "some", "_meta": meta}}
+    async with serving(kitchen.server) as url, httpx2.AsyncClient() as http:
+        refused = await http.post(url, json=body, headers={**headers, **name})
+        unknown = await http.post(url, json=body, headers={**headers, "Mcp-Name": "some"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, types.HEADER_MISMATCH)
+    assert unknown.json()["error"]["code"] == types.INVALID_PARAMS

@@ -1,0 +1,135 @@
+"""Accepts what the servers promise now: writes servers/*/contract.json and says what has changed.
+
+    python -m tools.contract
+
+A contract has every surface of a server: of each profile without content and with some, for descriptions
+and arguments depend on it. Of a surface with content only the definitions that differ are written. A test
+compares the files with the servers, so that no change goes unseen, breaking or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_kb.app import build
+from loom_kb.settings import Settings
+from mcp import Client
+
+from loom_core.testing.contract import Surface, changes
+
+if TYPE_CHECKING:
+    from mcp_types import Prompt, ResourceTemplate, Tool
+
+Contract = Mapping[str, Surface]
+"""The surfaces of a server by name."""
+
+ACCEPT = "python -m tools.contract"
+
+_PROFILES: tuple[Literal["full", "chatgpt"], ...] = ("full", "chatgpt")
+_SERVERS = Path(__file__).parents[1] / "servers"
+_WITH_CONTENT = ", with content"
+_NOTE = {
+    "title": "青岛港",
+    "text": "# 青岛港\n\n青岛港的港长是李明。",
+    "source": "知识库",
+    "tags": ["harbour"],
+    "description": "港口 and ships.",
+}
+
+
+def main() -> None:
+    for server, found in CONTRACTS.items():
+        old, new = accepted(server), asyncio.run(found())
+        for change in compared(old, new):
+            print(f"{server}: {change}")
+        _file(server).write_text(_written(new), encoding="utf-8")
+
+
+async def loom_kb() -> Contract:
+    """What loom-kb promises now."""
+
+    def server(profile: Literal["full", "chatgpt"]) -> Client:
+        return Client(build(Settings(Path(folder), embedder="hashing", profile=profile)).protocol)
+
+    contract: dict[str, Surface] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for content in ("", _WITH_CONTENT):
+            if content:
+                async with server("full") as client:
+                    added = await client.call_tool("add", _NOTE)
+                    assert not added.is_error, added.content
+            for profile in _PROFILES:
+                async with server(profile) as client:
+                    contract[profile + content] = await surface(client)
+    return contract
+
+
+CONTRACTS: Mapping[str, Callable[[], Coroutine[None, None, Contract]]] = {"kb": loom_kb}
+"""How to find what the server in each folder of `servers/` promises."""
+
+
+async def surface(client: Client) -> Surface:
+    """What a server tells a client of itself."""
+    found: dict[str, list[dict[str, Any]]] = {
+        "tools": [_sent(tool) for tool in (await client.list_tools()).tools],
+        "prompts": [_sent(prompt) for prompt in (await client.list_prompts()).prompts],
+    }
+    if client.server_capabilities.resources:
+        templates = (await client.list_resource_templates()).resource_templates
+        found["resourceTemplates"] = [_sent(template) for template in templates]
+    return found
+
+
+def accepted(server: str) -> Contract:
+    """What the server in this folder has promised."""
+    if not _file(server).exists():
+        return {}
+    contract: dict[str, dict[str, Any]] = json.loads(_file(server).read_text(encoding="utf-8"))
+    for name in contract:
+        if name.endswith(_WITH_CONTENT):
+            base = contract[name.removesuffix(_WITH_CONTENT)]
+            other = contract[name]
+            contract[name] = {
+                kind: [other.get(kind, {}).get(item["name"], item) for item in base[kind]] for kind in base
+            }
+    return contract
+
+
+def compared(old: Contract, new: Contract) -> list[str]:
+    """A line for each change of each surface, the breaking ones of a surface first."""
+    lines = [f"BREAKING: {name}: gone" for name in old if name not in new]
+    return lines + [f"{change} ({name})" for name in new for change in changes(old.get(name, {}), new[name])]
+
+
+def _written(contract: Contract) -> str:
+    written: dict[str, Any] = {}
+    for name, found in contract.items():
+        base = contract[name.removesuffix(_WITH_CONTENT)]
+        if base is found:
+            written[name] = found
+            continue
+        assert found.keys() == base.keys()
+        written[name] = {
+            kind: {
+                item["name"]: item for was, item in zip(base[kind], found[kind], strict=True) if item != was
+            }
+            for kind in found
+        }
+    return json.dumps(written, ensure_ascii=False, indent=2) + "\n"
+
+
+def _sent(definition: Tool | Prompt | ResourceTemplate) -> dict[str, Any]:
+    return definition.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _file(server: str) -> Path:
+    return _SERVERS / server / "contract.json"
+
+
+if __name__ == "__main__":
+    main()
