@@ -26,6 +26,11 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SLASH = re.compile(r"[/\\]")
 _MAX_NAME = 64
 _MAX_FIELDS = 40
+_REVISION = """
+    SELECT (SELECT COUNT(*) FROM documents),
+           (SELECT seq FROM sqlite_sequence WHERE name = 'changes'),  -- chunks that came or went
+           (SELECT MAX(finished_at) FROM jobs)                        -- documents that moved
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class CatalogueEntry:
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: what makes that model again, or empty.
         llm: the language model that read it last, or empty.
+        revision: another text whenever documents have come, gone, moved or changed.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 
@@ -50,6 +56,7 @@ class CatalogueEntry:
     embedder: str
     embedding_config: dict[str, str] = field(default_factory=dict[str, str])
     llm: str = ""
+    revision: str = ""
     problem: str = ""
 
     @property
@@ -142,6 +149,7 @@ def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEnt
         embedder=meta.get("embedder", ""),
         embedding_config=_config_of(meta.get("embedding_config", "")),
         llm=meta.get("llm", ""),
+        revision=":".join(map(str, db.execute(_REVISION).fetchone())),
         problem=problem,
     )
 

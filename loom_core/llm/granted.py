@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Granted:
         json_mode: how the form of the answer is asked for; None where it may have any.
         output_tool: the tool that is to be called with the answer, where `json_mode` is `tool`; else empty.
         instructions: what the model has to be told of the form of its answer, where the vendor does not see
-            to that; else empty.
+            to that, in the language in which the conversation begins; else empty.
     """
 
     effort: Effort | None
@@ -111,10 +112,18 @@ def _instructions(request: ChatRequest, mode: JsonMode | None, tool: str, choice
     output = request.output
     if output is None or mode == "json_schema":
         return ""
+    chinese = bool(request.messages) and is_chinese(request.messages[0].text)
     if mode == "tool":
-        return "" if choice in {tool, "required"} else f"Give your answer by calling the tool `{tool}`."
+        if choice in {tool, "required"}:
+            return ""
+        return (
+            f"请调用工具 `{tool}` 给出回答。"
+            if chinese
+            else f"Give your answer by calling the tool `{tool}`."
+        )
+    schema = json.dumps(output.schema, ensure_ascii=False)
+    if chinese:
+        about = f"（{output.description}）" if output.description else ""
+        return f"只用一个 JSON 对象{about}回答，它要符合下面的 JSON Schema，不要写别的内容：\n{schema}"
     about = f" ({output.description})" if output.description else ""
-    return (
-        f"Answer with one JSON object{about} that fits this JSON Schema, and with nothing else:\n"
-        f"{json.dumps(output.schema, ensure_ascii=False)}"
-    )
+    return f"Answer with one JSON object{about} that fits this JSON Schema, and with nothing else:\n{schema}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import BaseModel, ValidationError
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import Effort, LLMProvider, LLMResponse, OutputSchema, Usage
 from loom_core.llm.json_schema.values import problems, readable_path, without_nulls
@@ -126,7 +126,7 @@ async def generate(
             return Generated(value, tuple(responses))
         if response.finish not in {"stop", "tool_calls", "other"} or len(responses) > repairs:
             raise _failed(provider, response, wrong)
-        chinese = holds_cjk(conversation[0].text) if conversation else False
+        chinese = is_chinese(conversation[0].text) if conversation else False
         conversation = (*conversation, *_again(response, wrong, chinese=chinese))
 
 

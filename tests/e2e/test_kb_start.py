@@ -74,7 +74,7 @@ def test_a_new_knowledge_base_is_announced_and_shows_in_the_query_tool(era, star
     server.call("add", text="We chose Kùzu.", source="notes", tags=["decision"])
     tool = query_tool(server)
     assert "- notes\n- 知识库: 港口资料" in tool["description"]
-    assert tool["inputSchema"]["properties"]["source"]["enum"] == ["notes", "知识库", None]
+    assert tool["inputSchema"]["properties"]["source"]["enum"] == ["notes", "知识库"]
     filters = tool["inputSchema"]["properties"]["filters"]["description"]
     assert re.search(r"notes: source, path, .*tags.*; 知识库: source, path", filters)
     assert server.close_input() == 0
@@ -85,7 +85,7 @@ def test_the_first_call_opens_what_another_run_has_left(start_kb):
     first.call("add", text="# Mooring\nShips moor at the east quay.", source="知识库")
     assert first.close_input() == 0
     second = start_kb(era="legacy")
-    assert query_tool(second)["inputSchema"]["properties"]["source"]["enum"] == ["知识库", None]
+    assert query_tool(second)["inputSchema"]["properties"]["source"]["enum"] == ["知识库"]
     assert "east quay" in second.call("query", query="Where do ships moor?")["content"][0]["text"]
 
 

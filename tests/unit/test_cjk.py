@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loom_core.cjk import cjk_parts, is_cjk
+from loom_core.cjk import cjk_parts, is_chinese, is_cjk
 
 
 def test_han_kana_and_hangul_are_cjk_and_nothing_else_is():
@@ -14,3 +14,12 @@ def test_a_text_is_cut_into_runs_and_the_gaps_around_them() -> None:
     assert cjk_parts("GraphRAG是，カナ 2") == (["GraphRAG", "，", " 2"], ["是", "カナ"])
     assert cjk_parts("plain") == (["plain"], [])
     assert cjk_parts("图谱") == (["", ""], ["图谱"])
+
+
+def test_a_text_is_chinese_whatever_names_are_in_it():
+    assert all(
+        map(is_chinese, ["你好", "Kùzu 是什么？", "國立臺灣大學（National Taiwan University）在哪裡？"])
+    )
+    assert not any(
+        map(is_chinese, ["", "hi", "Who wrote 红楼梦?", "東京は日本の首都です", "서울은 韓國의 수도"])
+    )

@@ -13,6 +13,7 @@ from loom_core.errors import NotFoundError
 from loom_core.server.factory import LoomServer
 from loom_core.server.request_state import state_keys
 from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage, resource_uri
+from loom_kb.changes import tell_changes
 from loom_kb.chatgpt import register_chatgpt_tools
 from loom_kb.prompts import register_prompts
 from loom_kb.service import Service, position
@@ -48,6 +49,7 @@ def build(settings: Settings) -> LoomServer:
     async def lifespan() -> AsyncGenerator[None]:
         async with anyio.create_task_group() as tasks:
             service.library.work_in(tasks)
+            tasks.start_soon(tell_changes, server, service)
             if settings.watched:
                 tasks.start_soon(watch_folders, service)
             try:

@@ -242,7 +242,6 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         ] = False,
     ) -> ToolReply[AddResult]:
         metadata: dict[str, Any] = {"tags": tags} if tags else {}
-        before = await _names(service)
         submit = await _submission(service, text, paths, urls, title=title, uri=uri)
         submit = partial(submit, source=source, metadata=metadata, description=description)
         try:
@@ -250,9 +249,6 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
-        finally:
-            if await _names(service) != before:
-                await server.tools_changed()
         info = await _wait(knowledge_base, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
             ctx, f"adding to {knowledge_base.name}", on_cancel=partial(_cancel, knowledge_base, job)
@@ -443,10 +439,6 @@ async def _list_sources(
     if more:
         text += f'\n[more: cursor="{more}"]'
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
-
-
-async def _names(service: Service) -> set[str]:
-    return {entry.name for entry in await to_thread.run_sync(service.library.list)}
 
 
 async def _cancel(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:

@@ -375,7 +375,9 @@ def test_a_form_that_the_api_cannot_say_is_told_to_the_model():
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
     body = _body(SystemMessage("你好"), _user("x"), output=OutputSchema("e", schema))
     assert "output_config" not in body
-    assert body["system"].startswith("你好\n\nAnswer with one JSON object")
+    assert body["system"].startswith("你好\n\n只用一个 JSON 对象回答，")
+    body = _body(SystemMessage("Be brief."), _user("你好"), output=OutputSchema("e", schema))
+    assert body["system"].startswith("Be brief.\n\nAnswer with one JSON object")
 
 
 def test_older_models_give_an_answer_of_a_form_by_a_tool_or_by_being_told():

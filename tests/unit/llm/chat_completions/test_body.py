@@ -153,7 +153,7 @@ def test_a_form_is_told_in_words_where_the_vendor_knows_no_schema() -> None:
     body = _body(DEEPSEEK, output=_CITY)
     assert body["response_format"] == {"type": "json_object"}
     system = body["messages"][0]["content"]
-    assert "JSON object (一个城市)" in system
+    assert "JSON 对象（一个城市）" in system  # in the language of the conversation
     assert json.dumps(_CITY.schema, ensure_ascii=False) in system
 
     body = _body(QWEN, output=_CITY)  # which takes no form while it thinks
@@ -180,7 +180,7 @@ def test_a_tool_that_cannot_be_forced_is_asked_for_in_words() -> None:
     body = _body(replace(ZHIPU, json_mode="tool"), output=_CITY)
 
     assert "tool_choice" not in body
-    assert body["messages"][0]["content"] == "Give your answer by calling the tool `city`."
+    assert body["messages"][0]["content"] == "请调用工具 `city` 给出回答。"
 
 
 def test_extra_fields_have_the_last_word_and_go_into_objects_that_are_there() -> None:

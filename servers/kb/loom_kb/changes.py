@@ -1,0 +1,82 @@
+"""Telling clients that knowledge bases, or what is in them, have changed, whichever process did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from loom_core.knowledge.catalogue import CatalogueEntry
+    from loom_core.knowledge.unified import SourceInfo
+    from loom_core.server.factory import LoomServer
+    from loom_kb.service import Service
+
+__all__ = ["tell_changes"]
+
+_RECORDS = ("kb/*/record.db", "kb/*/record.db-wal")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look has found.
+
+    Attributes:
+        files: date and size of every file that a record is made of.
+        sources: what the tools say of the knowledge bases.
+        revisions: `CatalogueEntry.revision` of each.
+    """
+
+    files: Mapping[Path, tuple[int, int]]
+    sources: tuple[SourceInfo, ...] = ()
+    revisions: tuple[str, ...] = ()
+
+
+async def tell_changes(server: LoomServer, service: Service, *, interval: float = 1.0) -> None:
+    """Look again and again until cancelled, and tell every client that wants to know.
+
+    A database tells nobody that another process has written to it, so the dates of its files are looked at,
+    and its content only where these are new: as long as nothing happens, nothing is opened. That documents
+    are others is told when they have been the same for one look, which is when a job is done or rests.
+    """
+    home, catalogued = service.settings.home, service.library.list
+    seen = _Seen(await to_thread.run_sync(_files, home))
+    told = seen.revisions
+    while True:
+        await anyio.sleep(interval)
+        now = await to_thread.run_sync(_look, home, catalogued, seen)
+        if now.sources != seen.sources:
+            await server.tools_changed()
+        if now.revisions == seen.revisions != told:
+            told = now.revisions
+            await server.resources_changed()
+        seen = now
+
+
+def _look(home: Path, catalogued: Callable[[], list[CatalogueEntry]], before: _Seen) -> _Seen:
+    files = _files(home)
+    if files == before.files:
+        return before
+    entries = catalogued()
+    return _Seen(
+        files=files,
+        sources=tuple(entry.source for entry in entries),
+        revisions=tuple(f"{entry.name}: {entry.revision}" for entry in entries),
+    )
+
+
+def _files(home: Path) -> dict[Path, tuple[int, int]]:
+    files: dict[Path, tuple[int, int]] = {}
+    for pattern in _RECORDS:
+        for path in home.glob(pattern):
+            try:
+                status = path.stat()
+            except OSError:  # it has just gone
+                continue
+            files[path] = (status.st_mtime_ns, status.st_size)
+    return files
