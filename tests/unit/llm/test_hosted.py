@@ -543,6 +543,7 @@ async def test_no_client_stays_open_whenever_the_provider_is_closed(
         base_url=server.url("/v1"),
         prices=_FREE,
         retry=RetryPolicy(attempts=1_000, base=0.01),
+        breaker=CircuitBreaker(failures=1_000),
     )
 
     async def ask() -> None:
