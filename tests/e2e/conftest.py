@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from tests.e2e.jsonrpc import Era, StdioServer
 
 _LOOM_KB = [sys.executable, "-m", "loom_kb"]
-_MEASURING = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-
-
-@pytest.fixture(autouse=True)
-def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measures no coverage in processes that a test starts: each would take nearly twice as long to start."""
-    for name in _MEASURING:
-        monkeypatch.delenv(name, raising=False)
 
 
 class StartServer(Protocol):
