@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from loom_core.errors import LLMError, unwrapped
 from loom_core.knowledge.extraction.config import ExtractionConfig
-from loom_core.knowledge.extraction.estimate import ExtractionEstimate
 from loom_core.knowledge.extraction.llm import LLMEntityExtractor
+from loom_core.knowledge.extraction_estimate import ExtractionEstimate
 from loom_core.knowledge.preparing.making import Failed
 from loom_core.knowledge.record.prepared import PreparedDocument
 from loom_core.llm.interface import Usage

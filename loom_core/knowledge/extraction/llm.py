@@ -12,12 +12,12 @@ import anyio
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.knowledge.extraction.config import ExtractionConfig
-from loom_core.knowledge.extraction.estimate import ExtractionEstimate
 from loom_core.knowledge.extraction.placing import Placed, merged, place
 from loom_core.knowledge.extraction.portions import Portion, portions
 from loom_core.knowledge.extraction.prompts import PROMPT_VERSION, instruction, output_schema, shown
 from loom_core.knowledge.extraction.reading import read_answer
 from loom_core.knowledge.extraction.rules import RuleExtractor
+from loom_core.knowledge.extraction_estimate import ExtractionEstimate
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from loom_core.knowledge.extraction.config import ExtractionConfig
-from loom_core.knowledge.extraction.estimate import ExtractionEstimate
 from loom_core.knowledge.extraction.llm import LLMEntityExtractor
+from loom_core.knowledge.extraction_estimate import ExtractionEstimate
 from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.config import RAGConfig, Strategy
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase

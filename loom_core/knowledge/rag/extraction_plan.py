@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.extraction.estimate import ConfirmationNeededError, ExtractionEstimate
 from loom_core.knowledge.extraction.llm import LLMEntityExtractor
+from loom_core.knowledge.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
 from loom_core.knowledge.loaders import scan
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.preparing import Material, Preparer, draft_payload

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from loom_core.knowledge.extraction.estimate import ExtractionEstimate
+    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.worker import Worker

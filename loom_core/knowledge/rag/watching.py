@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
+from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
 from loom_core.knowledge.listing import outermost
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
+from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
 from loom_core.server.health import Finding, Section, problem, told_by
 from loom_kb.console import agreed, say
 

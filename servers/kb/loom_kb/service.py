@@ -10,7 +10,6 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
-from loom_core.knowledge.fetching import client_for
 from loom_core.knowledge.library import Library
 from loom_core.server.caller import current_caller
 from loom_kb.addresses import forms_of, readable_paths
@@ -23,7 +22,7 @@ from loom_kb.settings import DEFAULT_SOURCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.extraction.estimate import ExtractionEstimate
+    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.answer import Answer
     from loom_core.knowledge.rag.config import Strategy
@@ -229,6 +228,8 @@ class Service:
                 "This server fetches no web pages, as what a model reads could make it ask for any address.",
                 advice="Give the text itself in `text`, or start the server with --allow-urls.",
             )
+        from loom_core.knowledge.fetching import client_for
+
         check = client_for(settings.allow_net).check
         addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
         knowledge_base = await self._writable(source, description)

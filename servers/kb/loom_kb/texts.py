@@ -13,7 +13,7 @@ from loom_core.server.results import TextBudget
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.extraction.estimate import ExtractionEstimate
+    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
     from loom_core.storage.ownership import Holder
     from loom_kb.models import DocumentInfo, GraphResult, JobInfo, Passage, QueryResult, SourceDetails
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 from pydantic import Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
+from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
 from loom_core.knowledge.unified import UnifiedSearchToolBuilder
 from loom_core.knowledge.visible import visible
 from loom_core.llm.content import as_data

@@ -19,7 +19,7 @@ from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.extraction.estimate import ConfirmationNeededError, ExtractionEstimate
+from loom_core.knowledge.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
 
 SAID = json.dumps({"entities": [{"name": "zell", "type": "town"}, {"name": "泽尔", "type": "town"}]})
 # A limit of one dollar is above what nobody knows the price of; a model that costs has one.
@@ -90,6 +90,17 @@ def test_a_key_in_the_configuration_is_refused_without_being_shown(tmp_path: Pat
     said = capsys.readouterr().err
     assert "sk-secret" not in said
     assert said.startswith("loom-kb: ")
+
+
+def test_nothing_that_reads_or_prepares_documents_is_loaded_at_the_start(tmp_path: Path):
+    program = (
+        "import sys; from pathlib import Path; from loom_kb.app import build; "
+        "from loom_kb.settings import Settings; build(Settings(home=Path(sys.argv[1]))); "
+        "parts = ('extraction', 'preparing', 'rag'); "
+        "print(*(f'loom_core.knowledge.{part}' in sys.modules for part in parts))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, timeout=60)
+    assert done.stdout.split() == [b"False"] * 3
 
 
 def test_no_sdk_is_loaded_before_the_first_use(tmp_path: Path):

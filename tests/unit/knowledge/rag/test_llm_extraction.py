@@ -13,8 +13,8 @@ import pytest
 from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
 from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.estimate import ConfirmationNeededError
 from loom_core.knowledge.extraction.llm import LLMEntityExtractor
+from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig

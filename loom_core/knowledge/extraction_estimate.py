@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.interface import Usage
 
 if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
@@ -68,6 +67,8 @@ class ExtractionEstimate:
 
     def cost_of(self, llm: LLMProvider) -> float | None:
         """What it costs with a model, or None where the price is not known."""
+        from loom_core.llm.interface import Usage  # not before a model is asked
+
         usage = Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, estimated=True)
         return llm.cost(usage) if self.calls else 0.0
 
