@@ -211,7 +211,7 @@ class HttpGate:
     ) -> None:
         caller = credential.caller if credential else EVERYTHING
         request.scope[CALLER_KEY] = caller
-        session = request.headers.get(_SESSION, "")
+        session = self._session_of(request, caller)
         answer = _Answer(send, lambda begun: self._count_session(request, session, begun, opened))
         self._sessions.began(session)
         try:
@@ -227,6 +227,21 @@ class HttpGate:
                 await self._break_off(request, credential, answer)
         finally:
             self._sessions.ended(session)
+
+    def _session_of(self, request: Request, caller: Caller) -> str:
+        """The session that a request belongs to; empty where it belongs to none.
+
+        Raises:
+            RefusedError: the caller has no such session. The SDK would say so too, but its clock for idle
+                ones runs a little behind ours, and what is not counted any more may not go on.
+        """
+        session = request.headers.get(_SESSION)
+        if session is None or not _in_handshake_era(request):
+            return ""
+        if not self._sessions.has(caller.id, session):
+            text = "There is no such session, or it was idle too long. Begin a new one with `initialize`."
+            raise RefusedError(Refusal(404, "no_session", text, caller=caller))
+        return session
 
     async def _watch(self, credential: Credential, running: anyio.CancelScope) -> None:
         """End what runs for a token that does not hold any more."""
@@ -296,9 +311,12 @@ def _kind_of(request: Request) -> Kind:
 
 
 def _opens_session(request: Request) -> bool:
+    return request.method == "POST" and _in_handshake_era(request) and _SESSION not in request.headers
+
+
+def _in_handshake_era(request: Request) -> bool:
     version = request.headers.get(_VERSION)
-    handshake = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
-    return request.method == "POST" and handshake and _SESSION not in request.headers
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

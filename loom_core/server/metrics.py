@@ -31,6 +31,7 @@ Refused = Literal[
     "running",
     "streams",
     "sessions",
+    "no_session",
     "body_size",
     "body_time",
     "head_time",

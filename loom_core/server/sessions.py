@@ -46,6 +46,12 @@ class SessionCount:
         open_now = sum(session.owner == owner for session in self._sessions.values())
         return open_now + self._opening[owner]
 
+    def has(self, owner: str, id_: str) -> bool:
+        """Whether a session is open and somebody's own."""
+        self._drop_idle()
+        session = self._sessions.get(id_)
+        return session is not None and session.owner == owner
+
     @contextmanager
     def opening(self, owner: str) -> Generator[Callable[[str], None]]:
         """The time in which somebody may be opening a session, which counts as one.

@@ -85,6 +85,7 @@ def test_sessions_are_counted_by_owner_until_they_end_or_are_idle(clock):
     sessions.began("1")
     clock.now = 61.0
     assert (sessions.of("a"), len(sessions)) == (1, 1)
+    assert [sessions.has("a", "1"), sessions.has("b", "1"), sessions.has("a", "2")] == [True, False, False]
     sessions.ended("1")
     clock.now = 100.0
     assert sessions.of("a") == 1
