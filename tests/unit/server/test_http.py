@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from loom_core.errors import ConfigError, RecordError
 from loom_core.server.factory import LoomServer
 from loom_core.server.http import HttpSettings, serve_http
+from loom_core.testing.serving import serving
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
 
@@ -36,28 +37,6 @@ HEADERS = {
     "MCP-Protocol-Version": "2026-07-28",
     "Mcp-Method": "server/discover",
 }
-
-
-@asynccontextmanager
-async def serving(server, **settings):
-    """Serves over HTTP on a free port while the block runs, and gives the URL."""
-    ready, urls = anyio.Event(), []
-
-    def on_ready(url):
-        urls.append(url)
-        ready.set()
-
-    async def serve():
-        await serve_http(server, HttpSettings(port=0, **settings), on_ready=on_ready)
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve)
-            await ready.wait()
-            try:
-                yield urls[0]
-            finally:
-                signal.raise_signal(signal.SIGTERM)
 
 
 async def post(url, host=None, origin=None, **headers):
@@ -134,25 +113,25 @@ async def test_health_is_not_told_to_a_foreign_host_or_origin(sample):
 
 
 async def test_the_name_of_a_proxy_can_be_allowed(sample):
-    async with serving(sample, allowed_hosts=("kb.example",)) as url:
+    async with serving(sample, HttpSettings(port=0, allowed_hosts=("kb.example",))) as url:
         assert (await post(url, host="kb.example", origin="https://kb.example")).status_code == 200
         assert (await post(url, host="kb.example:8443")).status_code == 200
         assert (await post(url, host="other.example")).status_code == 421
 
 
 async def test_a_body_beyond_the_limit_is_refused(sample):
-    async with serving(sample, max_body_bytes=100) as url:
+    async with serving(sample, HttpSettings(port=0, max_body_bytes=100)) as url:
         assert (await post(url)).status_code == 413
 
 
 async def test_the_path_can_be_chosen(sample):
-    async with serving(sample, path="/kb") as url, Client(url) as client:
+    async with serving(sample, HttpSettings(port=0, path="/kb")) as url, Client(url) as client:
         assert url.endswith("/kb")
         assert (await client.list_tools()).tools
 
 
 async def test_the_loopback_address_of_ipv6_is_served(sample):
-    async with serving(sample, host="::1") as url, Client(url) as client:
+    async with serving(sample, HttpSettings(port=0, host="::1")) as url, Client(url) as client:
         assert url.startswith("http://[::1]:")
         assert (await client.list_tools()).tools
 

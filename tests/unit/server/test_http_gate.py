@@ -22,6 +22,7 @@ from loom_core.server.limits import Limits
 from loom_core.server.oauth import Issuer
 from loom_core.server.results import ToolReply, tool_result
 from loom_core.server.tokens import TokenFile
+from loom_core.testing.serving import serving
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
 
@@ -57,32 +58,9 @@ def make(tokens):
 
 
 @asynccontextmanager
-async def serving(server, **settings):
-    ready, urls = anyio.Event(), []
-
-    def on_ready(url):
-        urls.append(url)
-        ready.set()
-
-    async def serve():
-        await serve_http(server, HttpSettings(port=0, **settings), on_ready=on_ready)
-        urls.clear()
-
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve)
-            await ready.wait()
-            try:
-                yield urls[0]
-            finally:
-                if urls:  # unless the test has ended it
-                    signal.raise_signal(signal.SIGTERM)
-
-
-@asynccontextmanager
 async def guarded(server, tokens, **settings):
     async with (
-        serving(server, auth=AuthSettings(tokens.path), **settings) as url,
+        serving(server, HttpSettings(port=0, auth=AuthSettings(tokens.path), **settings)) as url,
         httpx2.AsyncClient() as web,
     ):
         yield Asker(web, url)
@@ -117,7 +95,7 @@ class Asker:
 async def test_a_token_lets_its_holder_in_in_both_eras(sample, tokens, make, mode):
     headers = make("laptop", "read", "write")
     async with (
-        serving(sample, auth=AuthSettings(tokens.path)) as url,
+        serving(sample, HttpSettings(port=0, auth=AuthSettings(tokens.path))) as url,
         httpx2.AsyncClient(headers=headers) as web,
         Client(streamable_http_client(url, http_client=web), mode=mode) as client,
     ):
@@ -135,7 +113,7 @@ async def test_a_tool_knows_its_caller_and_so_does_what_it_starts(sample, tokens
 
     headers = make("张三", sources=["文档"])
     async with (
-        serving(sample, auth=AuthSettings(tokens.path)) as url,
+        serving(sample, HttpSettings(port=0, auth=AuthSettings(tokens.path))) as url,
         httpx2.AsyncClient(headers=headers) as web,
         Client(streamable_http_client(url, http_client=web), mode=mode) as client,
     ):
@@ -149,7 +127,10 @@ async def test_a_tool_knows_its_caller_and_so_does_what_it_starts(sample, tokens
 
 async def test_clients_learn_who_issues_tokens_for_this_server(sample):
     issuer = Issuer("https://login.example", "https://kb.example/mcp")
-    async with serving(sample, auth=AuthSettings(issuer=issuer)) as url, httpx2.AsyncClient() as web:
+    async with (
+        serving(sample, HttpSettings(port=0, auth=AuthSettings(issuer=issuer))) as url,
+        httpx2.AsyncClient() as web,
+    ):
         place = url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
         metadata = await web.get(place, headers={"Host": "kb.example"})
         refused = await web.post(url, headers={"Host": "kb.example", "Origin": "https://kb.example"})
@@ -170,7 +151,7 @@ async def test_clients_learn_who_issues_tokens_for_this_server(sample):
 async def test_a_network_may_be_served_where_callers_are_asked(sample, tokens, make):
     headers = make("laptop")
     async with (
-        serving(sample, host="0.0.0.0", auth=AuthSettings(tokens.path)) as url,
+        serving(sample, HttpSettings(port=0, host="0.0.0.0", auth=AuthSettings(tokens.path))) as url,
         httpx2.AsyncClient() as web,
     ):
         ask = Asker(web, url.replace("0.0.0.0", "127.0.0.1"))
@@ -427,7 +408,7 @@ async def test_a_slow_body_is_given_up(sample):
         await anyio.sleep(5)
         yield b'"2.0"}'
 
-    async with serving(sample, body_seconds=0.2) as url, httpx2.AsyncClient() as web:
+    async with serving(sample, HttpSettings(port=0, body_seconds=0.2)) as url, httpx2.AsyncClient() as web:
         answer = await web.post(url, content=drip(), headers={"Content-Type": "application/json"})
 
     assert answer.status_code == 408
@@ -436,7 +417,7 @@ async def test_a_slow_body_is_given_up(sample):
 
 @pytest.mark.parametrize("sent", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"])
 async def test_a_half_open_connection_is_closed(sample, sent):
-    async with serving(sample, head_seconds=0.3) as url:
+    async with serving(sample, HttpSettings(port=0, head_seconds=0.3)) as url:
         port = int(url.rsplit(":", 1)[1].split("/")[0])
         async with await anyio.connect_tcp("127.0.0.1", port) as connection:
             if sent:
@@ -448,7 +429,7 @@ async def test_a_half_open_connection_is_closed(sample, sent):
 
 
 async def test_a_slow_second_head_is_given_up_and_an_idle_connection_is_not_cut_early(sample):
-    async with serving(sample, head_seconds=0.3) as url:
+    async with serving(sample, HttpSettings(port=0, head_seconds=0.3)) as url:
         port = int(url.rsplit(":", 1)[1].split("/")[0])
         async with await anyio.connect_tcp("127.0.0.1", port) as connection:
             ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

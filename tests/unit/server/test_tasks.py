@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,11 +22,11 @@ from loom_core.server.asking import ask
 from loom_core.server.caller import SCOPES, Caller, acting
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings, serve_http
 from loom_core.server.progress import progress
 from loom_core.server.results import ToolReply, tool_result
 from loom_core.server.task_board import TaskBoard, TaskLimits
 from loom_core.server.tasks import TASKS, become_task
+from loom_core.testing.serving import serving
 
 KNOWS_TASKS = [advertise(TASKS)]
 
@@ -505,28 +504,6 @@ async def by_name(ctx, call_next):
     who = ctx.session.client_params
     with acting(Caller("token", SCOPES, id=who.client_info.name if who else "")):
         return await call_next(ctx)
-
-
-@asynccontextmanager
-async def serving(server):
-    """Serves over HTTP on a free port while the block runs, and gives the URL."""
-    ready, urls = anyio.Event(), []
-
-    def on_ready(url):
-        urls.append(url)
-        ready.set()
-
-    async def serve():
-        await serve_http(server, HttpSettings(port=0), on_ready=on_ready)
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve)
-            await ready.wait()
-            try:
-                yield urls[0]
-            finally:
-                signal.raise_signal(signal.SIGTERM)
 
 
 over_http = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
