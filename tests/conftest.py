@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
-_MEASURING = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_MEASURING_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_MEASURING = pytest.StashKey[dict[str, str]]()
 
 
 def _load(path: Path) -> ModuleType:
@@ -32,15 +34,37 @@ def _load(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-@pytest.fixture(autouse=True)
-def unmeasured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measures no coverage in what end-to-end tests start: it nearly doubles the time that each start takes.
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure no coverage in what tests start: it nearly doubles the time that each start takes.
 
-    What runs there is measured by the unit tests, and so are the processes that these start.
+    What runs there is measured by the tests that call it themselves; where none can, a test is marked.
     """
-    if request.path.relative_to(_HERE).parts[0] != "unit":
-        for name in _MEASURING:
-            monkeypatch.delenv(name, raising=False)
+    if hasattr(config, "workerinput"):  # the process that starts the workers has to pass it on to them
+        config.stash[_MEASURING] = {
+            name: os.environ.pop(name) for name in _MEASURING_VARIABLES if name in os.environ
+        }
+
+
+@pytest.fixture(autouse=True)
+def measured_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measures coverage in the processes of a test that is marked so."""
+    if request.node.get_closest_marker("measures_processes") is not None:
+        for name, value in request.config.stash.get(_MEASURING, {}).items():
+            monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def unmeasured_properties(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Measures no coverage in property tests: they run the same lines hundreds of times, twice as slow."""
+    measuring = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
+    if measuring is None or not getattr(request.function, "is_hypothesis_test", False):
+        yield
+        return
+    measuring.stop()
+    try:
+        yield
+    finally:
+        measuring.start()
 
 
 @pytest.fixture(scope="session")
