@@ -55,7 +55,7 @@ class Changes:
         return len(self._clients)
 
     def watch_resources(self) -> None:
-        """Let clients of the handshake era subscribe to resources; for a server that has any."""
+        """Let clients of the handshake era subscribe to resources, if the server tells of their changes."""
         add = self._protocol.add_request_handler
         add("resources/subscribe", types.SubscribeRequestParams, self._on_subscribe)
         add("resources/unsubscribe", types.UnsubscribeRequestParams, self._on_unsubscribe)

@@ -83,6 +83,7 @@ class LoomServer:
         website_url: str | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         state_keys: StateKeys | None = None,
+        resource_updates: bool = False,
     ) -> None:
         """Describe the server.
 
@@ -96,6 +97,8 @@ class LoomServer:
                 end: end of input, SIGTERM, SIGINT, death of the parent.
             state_keys: gives the keys that several processes of this server share, see `request_state`; if it
                 is not given, only the process that has asked a client for input understands its answer.
+            resource_updates: whether it tells of single resources that have changed (`resource_updated`);
+                only then clients are let subscribe to them.
 
         Raises:
             ValueError: the instructions are longer than hosts show.
@@ -123,6 +126,8 @@ class LoomServer:
         self.protocol.middleware.append(SealedState(name, state_keys))
         self._tasks = TasksExtension(self.protocol)
         self._changes = Changes(self.protocol)
+        if resource_updates:
+            self._changes.watch_resources()
         self._resources = Resources(self.protocol)
         self._prompts = Prompts(self.protocol)
         self._completions = Completions(self.protocol, self._prompts, self._resources)
@@ -231,7 +236,6 @@ class LoomServer:
                 ttl_seconds=ttl_seconds,
             )
             self._resources.add(resource)
-            self._changes.watch_resources()
             return function
 
         return register
@@ -239,7 +243,6 @@ class LoomServer:
     def resource_list(self, function: ListFunctionT) -> ListFunctionT:
         """Register the function that answers `resources/list`, page by page."""
         self._resources.list_by(function)
-        self._changes.watch_resources()
         return function
 
     def prompt(

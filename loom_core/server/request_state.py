@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.request_state import RequestStateBoundary
 
-__all__ = ["VARIABLE", "SealedState", "StateKeys", "state_keys"]
+__all__ = ["VARIABLE", "SealedState", "StateKeys", "named_state_keys", "state_keys"]
 
 VARIABLE = "LOOM_STATE_KEYS"
 """Keys for all workers, separated by commas: the first seals, all of them open."""
@@ -93,17 +93,27 @@ def state_keys(home: Path) -> Sequence[str]:
     Raises:
         ConfigError: a key in the environment or the file is too short to be one.
     """
+    if keys := named_state_keys():
+        return keys
+    path = home / _FILE
+    try:
+        return _checked([_shared_key(path)], str(path))
+    except OSError as error:
+        _log.warning("cannot keep the key of request states in %s: %s", path, error.strerror)
+        return ()
+
+
+def named_state_keys() -> Sequence[str]:
+    """The keys that the environment names, in `LOOM_STATE_KEYS`; a server looks at them when it starts.
+
+    Raises:
+        ConfigError: one of them is too short to be one.
+    """
     named = os.environ.get(VARIABLE, "")
-    keys = [key.strip() for key in named.split(",") if key.strip()]
-    where = VARIABLE
-    if not keys:
-        path = home / _FILE
-        where = str(path)
-        try:
-            keys = [_shared_key(path)]
-        except OSError as error:
-            _log.warning("cannot keep the key of request states in %s: %s", path, error.strerror)
-            return ()
+    return _checked([key.strip() for key in named.split(",") if key.strip()], VARIABLE)
+
+
+def _checked(keys: Sequence[str], where: str) -> Sequence[str]:
     if any(len(key) < _LEAST for key in keys):
         raise ConfigError(
             f"A key in {where} has fewer than {_LEAST} characters.",

@@ -54,7 +54,8 @@ def serve(
             process is ended by force with exit code 1, for what was acknowledged is on disk.
 
     Raises:
-        ConfigError: standard input or output is closed, or the address cannot be listened on.
+        ConfigError: standard input or output is closed, the address cannot be listened on, or a key in
+            `LOOM_STATE_KEYS` is too short.
     """
     wire = None if http else claim_stdio()
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -79,6 +80,9 @@ def _built(build: Callable[[], LoomServer]) -> LoomServer:
     # Imports make many objects and hardly any garbage: not to search for it saves a tenth of the start.
     gc.disable()
     try:
+        from loom_core.server.request_state import named_state_keys
+
+        named_state_keys()  # what is wrong with them is told now, not to the first client that is asked
         return build()
     finally:
         gc.freeze()

@@ -65,7 +65,7 @@ class Said(BaseModel):
 
 def fixture_server() -> LoomServer:
     """The server with all fixtures."""
-    server = LoomServer("conformance", version="1", title="Conformance fixtures")
+    server = LoomServer("conformance", version="1", title="Conformance fixtures", resource_updates=True)
     _register_contents(server)
     _register_behaviour(server)
     _register_schemas(server)

@@ -60,6 +60,7 @@ class Sample:
             title="Sample",
             instructions="Call `query` first.",
             lifespan=self.lifespan,
+            resource_updates=True,
         )
 
     @asynccontextmanager

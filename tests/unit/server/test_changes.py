@@ -46,7 +46,7 @@ def updated(uri):
 
 @pytest.fixture
 def server():
-    server = LoomServer("s", version="1", title="S")
+    server = LoomServer("s", version="1", title="S", resource_updates=True)
 
     @server.resource("loom://{id}", name="document", title="Document", description="A document.")
     async def document(id: str) -> ResourceContent:  # noqa: A002 - the template's variable
@@ -177,8 +177,15 @@ async def test_a_client_that_says_twice_that_it_is_ready_is_told_everything_once
         ]
 
 
-async def test_a_server_without_resources_serves_no_subscriptions_to_them():
-    async with legacy(LoomServer("s", version="1", title="S"), Messages()) as client:
+async def test_a_server_that_tells_nothing_of_single_resources_lets_nobody_subscribe_to_them():
+    server = LoomServer("s", version="1", title="S")
+
+    @server.resource("loom://{id}", name="document", title="Document", description="A document.")
+    async def document(id: str) -> ResourceContent:  # noqa: A002 - the template's variable
+        return ResourceContent(id)
+
+    async with legacy(server, Messages()) as client:
+        assert not client.server_capabilities.resources.subscribe
         with pytest.raises(MCPError, match="Method not found"):
             await subscribe(client, "loom://a")
 

@@ -47,6 +47,12 @@ def test_a_host_that_is_refused_is_a_configuration_error(sample_server):
         serve(sample_server, http=HttpSettings(host="0.0.0.0"))
 
 
+def test_a_key_of_the_environment_that_is_too_short_is_told_at_the_start(sample_server, monkeypatch):
+    monkeypatch.setenv("LOOM_STATE_KEYS", f"{'a' * 32},hunter2")
+    with pytest.raises(ConfigError, match="A key in LOOM_STATE_KEYS has fewer than 32"):
+        serve(sample_server, http=HttpSettings(port=0))
+
+
 def test_importing_the_entry_loads_nothing_that_could_print(sample_command):
     code = "import sys, loom_core.server.run; print({'mcp', 'anyio', 'pydantic'} & set(sys.modules))"
     result = subprocess.run([sample_command[0], "-c", code], capture_output=True, text=True, check=True)
