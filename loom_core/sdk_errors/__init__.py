@@ -7,6 +7,20 @@ middle of a stream and JSON that cannot be read, is known by name, too.
 
 from __future__ import annotations
 
-from loom_core.sdk_errors.telling import NoAnswerError, model_error
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.sdk_errors.telling import NoAnswerError, model_error
 
 __all__ = ["NoAnswerError", "model_error"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "NoAnswerError": ".telling",
+            "model_error": ".telling",
+        },
+    )

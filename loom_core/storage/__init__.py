@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from loom_core.storage.lock import ProcessLock
-from loom_core.storage.sqlite import Database
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.storage.lock import ProcessLock
+    from loom_core.storage.sqlite import Database
 
 __all__ = ["Database", "ProcessLock"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "Database": ".sqlite",
+            "ProcessLock": ".lock",
+        },
+    )

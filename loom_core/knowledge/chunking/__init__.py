@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.chunking.registry import ChunkerName, create_chunker
-from loom_core.knowledge.chunking.simple import SimpleChunker
-from loom_core.knowledge.chunking.sliding import SlidingWindowChunker
-from loom_core.knowledge.chunking.structure import StructureChunker
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.chunking.registry import ChunkerName, create_chunker
+    from loom_core.knowledge.chunking.simple import SimpleChunker
+    from loom_core.knowledge.chunking.sliding import SlidingWindowChunker
+    from loom_core.knowledge.chunking.structure import StructureChunker
 
 __all__ = ["ChunkerName", "SimpleChunker", "SlidingWindowChunker", "StructureChunker", "create_chunker"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "ChunkerName": ".registry",
+            "SimpleChunker": ".simple",
+            "SlidingWindowChunker": ".sliding",
+            "StructureChunker": ".structure",
+            "create_chunker": ".registry",
+        },
+    )

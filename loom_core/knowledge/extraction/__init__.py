@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.extraction.rules import RuleExtractor
-from loom_core.knowledge.extraction.settings import RuleSettings
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.extraction.rules import RuleExtractor
+    from loom_core.knowledge.extraction.settings import RuleSettings
 
 __all__ = ["RuleExtractor", "RuleSettings"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "RuleExtractor": ".rules",
+            "RuleSettings": ".settings",
+        },
+    )

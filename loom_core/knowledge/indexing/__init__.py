@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.indexing.chroma_vectors import ChromaVectors, NearestByChroma
-from loom_core.knowledge.indexing.graph import GraphIndex
-from loom_core.knowledge.indexing.vectors import FlatVectors
-from loom_core.knowledge.indexing.words import WordIndex
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.indexing.chroma_vectors import ChromaVectors, NearestByChroma
+    from loom_core.knowledge.indexing.graph import GraphIndex
+    from loom_core.knowledge.indexing.vectors import FlatVectors
+    from loom_core.knowledge.indexing.words import WordIndex
 
 __all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "ChromaVectors": ".chroma_vectors",
+            "FlatVectors": ".vectors",
+            "GraphIndex": ".graph",
+            "NearestByChroma": ".chroma_vectors",
+            "WordIndex": ".words",
+        },
+    )

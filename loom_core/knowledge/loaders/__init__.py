@@ -5,11 +5,16 @@ Format libraries are imported when the first file of their format is read.
 
 from __future__ import annotations
 
-from loom_core.knowledge.loaders.encoding import decode
-from loom_core.knowledge.loaders.folder import ScanEntry, scan
-from loom_core.knowledge.loaders.limits import LoadLimits
-from loom_core.knowledge.loaders.load import load_bytes, load_file
-from loom_core.knowledge.loaders.registry import supported_extensions
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.loaders.encoding import decode
+    from loom_core.knowledge.loaders.folder import ScanEntry, scan
+    from loom_core.knowledge.loaders.limits import LoadLimits
+    from loom_core.knowledge.loaders.load import load_bytes, load_file
+    from loom_core.knowledge.loaders.registry import supported_extensions
 
 __all__ = [
     "LoadLimits",
@@ -20,3 +25,17 @@ __all__ = [
     "scan",
     "supported_extensions",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "LoadLimits": ".limits",
+            "ScanEntry": ".folder",
+            "decode": ".encoding",
+            "load_bytes": ".load",
+            "load_file": ".load",
+            "scan": ".folder",
+            "supported_extensions": ".registry",
+        },
+    )

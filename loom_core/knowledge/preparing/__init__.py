@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.preparing.material import Material, draft_payload
-from loom_core.knowledge.preparing.preparer import Preparation, Preparer
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.preparing.material import Material, draft_payload
+    from loom_core.knowledge.preparing.preparer import Preparation, Preparer
 
 __all__ = ["Material", "Preparation", "Preparer", "draft_payload"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "Material": ".material",
+            "Preparation": ".preparer",
+            "Preparer": ".preparer",
+            "draft_payload": ".material",
+        },
+    )

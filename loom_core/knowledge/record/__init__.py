@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.record.documents import ChunkRow, DocumentRow
-from loom_core.knowledge.record.jobs import Job, JobItem, JobTable, Settled
-from loom_core.knowledge.record.prepared import PreparedChunk, PreparedDocument
-from loom_core.knowledge.record.record import Record
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.record.documents import ChunkRow, DocumentRow
+    from loom_core.knowledge.record.jobs import Job, JobItem, JobTable, Settled
+    from loom_core.knowledge.record.prepared import PreparedChunk, PreparedDocument
+    from loom_core.knowledge.record.record import Record
 
 __all__ = [
     "ChunkRow",
@@ -18,3 +23,19 @@ __all__ = [
     "Record",
     "Settled",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "ChunkRow": ".documents",
+            "DocumentRow": ".documents",
+            "Job": ".jobs",
+            "JobItem": ".jobs",
+            "JobTable": ".jobs",
+            "PreparedChunk": ".prepared",
+            "PreparedDocument": ".prepared",
+            "Record": ".record",
+            "Settled": ".jobs",
+        },
+    )

@@ -10,6 +10,21 @@ A retriever of your own subclasses `SourceRetriever` or `BaseRetriever`, or is a
 
 from __future__ import annotations
 
-from loom_core.knowledge.retrievers.base import BaseRetriever, Request, SourceRetriever
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.retrievers.base import BaseRetriever, Request, SourceRetriever
 
 __all__ = ["BaseRetriever", "Request", "SourceRetriever"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "BaseRetriever": ".base",
+            "Request": ".base",
+            "SourceRetriever": ".base",
+        },
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.anthropic_messages.conversation import wire_conversation
 from loom_core.llm.anthropic_messages.output_schema import output_schema
 from loom_core.llm.granted import granted
-from loom_core.llm.json_schema import adapted
+from loom_core.llm.json_schema.dialects import adapted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,9 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
     conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     limit = _LONGEST_ANSWER if request.max_tokens is None else request.max_tokens
     wishes, effort = _effort(request, spec, conversation, limit)
+    if _cannot_drop_thoughts(spec, effort):
+        spec = replace(spec, replay="never")
+        conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     body: dict[str, Any] = {"model": model, "max_tokens": limit, "messages": conversation.messages}
     if system := "\n\n".join(filter(None, (conversation.system, wishes.instructions))):
         body["system"] = system
@@ -56,6 +59,15 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
         format_ = {"type": "json_schema", "schema": schema}
         body["output_config"] = {"format": format_, **body.get("output_config", {})}
     return body, wishes
+
+
+def _cannot_drop_thoughts(spec: ProviderSpec, effort: Mapping[str, Any]) -> bool:
+    """Whether a thought that does not fit its place makes the request fail, as nothing can be said of it.
+
+    A model that is told not to think needs none of its thoughts back.
+    """
+    said: Mapping[str, Any] = {**spec.body, **effort}.get("thinking", {})
+    return "block_binding" in spec.body.get("thinking", {}) and "block_binding" not in said
 
 
 def _without_schemas(spec: ProviderSpec) -> ProviderSpec:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from loom_core.llm.json_schema import adapted, strict
+from loom_core.llm.json_schema.dialects import adapted
+from loom_core.llm.json_schema.strict import strict
 
 __all__ = ["output_schema"]
 

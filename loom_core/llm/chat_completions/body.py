@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.llm.chat_completions.conversation import safe_name, wire_messages
 from loom_core.llm.granted import granted
-from loom_core.llm.json_schema import adapted, strict
+from loom_core.llm.json_schema.dialects import adapted
+from loom_core.llm.json_schema.strict import strict
 
 if TYPE_CHECKING:
     from loom_core.llm.granted import Granted

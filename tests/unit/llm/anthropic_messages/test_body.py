@@ -296,6 +296,17 @@ def test_thinking_whose_beginning_has_changed_is_to_be_dropped_where_models_chec
     assert "block_binding" not in _body(_user("x"), model="claude-opus-5")["thinking"]
 
 
+def test_a_model_that_checks_thoughts_and_is_told_not_to_think_gets_none_back():
+    def kinds(model: str, effort: Any) -> list[str]:
+        history = (_user("x"), _claude(_thought("y"), TextPart("a")), _user("and?"))
+        body = _body(*history, model=model, effort=effort)
+        return [block["type"] for block in body["messages"][1]["content"]]
+
+    assert kinds("claude-haiku-5-5", "off") == ["text"]
+    assert kinds("claude-haiku-5-5", "low") == ["thinking", "text"]
+    assert kinds("claude-opus-5", "off") == ["thinking", "text"]
+
+
 @pytest.mark.parametrize(
     ("limit", "budget"), [(100_000, 16384), (8192, 4096), (2048, 1024), (2047, None), (1, None)]
 )

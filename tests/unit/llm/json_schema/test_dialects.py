@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema import adapted, problems
+from loom_core.llm.json_schema.dialects import adapted
+from loom_core.llm.json_schema.values import problems
 from loom_core.testing.vendors.json_schema_rules import check_gemini, check_inline
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema import problems, strict, without_nulls
+from loom_core.llm.json_schema.strict import strict
+from loom_core.llm.json_schema.values import problems, without_nulls
 from loom_core.testing.vendors.json_schema_rules import check_openai_strict
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema import problems, without_nulls
-from loom_core.llm.json_schema.values import readable_path
+from loom_core.llm.json_schema.values import problems, readable_path, without_nulls
 
 _PERSON: dict[str, Any] = {
     "type": "object",

@@ -1,0 +1,63 @@
+"""Names that packages offer, imported when they are asked for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+_CORE = Path(__file__).parents[2] / "loom_core"
+_PACKAGES = sorted(_CORE.rglob("__init__.py"))
+_RACE = """
+import sys, threading
+from importlib import import_module
+
+modules = sys.argv[1:]
+start = threading.Barrier(len(modules))
+
+def load(module):
+    start.wait()
+    import_module(module)
+
+threads = [threading.Thread(target=load, args=[module]) for module in modules]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def _dotted(init: Path) -> str:
+    return ".".join(init.parent.relative_to(_CORE.parent).parts)
+
+
+def test_threads_may_import_modules_of_one_package_for_the_first_time_at_once() -> None:
+    modules = ["loom_core.knowledge.rag.drafts", "loom_core.knowledge.rag.knowledge_base"]
+    modules += ["loom_core.knowledge.rag.patterns", "loom_core.knowledge.rag", "loom_core.knowledge.library"]
+    done = subprocess.run(
+        [sys.executable, "-c", _RACE, *modules], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("init", _PACKAGES, ids=_dotted)
+def test_a_package_imports_none_of_its_own_modules_before_they_are_asked_for(init: Path) -> None:
+    imported = [node for node in ast.parse(init.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    assert not [node.module for node in imported if f"{node.module}.".startswith(f"{_dotted(init)}.")]
+
+
+@pytest.mark.parametrize("init", _PACKAGES, ids=_dotted)
+def test_every_name_that_a_package_offers_is_there_and_is_no_module_of_its(init: Path) -> None:
+    package = import_module(_dotted(init))
+    for name in getattr(package, "__all__", ()):
+        assert getattr(package, name) is not None
+        assert not (init.parent / f"{name}.py").exists()
+
+
+def test_a_name_that_a_package_does_not_offer_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'loom_core\.knowledge\.rag' has no attribute 'Graf'"):
+        _ = import_module("loom_core.knowledge.rag").Graf
