@@ -103,7 +103,8 @@ async def serve_http(
         import uvicorn
 
         from loom_core.server.connections import timed_protocol
-        from loom_core.server.http_app import HttpState, http_app
+        from loom_core.server.http_app import http_app
+        from loom_core.server.http_gate import HttpState
 
         state = HttpState()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from loom_core.server.authentication import Authentication, metadata_url
-from loom_core.server.http_gate import GateRules, HttpGate
+from loom_core.server.http_gate import GateRules, HttpGate, HttpState
 from loom_core.server.limits import CallerLimits
 from loom_core.server.metrics import CONTENT_TYPE
 from loom_core.server.sessions import SessionCount
@@ -30,23 +29,12 @@ if TYPE_CHECKING:
     from loom_core.server.factory import LoomServer
     from loom_core.server.http import HttpSettings
 
-__all__ = ["HttpState", "http_app"]
+__all__ = ["http_app"]
 
 _URLS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that are no host's
 _ALIVE, _READY, _METRICS = "/healthz", "/readyz", "/metrics"
-
-
-@dataclass(slots=True)
-class HttpState:
-    """How far the serving is.
-
-    Attributes:
-        serving: whether new requests are welcome; a balancer is told by `/readyz`.
-    """
-
-    serving: bool = True
 
 
 def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | None = None) -> Starlette:
@@ -91,7 +79,9 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         tool_scope=server.tool_scope,
     )
     app.add_middleware(AuthContextMiddleware)
-    app.add_middleware(HttpGate, rules=rules, shares=shares, sessions=sessions, metrics=server.metrics)
+    app.add_middleware(
+        HttpGate, rules=rules, shares=shares, sessions=sessions, metrics=server.metrics, state=state
+    )
     return app
 
 

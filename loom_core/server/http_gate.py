@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from loom_core.server.metrics import Metrics
     from loom_core.server.sessions import SessionCount
 
-__all__ = ["GateRules", "HttpGate"]
+__all__ = ["GateRules", "HttpGate", "HttpState"]
 
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 _METHOD = "mcp-method"
 _RECHECK = 3.0  # seconds between two looks at whether a token still holds while something runs for it
 _SESSION_RETRY = 60
+_END_RETRY = 5  # seconds in which another process may have taken the place of this one
 _SHOWN = 80  # characters of a path in the log
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,17 @@ class GateRules:
     tool_scope: ToolScope
 
 
+@dataclass(slots=True)
+class HttpState:
+    """How far the serving is.
+
+    Attributes:
+        serving: whether new requests are welcome; a balancer is told by `/readyz`.
+    """
+
+    serving: bool = True
+
+
 class HttpGate:
     """ASGI middleware: lets a request in for its caller, or refuses it.
 
@@ -83,6 +95,7 @@ class HttpGate:
         shares: counts what callers ask.
         sessions: counts the sessions of the handshake era.
         metrics: counts what is refused.
+        state: whether it is to stop.
     """
 
     def __init__(
@@ -93,12 +106,14 @@ class HttpGate:
         shares: CallerLimits,
         sessions: SessionCount,
         metrics: Metrics,
+        state: HttpState,
     ) -> None:
         self._app = app
         self._rules = rules
         self._shares = shares
         self._sessions = sessions
         self._metrics = metrics
+        self._state = state
         self._checks = TransportSecurityMiddleware(rules.security)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,13 +121,20 @@ class HttpGate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
+        request, answer = Request(scope, receive), _Answer(send)
         try:
-            await self._admit(request, send)
+            await self._admit(request, answer)
         except RefusedError as error:
-            await self._refuse(error.refusal, request, send)
+            await self._refuse(error.refusal, request, answer)
+        except anyio.get_cancelled_exc_class():
+            # uvicorn does that to what still runs at the end of its grace, and there is nothing behind this
+            # that could be told: the client gets an answer, and the log no traceback.
+            if self._state.serving:
+                raise
+            text = "The server ends; it has stopped this call."
+            await self._break_off(Refusal(503, "ending", text, retry_after=_END_RETRY), request, answer)
 
-    async def _admit(self, request: Request, send: Send) -> None:
+    async def _admit(self, request: Request, answer: _Answer) -> None:
         """Serve a request that may pass.
 
         Raises:
@@ -121,7 +143,7 @@ class HttpGate:
         credential = await self._identified(request)
         if request.url.path != self._rules.endpoint:
             self._check_operator(request, credential)
-            await self._app(request.scope, request.receive, send)
+            await self._app(request.scope, request.receive, answer.send)
             return
         caller = credential.caller if credential else EVERYTHING
         with ExitStack() as running:
@@ -137,7 +159,7 @@ class HttpGate:
                 return  # the client has gone
             if credential:
                 self._check_scope(credential.caller, body)
-            await self._serve(request, credential, body, send, opened=opened)
+            await self._serve(request, credential, body, answer, opened=opened)
 
     async def _identified(self, request: Request) -> Credential | None:
         """Who is asking; None where nobody is asked."""
@@ -205,14 +227,14 @@ class HttpGate:
         request: Request,
         credential: Credential | None,
         body: bytes,
-        send: Send,
+        answer: _Answer,
         *,
         opened: Callable[[str], None] | None,
     ) -> None:
         caller = credential.caller if credential else EVERYTHING
         request.scope[CALLER_KEY] = caller
         session = self._session_of(request, caller)
-        answer = _Answer(send, lambda begun: self._count_session(request, session, begun, opened))
+        answer.on_start = lambda: self._count_session(request, session, answer, opened)
         self._sessions.began(session)
         try:
             if credential is None:
@@ -224,7 +246,8 @@ class HttpGate:
                 await self._app(request.scope, _replayed(body, request.receive), answer.send)
                 tasks.cancel_scope.cancel()
             if not answer.complete and not credential.holds():
-                await self._break_off(request, credential, answer)
+                text = "The token does not hold any more."
+                await self._break_off(Refusal(401, "expired_token", text, caller=caller), request, answer)
         finally:
             self._sessions.ended(session)
 
@@ -249,14 +272,13 @@ class HttpGate:
             await anyio.sleep(_RECHECK)
         running.cancel()
 
-    async def _break_off(self, request: Request, credential: Credential, answer: _Answer) -> None:
-        _log.warning("what ran for %s was ended: the token does not hold any more", credential.caller.name)
+    async def _break_off(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
+        """Tell a client why what ran for it was ended, or at least that it was."""
+        who = refusal.caller.name if refusal.caller else "a client"
+        _log.warning("what ran for %s was ended (%s)", who, refusal.reason)
         if not answer.status:
-            text = "The token does not hold any more."
-            await self._refuse(
-                Refusal(401, "expired_token", text, caller=credential.caller), request, answer.send
-            )
-        elif answer.streamed:
+            await self._refuse(refusal, request, answer)
+        elif answer.streamed and not answer.complete:
             await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _count_session(
@@ -267,14 +289,15 @@ class HttpGate:
         elif session and (answer.status == 404 or (request.method == "DELETE" and answer.status < 300)):
             self._sessions.closed(session)
 
-    async def _refuse(self, refusal: Refusal, request: Request, send: Send) -> None:
+    async def _refuse(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
         self._metrics.refused(refusal.reason)
         who = refusal.caller.name if refusal.caller else "somebody"
         place = request.client.host if request.client else "nowhere"
         path = request.url.path[:_SHOWN]
         _log.warning("refused %s at %s: %s %r (%s)", who, place, request.method, path, refusal.reason)
-        await send({"type": "http.response.start", "status": refusal.status, "headers": refusal.headers()})
-        await send({"type": "http.response.body", "body": refusal.body()})
+        start = {"type": "http.response.start", "status": refusal.status, "headers": refusal.headers()}
+        await answer.send(start)
+        await answer.send({"type": "http.response.body", "body": refusal.body()})
 
 
 class _Answer:
@@ -282,12 +305,11 @@ class _Answer:
 
     Args:
         send: sends it.
-        on_start: called with this, before its first part is sent.
     """
 
-    def __init__(self, send: Send, on_start: Callable[[_Answer], None]) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._on_start = on_start
+        self.on_start: Callable[[], None] = lambda: None  # called before its first part is sent
         self.status = 0
         self.session = ""
         self.streamed = False
@@ -299,7 +321,7 @@ class _Answer:
             self.status = message["status"]
             self.session = headers.get(_SESSION.encode(), b"").decode("latin-1")
             self.streamed = b"content-length" not in headers
-            self._on_start(self)
+            self.on_start()
         elif message["type"] == "http.response.body":
             self.complete = not message.get("more_body", False)
         await self._send(message)

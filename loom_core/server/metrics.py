@@ -36,8 +36,9 @@ Refused = Literal[
     "body_time",
     "head_time",
     "issuer",
+    "ending",
 ]
-"""Why a request was refused before the protocol saw it."""
+"""Why a request was refused before the protocol saw it; `expired_token` and `ending` also end what runs."""
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Wire", "claim_stdio", "serve_stdio"]
 
-_READ_SIZE = 1 << 16
+_MARKS = re.compile(
+    r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL
+)  # texts, and where depth changes
 
 _log = logging.getLogger(__name__)
 
@@ -182,13 +185,13 @@ def _refusal(text: str) -> JSONRPCError | None:
     """The answer to a request that is not valid, where it can be seen which one that is.
 
     Without it a client would wait for ever: for instance after it has cut a text in the middle of a
-    surrogate pair, which is valid for a lenient parser only.
+    surrogate pair, which is valid for a lenient parser only, or has sent what is nested too deeply.
     """
     from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 
     try:
-        request: object = json.loads(text)
-    except (ValueError, RecursionError):
+        request: object = json.loads(_outline(text))
+    except ValueError:
         return None
     match request:
         case {"method": str(), "id": bool()}:
@@ -198,6 +201,24 @@ def _refusal(text: str) -> JSONRPCError | None:
             return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
         case _:
             return None
+
+
+def _outline(text: str) -> str:
+    """An object or array in JSON with `null` in place of the objects and arrays in it."""
+    kept: list[str] = []
+    depth = begin = 0
+    for mark in _MARKS.finditer(text):
+        if mark[0] in {"{", "["}:
+            depth += 1
+            if depth == 2:
+                kept.append(text[begin : mark.start()])
+                begin = len(text)
+        elif mark[0] in {"}", "]"}:
+            depth -= 1
+            if depth == 1:
+                kept.append("null")
+                begin = mark.end()
+    return "".join([*kept, text[begin:]])
 
 
 async def _write_messages(

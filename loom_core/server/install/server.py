@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath, PureWindowsPath
+from pathlib import PureWindowsPath
 from typing import Any, cast
 
 __all__ = ["InstalledServer", "runs"]
+
+_SCRIPTS = {"bin", "scripts"}  # what the folders of commands are called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +42,26 @@ def runs(entry: Mapping[str, Any], *, program: str, module: str) -> bool:
     if not isinstance(command, str) or not isinstance(arguments, Sequence):
         return False
     words = [str(argument) for argument in cast("Sequence[object]", arguments)]
-    # Windows' rules find the last part of a path of either kind.
-    if PureWindowsPath(command).name.lower().removesuffix(".exe") == program:
+    if _script(command) == program:
         return True
     if "-m" in words and words[words.index("-m") + 1 : words.index("-m") + 2] == [module]:
         return True
-    return any(_requirement(word) == program for word in words)
+    return any(_started(word) == program for word in words)
 
 
-def _requirement(word: str) -> str:
-    """The package that a word names, as in `loom-kb@1.2` and `loom-kb[extra]==1.2`."""
+def _started(word: str) -> str:
+    """What a word starts: a package, as in `loom-kb@1.2` and `loom-kb[extra]==1.2`, or a script by its path.
+
+    A path that leads elsewhere is something to work with: a folder may well have the name of a program.
+    """
+    folder = PureWindowsPath(word).parent.name
+    if folder.lower() in _SCRIPTS:
+        return _script(word)
     for sign in "@=[<>~!":
         word = word.partition(sign)[0]
-    return PurePath(word).name
+    return word
+
+
+def _script(path: str) -> str:
+    """The command that a path leads to; Windows' rules find the last part of a path of either kind."""
+    return PureWindowsPath(path).name.lower().removesuffix(".exe")

@@ -467,3 +467,36 @@ async def test_readiness_fails_first_and_running_calls_end(sample, tokens, make)
 
     assert answers[0].status_code == 200
     assert answers[0].json()["result"]["isError"] is False
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_call_that_outlasts_the_grace_is_told_that_the_server_ends(
+    sample, tokens, make, asked, caplog
+):
+    answers, begun = [], anyio.Event()
+
+    @sample.tool(title="Linger", read_only=True, destructive=False, idempotent=True, open_world=False)
+    async def linger() -> ToolReply[Done]:
+        """Never ends."""
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    settings = HttpSettings(port=0, auth=AuthSettings(tokens.path) if asked else None, grace_seconds=1)
+    async with (
+        serving(sample, settings) as url,
+        httpx2.AsyncClient() as web,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def work():
+            answers.append(await Asker(web, url).call("linger", make("laptop", "read") if asked else {}))
+
+        tasks.start_soon(work)
+        await begun.wait()
+        signal.raise_signal(signal.SIGTERM)
+
+    assert (answers[0].status_code, answers[0].json()["error"]) == (503, "ending")
+    assert "retry-after" in answers[0].headers
+    assert "what ran for a client was ended (ending)" in caplog.text
+    assert "Exception in ASGI application" not in caplog.text

@@ -192,6 +192,11 @@ def unopenable_server():
         b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "\\ud800"}}\n',
         b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": 5}\n',
         b'{"jsonrpc": "1.0", "id": 7, "method": "tools/list"}\n',
+        b'{"method": "tools/call", "params": '
+        + b'{"id": "]\\"}", "a": ' * 2000  # a pipe takes 64 KB before somebody reads
+        + b"[1]"
+        + b"}" * 2000
+        + b', "id": 7}\n',
     ],
 )
 async def test_a_broken_request_is_answered_if_it_has_an_id(serve, pipes, line):
@@ -216,6 +221,8 @@ async def test_a_broken_request_is_answered_if_it_has_an_id(serve, pipes, line):
         b'{"jsonrpc": "2.0", "id": true, "method": "x"}\n',
         b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "x"}\n',
         b"[" * 100_000 + b"\n",
+        b'{"id": 7, "method": "x", "params": ' + b"[" * 100_000 + b"\n",
+        b'{"id": 7, "method": "' + b'\\"' * 100_000 + b"\n",
     ],
 )
 async def test_what_is_no_request_at_all_is_passed_over(serve, pipes, line):
