@@ -11,6 +11,7 @@ __all__ = [
     "IndexDamagedError",
     "InvalidInputError",
     "LLMError",
+    "LoginError",
     "LoomError",
     "ModelError",
     "ModelFailure",
@@ -18,7 +19,9 @@ __all__ = [
     "NotFoundError",
     "PeerError",
     "RecordError",
+    "SourceError",
     "StoreBusyError",
+    "UnreadableTextError",
     "capitalised",
     "unwrapped",
 ]
@@ -43,6 +46,28 @@ class LoomError(Exception):
 
 class ConfigError(LoomError):
     """A setting or a configuration file is wrong."""
+
+
+class UnreadableTextError(ConfigError):
+    """A text is not what its format says.
+
+    Attributes:
+        reason: what is wrong.
+        line: where, counted from 1.
+        column: where in that line, counted from 1.
+    """
+
+    def __init__(self, reason: str, *, line: int, column: int) -> None:
+        super().__init__(f"{line}:{column}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str) -> Self:
+        """The error at a position of a text."""
+        start = text.rfind("\n", 0, position) + 1
+        return cls(reason, line=text.count("\n", 0, position) + 1, column=position - start + 1)
 
 
 class InvalidInputError(LoomError):
@@ -137,6 +162,57 @@ class EmbeddingError(ModelError):
 
 class NetError(LoomError):
     """A web address may not be asked, does not answer, or answers with what cannot be used."""
+
+
+class LoginError(LoomError):
+    """An MCP server wants a token that cannot be had: nobody has logged in, or the login has failed."""
+
+
+class SourceError(LoomError):
+    """A source of knowledge gives no answer, or one that cannot be used."""
+
+
+ServerFailure = Literal[
+    "start",  # it cannot be started, ended at once, or did not answer when it was opened
+    "connection",  # it cannot be reached, or went away; what was asked has not been done
+    "interrupted",  # it went away meanwhile; whether what was asked has been done is not known
+    "timeout",  # it did not answer in time; whether what was asked has been done is not known
+    "authentication",  # it wants a token, or another one
+    "refused",  # it answers with an error
+    "busy",  # it has no room now
+    "too_large",  # the request is too large for it, or its answer for us
+    "unreadable",  # what it answers breaks the protocol
+    "loop",  # it would be started by what it has started itself
+    "closed",  # we have closed the connection
+]
+"""Why an MCP server gave no answer."""
+
+
+class ServerError(LoomError):
+    """An MCP server cannot be reached, refuses, or answers with nothing that can be used.
+
+    Attributes:
+        server: its id in the configuration.
+        failure: why.
+        code: of the JSON-RPC error it answered with, or None.
+        status: the HTTP status, or None where there was none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str,
+        failure: ServerFailure,
+        advice: str = "",
+        code: int | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message, advice=advice)
+        self.server = server
+        self.failure: ServerFailure = failure
+        self.code = code
+        self.status = status
 
 
 class RecordError(LoomError):

@@ -10,14 +10,22 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
 
-__all__ = ["check_reference", "checked_key", "checked_variable", "find_key", "redacted", "resolve"]
+__all__ = [
+    "check_reference",
+    "checked_key",
+    "checked_variable",
+    "find_key",
+    "own_key",
+    "redacted",
+    "resolve",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +80,33 @@ def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds:
         advice = f"Set it: keyring set {keyring_service} {name}" if place == "keyring" else "Set it."
         raise ConfigError(where, advice=advice)
     return key
+
+
+def own_key(
+    name: str, *, make: Callable[[], str], keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
+) -> SecretStr | None:
+    """A key of Loom's own, which only the keyring has; made at its first use. None without a keyring.
+
+    Asking the keyring may take a while: call this in a thread where others wait. And call it in one process
+    at a time, as the keyring keeps the last of two keys that are made at once.
+
+    Args:
+        name: of the entry.
+        make: makes a key of printable ASCII; called if there is none.
+        keyring_service: what the keyring files the entry under.
+        keyring_seconds: so long is waited for the keyring, which may be asking the user.
+    """
+
+    def get_or_make() -> str | None:
+        import keyring
+
+        known = keyring.get_password(keyring_service, name)
+        if not known:
+            keyring.set_password(keyring_service, name, make())
+            known = keyring.get_password(keyring_service, name)  # None where nothing is ever kept
+        return known
+
+    return _asked(get_or_make, name, keyring_seconds)
 
 
 def check_reference(text: str) -> str:
@@ -144,14 +179,21 @@ def _from_environment(variable: str) -> SecretStr | None:
 
 
 def _from_keyring(name: str, service: str, seconds: float) -> SecretStr | None:
+    def get() -> str | None:
+        import keyring
+
+        return keyring.get_password(service, name)
+
+    return _asked(get, name, seconds)
+
+
+def _asked(get: Callable[[], str | None], name: str, seconds: float) -> SecretStr | None:
     """What the keyring has; it is asked in a thread, as it may wait for the user for ever."""
     found: list[str] = []
 
     def ask() -> None:
         try:
-            import keyring
-
-            found.append(keyring.get_password(service, name) or "")
+            found.append(get() or "")
         except ImportError:
             return
         except Exception as error:  # noqa: BLE001 - back ends raise what they like, and this is the thread's end

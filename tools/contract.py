@@ -16,8 +16,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_kb.app import build
-from loom_kb.settings import Settings
+from loom_kb.app import build as build_kb
+from loom_kb.settings import Settings as KbSettings
+from loom_query.app import build as build_query
+from loom_query.settings import Settings as QuerySettings
 from mcp import Client
 
 from loom_core.testing.contract import Surface, changes
@@ -30,7 +32,9 @@ Contract = Mapping[str, Surface]
 
 ACCEPT = "python -m tools.contract"
 
-_PROFILES: tuple[Literal["full", "chatgpt"], ...] = ("full", "chatgpt")
+_Profile = Literal["full", "chatgpt"]
+
+_PROFILES: tuple[_Profile, ...] = ("full", "chatgpt")
 _SERVERS = Path(__file__).parents[1] / "servers"
 _WITH_CONTENT = ", with content"
 _NOTE = {
@@ -52,25 +56,40 @@ def main() -> None:
 
 async def loom_kb() -> Contract:
     """What loom-kb promises now."""
+    return await _surfaces(_kb)
 
-    def server(profile: Literal["full", "chatgpt"]) -> Client:
-        return Client(build(Settings(Path(folder), embedder="hashing", profile=profile)).protocol)
 
+async def loom_query() -> Contract:
+    """What loom-query-server promises now."""
+
+    def server(home: Path, profile: _Profile) -> Client:
+        return Client(build_query(QuerySettings(home, home / "query.json", profile=profile)).protocol)
+
+    return await _surfaces(server)
+
+
+CONTRACTS: Mapping[str, Callable[[], Coroutine[None, None, Contract]]] = {"kb": loom_kb, "query": loom_query}
+"""How to find what the server in each folder of `servers/` promises."""
+
+
+def _kb(home: Path, profile: _Profile) -> Client:
+    return Client(build_kb(KbSettings(home, embedder="hashing", profile=profile)).protocol)
+
+
+async def _surfaces(server: Callable[[Path, _Profile], Client]) -> Contract:
+    """Every surface of a server: of each profile, in an empty home and in one with a knowledge base."""
     contract: dict[str, Surface] = {}
     with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
         for content in ("", _WITH_CONTENT):
             if content:
-                async with server("full") as client:
+                async with _kb(home, "full") as client:
                     added = await client.call_tool("add", _NOTE)
                     assert not added.is_error, added.content
             for profile in _PROFILES:
-                async with server(profile) as client:
+                async with server(home, profile) as client:
                     contract[profile + content] = await surface(client)
     return contract
-
-
-CONTRACTS: Mapping[str, Callable[[], Coroutine[None, None, Contract]]] = {"kb": loom_kb}
-"""How to find what the server in each folder of `servers/` promises."""
 
 
 async def surface(client: Client) -> Surface:

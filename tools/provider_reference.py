@@ -52,15 +52,15 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 def page() -> str:
     """The whole page."""
-    parts = [_HEAD, "## Vendors", _table(_vendors())]
+    parts = [_HEAD, "## Vendors", table(_vendors())]
     for title, model in _SECTIONS.items():
-        parts += [f"## {title}", getdoc(model) or "", _table(_settings(model))]
+        parts += [f"## {title}", getdoc(model) or "", table(settings(model))]
     about = "Any of these can be changed of any vendor; `custom` begins with the defaults."
-    parts += ["## `spec`", about, _table(_attributes(ProviderSpec))]
+    parts += ["## `spec`", about, table(_attributes(ProviderSpec))]
     parts += [
         "### `spec.models`",
         (getdoc(ModelRule) or "").partition("\n")[0],
-        _table(_attributes(ModelRule)),
+        table(_attributes(ModelRule)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -83,7 +83,8 @@ def _vendors() -> Iterator[tuple[str, ...]]:
         )
 
 
-def _settings(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+def settings(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+    """The rows of a table of everything that a part of a configuration may say."""
     yield "field", "default", "meaning"
     for name, field in model.model_fields.items():
         default = "" if field.is_required() else _written(field.get_default(call_default_factory=True))
@@ -123,7 +124,8 @@ def _written(value: object) -> str:
     return f"`{json.dumps(plain, ensure_ascii=False)}`"
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
+def table(rows: Iterable[tuple[str, ...]]) -> str:
+    """A table in Markdown; the first row is its head."""
     head, *others = rows
     lines = [head, ("---",) * len(head), *others]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)

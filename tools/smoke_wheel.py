@@ -1,58 +1,107 @@
-"""Asks an installed `loom-kb` for its tools and for an answer, as a host does: raw JSON-RPC over stdio.
+"""Asks an installed server for its tools and for an answer, as a host does: raw JSON-RPC over stdio.
 
-    python -m tools.smoke_wheel ENVIRONMENT
+    python -m tools.smoke_wheel loom-kb ENVIRONMENT
 
-ENVIRONMENT is a virtual environment with the wheels of loom-kb in it and nothing of this repository. The
-documents asked about are the ones that the wheel ships. Run it from the repository's root.
+ENVIRONMENT is a virtual environment with the wheels of the server in it and nothing of this repository.
+loom-kb is asked about the documents that its wheel ships, loom-query-server about texts in its configuration.
+Run it from the repository's root.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.jsonrpc import Era, StdioServer
 
-_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job"}
+_KB_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job"}
+_QUERY_TOOLS = {"query", "fetch", "sources", "ask"}
 _MINUTE = 60.0
+_CONFIG = {
+    "sources": {
+        "faq": {
+            "kind": "documents",
+            "documents": [{"text": "# Opening\nThe office opens at nine.", "uri": "https://x.example/faq"}],
+        },
+        "港口": {"kind": "documents", "documents": [{"text": "# 青岛港\n青岛港的港长是李明。"}]},
+    }
+}
 
 
 def main() -> None:
     """Read the command line and try both eras of the protocol."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("server", choices=[*_SMOKE])
     parser.add_argument("environment", type=Path)
-    programs = parser.parse_args().environment.absolute() / "bin"
-    documents = _documents(programs / "python")
+    args = parser.parse_args()
+    programs = args.environment.absolute() / "bin"
+    for era in ("legacy", "modern"):
+        _SMOKE[args.server](programs, era)
+
+
+def _smoke_kb(programs: Path, era: Era) -> None:
+    documents = _installed(programs / "python", "loom_kb") / "demo_documents"
     with tempfile.TemporaryDirectory() as folder:
-        # What the shell has set for this repository must not help the installed server.
-        environment = {"PATH": os.defpath, "LOOM_HOME": folder}
         command = [str(programs / "loom-kb"), "serve", "--root", str(documents)]
-        for era in ("legacy", "modern"):
-            with closing(
-                StdioServer(command, era=era, env=environment, cwd=folder, timeout=_MINUTE)
-            ) as server:
-                _try(server, era, documents)
-                assert server.close_input() == 0, server.stderr
+        with closing(_started(command, era, folder)) as server:
+            _try_kb(server, era, documents)
+            assert server.close_input() == 0, server.stderr
 
 
-def _documents(python: Path) -> Path:
-    """The demo documents inside the installed wheel."""
-    program = "import loom_core, loom_kb; print(loom_kb.__path__[0]); print(loom_core.__path__[0])"
+def _smoke_query(programs: Path, era: Era) -> None:
+    _installed(programs / "python", "loom_query")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "query.json").write_text(json.dumps(_CONFIG), encoding="utf-8")
+        with closing(_started([str(programs / "loom-query-server")], era, folder)) as server:
+            _check_tools(server, _QUERY_TOOLS)
+            for question, fact, source in (
+                ("When does the office open?", "opens at nine", "faq"),
+                ("青岛港的港长是谁？", "李明", "港口"),
+            ):
+                answer = _call(server, "query", query=question)
+                best = answer["structuredContent"]["passages"][0]
+                assert (best["source"], fact in best["text"]) == (source, True), answer
+                assert fact in _call(server, "fetch", id=best["id"])["content"][0]["text"]
+                print(f"{era}: {question} → {source}: {fact}")
+            assert server.close_input() == 0, server.stderr
+
+
+_SMOKE: dict[str, Callable[[Path, Era], None]] = {
+    "loom-kb": _smoke_kb,
+    "loom-query-server": _smoke_query,
+}
+
+
+def _started(command: list[str], era: Era, folder: str) -> StdioServer:
+    # What the shell has set for this repository must not help the installed server.
+    environment = {"PATH": os.defpath, "LOOM_HOME": folder}
+    return StdioServer(command, era=era, env=environment, cwd=folder, timeout=_MINUTE)
+
+
+def _installed(python: Path, package: str) -> Path:
+    """Where the package is installed, which must be from a wheel."""
+    program = f"import loom_core, {package}; print({package}.__path__[0]); print(loom_core.__path__[0])"
     done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True)
     packages = [Path(line) for line in done.stdout.splitlines()]
-    assert all("site-packages" in package.parts for package in packages), f"not from a wheel: {packages}"
-    return packages[0] / "demo_documents"
+    assert all("site-packages" in path.parts for path in packages), f"not from a wheel: {packages}"
+    return packages[0]
 
 
-def _try(server: StdioServer, era: Era, documents: Path) -> None:
+def _check_tools(server: StdioServer, expected: set[str]) -> None:
     tools = {tool["name"] for tool in server.request("tools/list")["tools"]}
-    assert tools == _TOOLS, f"the tools are {sorted(tools)}"
+    assert tools == expected, f"the tools are {sorted(tools)}"
+
+
+def _try_kb(server: StdioServer, era: Era, documents: Path) -> None:
+    _check_tools(server, _KB_TOOLS)
     added = _call(server, "add", paths=[str(documents)])["structuredContent"]
     job = _call(server, "job", id=added["job"]["id"], action="wait")["structuredContent"]["jobs"][0]
     assert job["state"] == "done", job

@@ -26,6 +26,7 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SLASH = re.compile(r"[/\\]")
 _MAX_NAME = 64
 _MAX_FIELDS = 40
+_RECORDS = ("*/record.db", "*/record.db-wal")
 _REVISION = """
     SELECT (SELECT COUNT(*) FROM documents),
            (SELECT seq FROM sqlite_sequence WHERE name = 'changes'),  -- chunks that came or went
@@ -89,6 +90,21 @@ class Catalogue:
         # Engines and file systems disagree about other characters in paths; the name itself is in the record.
         plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
         return self._folder / plain
+
+    def files(self) -> dict[Path, tuple[int, int]]:
+        """Date and size of every file that a record is made of: others whenever anything has changed.
+
+        A database tells nobody that another process has written to it; this is what can be looked at often.
+        """
+        files: dict[Path, tuple[int, int]] = {}
+        for pattern in _RECORDS:
+            for path in self._folder.glob(pattern):
+                try:
+                    status = path.stat()
+                except OSError:  # it has just gone
+                    continue
+                files[path] = (status.st_mtime_ns, status.st_size)
+        return files
 
     def list(self) -> list[CatalogueEntry]:
         """All knowledge bases, by name; what cannot be used has its `problem` said."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from loom_core.net.address import refusal_of
-from loom_core.net.client import HttpClient, HttpResponse
-from loom_core.net.gate import Resolver
-from loom_core.net.policy import NetPolicy
-from loom_core.net.url import canonical_url, redacted
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.net.address import refusal_of
+    from loom_core.net.client import HttpClient, HttpResponse
+    from loom_core.net.gate import Resolver
+    from loom_core.net.policy import NetPolicy
+    from loom_core.net.trust import system_trust
+    from loom_core.net.url import canonical_url, redacted
 
 __all__ = [
     "HttpClient",
@@ -16,4 +22,20 @@ __all__ = [
     "canonical_url",
     "redacted",
     "refusal_of",
+    "system_trust",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "HttpClient": ".client",
+            "HttpResponse": ".client",
+            "NetPolicy": ".policy",
+            "Resolver": ".gate",
+            "canonical_url": ".url",
+            "redacted": ".url",
+            "refusal_of": ".address",
+            "system_trust": ".trust",
+        },
+    )

@@ -13,6 +13,7 @@ import anyio
 from loom_core.errors import NetError
 from loom_core.net.gate import Gate, resolve
 from loom_core.net.policy import NetPolicy
+from loom_core.net.trust import system_trust
 from loom_core.net.unpacking import ACCEPTED, Unpacking
 from loom_core.net.url import origin_of, parse_url, redacted
 
@@ -197,14 +198,11 @@ class HttpClient:
 
         from loom_core.net.connect import CheckedBackend
 
-        if self._tls is None:
-            self._tls = httpx2.create_ssl_context()
+        tls = self._tls or system_trust()
         if not self._policy.proxy:
-            return httpcore2.AsyncConnectionPool(
-                ssl_context=self._tls, network_backend=CheckedBackend(self._gate)
-            )
+            return httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=CheckedBackend(self._gate))
         proxy = httpx2.Proxy(self._policy.proxy)
-        return httpcore2.AsyncHTTPProxy(str(proxy.url), proxy_auth=proxy.raw_auth, ssl_context=self._tls)
+        return httpcore2.AsyncHTTPProxy(str(proxy.url), proxy_auth=proxy.raw_auth, ssl_context=tls)
 
     def _headers_of(self, answer: httpcore2.Response, target: httpx2.URL) -> dict[str, str]:
         if sum(len(name) + len(value) for name, value in answer.headers) > self._policy.max_header_bytes:

@@ -33,7 +33,6 @@ _PRIVATE_NAMES = frozenset(
 _WEB_PORTS = frozenset({80, 443})
 _PRIVILEGED = 1024
 _MAX_ADDRESSES = 8
-_ADVICE = "If it is meant to be read, allow it with --allow-net HOST or --allow-net NETWORK (allowed_hosts)."
 
 
 class Gate:
@@ -61,11 +60,11 @@ class Gate:
         if address is not None:
             self._check_address(host, address)
         elif host in _PRIVATE_NAMES or f".{host}".endswith(_PRIVATE_SUFFIXES):
-            raise NetError(f"{host} may not be asked: it is a name inside a private network.", advice=_ADVICE)
+            raise self._refused(f"{host} may not be asked: it is a name inside a private network.")
         if port < _PRIVILEGED and port not in _WEB_PORTS:
             raise NetError(
                 f"Port {port} of {host} may not be asked: web pages are not there.",
-                advice="Use port 80, 443 or one from 1024, or allow the host with --allow-net.",
+                advice=f"Use port 80, 443 or one from 1024, or allow the host with {self._policy.setting}.",
             )
 
     async def addresses(self, host: str, port: int) -> list[Address]:
@@ -97,7 +96,13 @@ class Gate:
     def _check_address(self, host: str, address: Address) -> None:
         if what := refusal_of(address):
             which = host if str(address) == host else f"{host} ({address})"
-            raise NetError(f"{which} may not be asked: it is {what}.", advice=_ADVICE)
+            raise self._refused(f"{which} may not be asked: it is {what}.")
+
+    def _refused(self, message: str) -> NetError:
+        setting = self._policy.setting
+        return NetError(
+            message, advice=f"If it is meant to be read, allow its host or network with {setting}."
+        )
 
 
 async def resolve(host: str, port: int) -> list[str]:

@@ -31,6 +31,7 @@ class NetPolicy:
         max_header_bytes: size of its header.
         connect_seconds: time for a connection, with the look-up of the name.
         total_seconds: time for everything together, redirects included.
+        setting: what people allow more with, for the advice of errors.
     """
 
     allowed_hosts: frozenset[str] = frozenset()
@@ -41,6 +42,7 @@ class NetPolicy:
     max_header_bytes: int = 64 << 10
     connect_seconds: float = 10.0
     total_seconds: float = 120.0
+    setting: str = "--allow-net (allowed_hosts)"
 
     @classmethod
     def allowing(cls, rules: Iterable[str], *, proxy: str = "") -> NetPolicy:

@@ -24,6 +24,11 @@
 | `metrics` | what the server has done, counted |
 | `stdio`, `http` | the two transports |
 | `install` | the commands `install` and `uninstall`, for the clients' configurations |
+| `mcp_options`, `mcp_command`, `mcp_front` | the command `mcp`: its verbs, what they do, what they print |
+| `mcp_list`, `mcp_file`, `mcp_entries`, `mcp_importing`, `mcp_trust`, `mcp_probe` | each verb's own |
+| `mcp_report` | what a verb has to tell |
+| `command_line`, `console` | what the command lines of all servers share; writing to a terminal |
+| `reading` | a stretch of a document, no longer than asked for |
 
 This package imports nothing by itself: `run` and `stdio` must be importable, and standard output claimed,
 before the SDK and everything else a server needs is loaded.

@@ -10,21 +10,20 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-import os
 import re
 import secrets
 import time
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, StoreBusyError
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.server.caller import Caller, Scope
-from loom_core.storage.lock import ProcessLock
+from loom_core.storage.private_file import PrivateFile
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -38,7 +37,6 @@ _SECRET_DIGITS = 43  # of 62: 256 bits
 _CHECK_DIGITS = 6  # of 62: a CRC-32
 _FORM = re.compile(f"{_PREFIX}([0-9A-Za-z]{{{_SECRET_DIGITS}}})([0-9A-Za-z]{{{_CHECK_DIGITS}}})")
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
-_LOCK_SECONDS = 5.0
 _VERSION = 1
 
 _log = logging.getLogger(__name__)
@@ -105,7 +103,8 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._file = PrivateFile(path, title="The file of tokens")
+        self._raw: bytes | None = None
         self._tokens: dict[str, Token] = {}
 
     def find(self, token: str) -> Token | None:
@@ -202,24 +201,15 @@ class TokenFile:
             return tokens.pop(name)
 
     def _current(self) -> dict[str, Token]:
-        try:
-            state = self.path.stat()
-        except FileNotFoundError:
-            self._seen, self._tokens = None, {}
-            return self._tokens
-        except OSError as error:
-            raise self._unreadable(str(error.strerror)) from error
-        seen = (state.st_mtime_ns, state.st_size, state.st_ino)
-        if seen != self._seen:
-            self._tokens = self._read()
-            self._seen = seen
+        raw = self._file.read()
+        if raw is not self._raw:
+            self._tokens = {} if raw is None else self._parsed(raw)
+            self._raw = raw
         return self._tokens
 
-    def _read(self) -> dict[str, Token]:
+    def _parsed(self, raw: bytes) -> dict[str, Token]:
         try:
-            content = _Content.model_validate_json(self.path.read_bytes())
-        except OSError as error:
-            raise self._unreadable(str(error.strerror)) from error
+            content = _Content.model_validate_json(raw)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
@@ -237,43 +227,11 @@ class TokenFile:
     @contextmanager
     def _writing(self) -> Generator[dict[str, Token]]:
         """The tokens, to be changed in the block and written behind it; one process at a time."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = ProcessLock(self.path.with_suffix(".lock"))
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while not lock.acquire():
-                if time.monotonic() > deadline:
-                    raise StoreBusyError(
-                        f"Another process is writing {self.path}.", advice="Try again in a moment."
-                    )
-                time.sleep(0.02)
-            try:
-                tokens = dict(self._current())
-                yield tokens
-                self._write(tokens.values())
-            finally:
-                lock.release()
-        except OSError as error:
-            raise ConfigError(
-                f"The file of tokens {self.path} cannot be written: {error.strerror}.",
-                advice="Check the rights of the folder, or choose another with --home.",
-            ) from error
-
-    def _write(self, tokens: Iterable[Token]) -> None:
-        content = {"version": _VERSION, "tokens": [_plain(token) for token in tokens]}
-        text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-        new = self.path.with_suffix(f".{os.getpid()}.new")
-        with suppress(FileNotFoundError):
-            new.unlink()
-        try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
-        finally:
-            new.unlink(missing_ok=True)
-        self._seen = None
+        with self._file.writing() as draft:
+            tokens = {} if draft.raw is None else self._parsed(draft.raw)
+            yield tokens
+            content = {"version": _VERSION, "tokens": [_plain(token) for token in tokens.values()]}
+            draft.raw = (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()
 
 
 def has_token_form(text: str) -> bool:

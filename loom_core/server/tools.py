@@ -13,6 +13,7 @@ from loom_core.server.caller import current_caller
 from loom_core.server.client_input import input_required
 from loom_core.server.context import ToolContext
 from loom_core.server.failure import told
+from loom_core.tools.depth import called_with
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext
@@ -89,7 +90,8 @@ class Tools:
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            return await self.get(params.name).call(params.arguments or {}, ToolContext.of(ctx))
+            with called_with(ctx.meta):
+                return await self.get(params.name).call(params.arguments or {}, ToolContext.of(ctx))
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - the outermost handler of a tool call

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loom_core.errors import NotFoundError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.providers import AnthropicProvider, CustomProvider, DeepSeekProvider, OpenAIProvider
@@ -96,6 +99,48 @@ def test_the_custom_vendor_is_made_from_its_file_with_another_behind_it(monkeypa
     acme = model.providers[0]
     assert isinstance(acme, CustomProvider)
     assert (acme.spec.title, acme.spec.replay, acme.spec.json_mode) == ("Acme", "same_turn", "json_schema")
+
+
+_LISTED = _EXAMPLES.parent / "tests" / "unit" / "mcp_client" / "listed_server.py"
+
+
+@pytest.fixture
+def files_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home whose mcp.json names `files`, a server with the tool `read_file`, which is `server.py` there."""
+    read = {"name": "read_file", "description": "读文件\nReads.", "inputSchema": {"type": "object"}}
+    (tmp_path / "says.json").write_text(json.dumps({"tools": [read]}))
+    run = f"runpy.run_path({str(_LISTED)!r}, run_name='__main__')"
+    (tmp_path / "server.py").write_text(f"import runpy, sys; sys.argv = ['', 'says.json']; {run}")
+    entry = {"command": sys.executable, "args": ["server.py"], "cwd": str(tmp_path)}
+    entries = {"files": entry, "坏": {"command": "no-such-program"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    monkeypatch.setenv("LOOM_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_the_tools_of_mcp_json_are_shown_and_called(files_server: Path, capsys):
+    example = _example("mcp_tools")
+    assert await example.main([]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "files:read_file  读文件\n"
+    assert "坏 is failed: Server '坏' cannot be started" in shown.err
+
+    assert await example.main(["files:read_file", '{"path": "说明.md"}']) == 0
+    assert '"path": "说明.md"' in capsys.readouterr().out
+    with pytest.raises(NotFoundError, match="There is no tool 'files:write'"):
+        await example.main(["files:write"])
+
+
+async def test_the_programs_in_the_page_on_other_servers_run(files_server: Path, capsys):
+    page = (_EXAMPLES.parent / "docs" / "mcp-client.md").read_text(encoding="utf-8")
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(programs) == 2
+    for program in programs:
+        scope: dict[str, Any] = {}
+        exec(f"async def run():\n{textwrap.indent(program, '    ')}", scope)
+        await scope["run"]()
+        assert '"path": "README.md"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ _HEAVY = {
     "onnxruntime", "openai", "pathspec", "pptx", "pypdfium2", "python_calamine", "rjieba", "selectolax",
     "Stemmer", "tantivy",
 }  # fmt: skip
+_COMMANDS = {"loom-kb": "loom_kb", "loom-query-server": "loom_query"}
 _NOT_OURS = {"__pycache__", "node_modules", "build", "dist", "htmlcov"}
 
 # In two parts each, so that this file does not name them either.
@@ -114,7 +115,7 @@ def test_importing_the_servers_and_the_core_loads_no_heavy_library() -> None:
         input=json.dumps(modules), capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    assert {"loom_core", "loom_kb"} <= loaded
+    assert {"loom_core", *_COMMANDS.values()} <= loaded
     assert not loaded & _HEAVY
 
 
@@ -129,7 +130,7 @@ def test_no_file_names_a_registry_or_a_path_of_this_machine() -> None:
 
 def test_pins_carry_hashes_and_agree_with_each_other() -> None:
     versions: dict[str, set[str]] = {}
-    for name in ("dev.txt", "loom-kb.txt"):
+    for name in ("dev.txt", *(f"{server}.txt" for server in _COMMANDS)):
         text = (_ROOT / "requirements" / name).read_text(encoding="utf-8")
         pins = re.findall(
             r"^(\S+)==(\S+)(?: ;[^\\]*)? \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE
@@ -137,10 +138,8 @@ def test_pins_carry_hashes_and_agree_with_each_other() -> None:
         assert len(pins) == len(re.findall(r"^[A-Za-z0-9]", text, re.MULTILINE)) > 100, "a pin has no hash"
         for package, version in pins:
             versions.setdefault(f"{name} {package}", set()).add(version)
-    runtime = {
-        key.partition(" ")[2]: found for key, found in versions.items() if key.startswith("loom-kb.txt")
-    }
-    assert all(found == versions[f"dev.txt {package}"] for package, found in runtime.items())
+    runtime = [(key.partition(" ")[2], found) for key, found in versions.items() if key.startswith("loom-")]
+    assert all(found == versions[f"dev.txt {package}"] for package, found in runtime)
 
 
 def _example() -> dict[str, dict[str, Any]]:
@@ -154,11 +153,11 @@ def test_every_stdio_entry_of_the_example_configuration_starts_a_server(
     assert entries
     for entry in entries:
         command, server, *arguments = [entry["command"], *entry["args"]]
-        assert (command, server) == ("uvx", "loom-kb")
+        assert command == "uvx"
         # A folder of the reader's is one of the test's here.
         arguments = [str(tmp_path) if argument.startswith("/") else argument for argument in arguments]
         environment = {"LOOM_HOME": str(tmp_path / "home"), **entry.get("env", {})}
-        process = stdio_server([sys.executable, "-m", "loom_kb", *arguments], env=environment)
+        process = stdio_server([sys.executable, "-m", _COMMANDS[server], *arguments], env=environment)
         assert process.request("tools/list")["tools"]
 
 

@@ -14,7 +14,15 @@ from keyring.errors import KeyringLocked
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
-from loom_core.keys import check_reference, checked_key, checked_variable, find_key, redacted, resolve
+from loom_core.keys import (
+    check_reference,
+    checked_key,
+    checked_variable,
+    find_key,
+    own_key,
+    redacted,
+    resolve,
+)
 
 _NAME = "LOOM_TEST_KEY"
 
@@ -106,6 +114,32 @@ def test_a_keyring_that_waits_for_ever_is_not_waited_for(use_keyring, caplog: py
 def test_keys_are_found_without_the_package_keyring(use_keyring, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "keyring", None)  # as if it were not installed
     assert find_key(_NAME) is None
+
+
+class Keeping(Entries):
+    """A keyring that keeps what it is given."""
+
+    priority = -2
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+        super().__init__(lambda service, name: self.kept.get((service, name)))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+
+def test_a_key_of_its_own_is_made_once(use_keyring):
+    use_keyring(lambda *_: None)
+    keyring.set_keyring(Keeping())
+    made = iter(["first", "second"])
+    assert [_value(own_key("logins", make=lambda: next(made))) for _ in range(2)] == ["first", "first"]
+
+
+@pytest.mark.parametrize("answer", [lambda *_: None, _locked])
+def test_without_a_keyring_that_keeps_it_there_is_no_key_of_its_own(use_keyring, answer):
+    use_keyring(answer)
+    assert own_key("logins", make=lambda: "made") is None
 
 
 def test_references_lead_to_their_secrets(use_keyring, monkeypatch: pytest.MonkeyPatch):

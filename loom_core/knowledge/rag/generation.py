@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import anyio
 
 from loom_core.errors import LLMError
 from loom_core.knowledge.language import detect_language
+from loom_core.knowledge.rag.support import cited_numbers, cited_sentences
 from loom_core.llm.content import as_data, without_thinking
 from loom_core.tokens import estimate_tokens
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.model import RetrievedPassage
+    from loom_core.knowledge.rag.support import CitedSentence
     from loom_core.llm.interface import LLMProvider
 
 __all__ = ["RAGAnswer", "generate_answer"]
@@ -37,7 +38,6 @@ _INSTRUCTION_ZH = """\
 _NOTHING_EN = "Nothing was found that answers this question."
 _NOTHING_ZH = "没有找到可以回答这个问题的内容。"
 
-_CITATION = re.compile(r"[\[【](\d{1,3}(?:\s*[,，、]\s*\d{1,3})*)[\]】]")
 _MAX_QUESTION = 8000  # characters
 
 
@@ -49,11 +49,14 @@ class RAGAnswer:
         answer: the text, with citations: `[1]` is the first of `passages`.
         passages: the passages that the model was shown, in the order of their numbers.
         notes: what the reader should know: passages left out, a citation of none of them…
+        sentences: the sentences of the text, each with its citations and whether they support it; none where
+            the model was not asked.
     """
 
     answer: str
     passages: list[RetrievedPassage]
     notes: tuple[str, ...] = ()
+    sentences: tuple[CitedSentence, ...] = ()
 
 
 async def generate_answer(
@@ -104,7 +107,8 @@ async def generate_answer(
     notes = [*_notes_on_citations(answer, len(shown))]
     if len(shown) < len(passages):
         notes.insert(0, f"{len(passages) - len(shown)} of {len(passages)} passages did not fit.")
-    return RAGAnswer(answer, list(passages[: len(shown)]), tuple(notes))
+    read = list(passages[: len(shown)])
+    return RAGAnswer(answer, read, tuple(notes), tuple(cited_sentences(answer, read)))
 
 
 def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
@@ -131,7 +135,7 @@ def _shown(passage: RetrievedPassage) -> str:
 
 
 def _notes_on_citations(answer: str, count: int) -> list[str]:
-    cited = {int(number) for group in _CITATION.findall(answer) for number in re.findall(r"\d+", group)}
+    cited = cited_numbers(answer)
     unknown = sorted(number for number in cited if not 1 <= number <= count)
     if not cited:
         return ["The answer cites no passage."]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import anyio
@@ -131,7 +132,7 @@ class RAGPattern:
             max_tokens=self._max_tokens,
             timeout=self._timeout,
         )
-        return RAGAnswer(answer.answer, answer.passages, (*notes, *answer.notes))
+        return replace(answer, notes=(*notes, *answer.notes))
 
     async def _ranked(
         self, query: str, filters: dict[str, Any] | None
@@ -236,7 +237,11 @@ class HierarchicalRAG(RAGPattern):
         if not pool:
             return []
         best = _best_documents(pool)[: self._top_documents]
-        passages = await self._within(best, query, filters) or pool
+        passages = await self._within(best, query, filters)
+        searched = {_document(passage) for passage in passages}
+        # Of a document that cannot be searched within, the first search has what there is.
+        passages += [passage for passage in pool if _document(passage) not in searched]
+        passages.sort(key=lambda passage: -passage["score"])
         taken: Counter[_DocumentKey] = Counter()
         found: list[RetrievedPassage] = []
         for passage in passages:

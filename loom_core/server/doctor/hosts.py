@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.server.health import Finding, Section, fine, problem, told_by, warning
 from loom_core.server.install.clients import CLIENTS, Client, Scope
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.machine import Machine
 from loom_core.server.install.server import runs
-from loom_core.server.install.text_format import UnreadableTextError
 
 __all__ = ["hosts_section"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.server.install.clients import Client
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.server import InstalledServer, runs
-from loom_core.server.install.text_format import UneditableTextError, UnreadableTextError
+from loom_core.server.install.text_format import UneditableTextError
 
 __all__ = ["Action", "Change", "planned_install", "planned_uninstall"]
 

@@ -8,31 +8,9 @@ from typing import Any, Protocol
 
 from loom_core.errors import ConfigError
 
-__all__ = ["TextFormat", "UneditableTextError", "UnreadableTextError", "line_start", "newline_of"]
+__all__ = ["TextFormat", "UneditableTextError", "line_start", "newline_of"]
 
 _LEADING = re.compile(r"[ \t]*")
-
-
-class UnreadableTextError(ConfigError):
-    """A text is not what its format says.
-
-    Attributes:
-        reason: what is wrong.
-        line: where, counted from 1.
-        column: where in that line, counted from 1.
-    """
-
-    def __init__(self, reason: str, *, line: int, column: int) -> None:
-        super().__init__(f"{line}:{column}: {reason}")
-        self.reason = reason
-        self.line = line
-        self.column = column
-
-    @classmethod
-    def at(cls, text: str, position: int, reason: str) -> UnreadableTextError:
-        """The error at a position of a text."""
-        start = text.rfind("\n", 0, position) + 1
-        return cls(reason, line=text.count("\n", 0, position) + 1, column=position - start + 1)
 
 
 class UneditableTextError(ConfigError):

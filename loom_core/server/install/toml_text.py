@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
-from loom_core.server.install.text_format import UneditableTextError, UnreadableTextError, newline_of
+from loom_core.errors import UnreadableTextError
+from loom_core.server.install.text_format import UneditableTextError, newline_of
 
 __all__ = ["TomlText"]
 

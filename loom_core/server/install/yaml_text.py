@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.server.install.text_format import (
     UneditableTextError,
-    UnreadableTextError,
     line_start,
     newline_of,
 )

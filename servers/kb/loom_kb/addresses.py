@@ -1,31 +1,18 @@
-"""What a client may name a document or a file by."""
+"""What a client may name a file by."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import url2pathname
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.uris import uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["forms_of", "readable_paths"]
+__all__ = ["readable_paths"]
 
-_PLACE = re.compile(r"#\d+-\d+$")
 _SHOWN = 200  # characters of a path that is none
-
-
-def forms_of(id_: str) -> list[str]:
-    """An id as it is given, and the address that it was copied from if it stood in a citation."""
-    address = _PLACE.sub("", id_)
-    forms = [id_, address]
-    if address.startswith("file://"):  # which citations show with the letters of every script as they are
-        forms.append(uri_of(Path(url2pathname(address.removeprefix("file://")))))
-    return list(dict.fromkeys(forms))
 
 
 def readable_paths(paths: Sequence[str], roots: Sequence[Path]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_kb.console import out, out_json, say, strong
+from loom_core.server.console import out, out_json, say, strong
 
 if TYPE_CHECKING:
     import argparse

@@ -9,17 +9,15 @@ import anyio
 from anyio import to_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from loom_core.knowledge.catalogue import CatalogueEntry
+    from loom_core.knowledge.library import Library
     from loom_core.knowledge.unified import SourceInfo
     from loom_core.server.factory import LoomServer
     from loom_kb.service import Service
 
 __all__ = ["tell_changes"]
-
-_RECORDS = ("kb/*/record.db", "kb/*/record.db-wal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,12 @@ async def tell_changes(server: LoomServer, service: Service, *, interval: float 
     and its content only where these are new: as long as nothing happens, nothing is opened. That documents
     are others is told when they have been the same for one look, which is when a job is done or rests.
     """
-    home, catalogued = service.settings.home, service.library.list
-    seen = _Seen(await to_thread.run_sync(_files, home))
+    library = service.library
+    seen = _Seen(await to_thread.run_sync(library.catalogue.files))
     told = seen.revisions
     while True:
         await anyio.sleep(interval)
-        now = await to_thread.run_sync(_look, home, catalogued, seen)
+        now = await to_thread.run_sync(_look, library, seen)
         if now.sources != seen.sources:
             await server.tools_changed()
         if now.revisions == seen.revisions != told:
@@ -58,25 +56,13 @@ async def tell_changes(server: LoomServer, service: Service, *, interval: float 
         seen = now
 
 
-def _look(home: Path, catalogued: Callable[[], list[CatalogueEntry]], before: _Seen) -> _Seen:
-    files = _files(home)
+def _look(library: Library, before: _Seen) -> _Seen:
+    files = library.catalogue.files()
     if files == before.files:
         return before
-    entries = catalogued()
+    entries = library.list()
     return _Seen(
         files=files,
         sources=tuple(entry.source for entry in entries),
         revisions=tuple(f"{entry.name}: {entry.revision}" for entry in entries),
     )
-
-
-def _files(home: Path) -> dict[Path, tuple[int, int]]:
-    files: dict[Path, tuple[int, int]] = {}
-    for pattern in _RECORDS:
-        for path in home.glob(pattern):
-            try:
-                status = path.stat()
-            except OSError:  # it has just gone
-                continue
-            files[path] = (status.st_mtime_ns, status.st_size)
-    return files

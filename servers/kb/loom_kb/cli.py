@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_core.errors import ConfigError, LoomError
+from loom_core.errors import ConfigError
 from loom_core.paths import loom_home, token_path
+from loom_core.server.command_line import Commands, add_command, ended, split_line
 from loom_core.server.http_options import add_http_options
-from loom_core.server.install.options import add_install_options, add_uninstall_options, split_arguments
+from loom_core.server.install.options import add_install_options, add_uninstall_options
 from loom_kb.settings import DEFAULT_SOURCE, Settings
 
 if TYPE_CHECKING:
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["checked_settings", "parser", "run", "settings_of"]
 
-_INTERRUPTED = 130
 _END_SECONDS = 20.0  # a batch under way may have to load an index before it can end
-_NOT_READ = 141
 
 
 def parser() -> argparse.ArgumentParser:
@@ -136,45 +136,9 @@ def parser() -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
-    arguments = list(arguments)
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in {"-h", "--help", "--version"}):
-        arguments.insert(0, "serve")
-    arguments, served = split_arguments(arguments) if arguments[0] == "install" else (arguments, [])
-    args = parser().parse_args(arguments)
-    try:
-        if args.command == "serve":
-            return _serve(args)
-        from loom_kb.console import accept_any_text
-
-        accept_any_text()
-        if args.command in {"install", "uninstall"}:
-            from loom_kb.installing import run_installing
-
-            code = run_installing(args, served)
-        elif args.command == "token":
-            from loom_kb.tokens import token
-
-            code = token(args)
-        else:
-            from loom_kb.commands import run_command
-
-            code = run_command(args, settings_of(args))
-        sys.stdout.flush()  # here, where a reader that has gone is not an accident
-        return code
-    except LoomError as error:
-        if args.debug:
-            raise
-        print(f"loom-kb: {error.message}", file=sys.stderr)  # noqa: T201
-        if error.advice:
-            print(f"  {error.advice}", file=sys.stderr)  # noqa: T201
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        from loom_kb.console import close_answer
-
-        close_answer()
-        return _NOT_READ
+    line, served = split_line(arguments)
+    args = parser().parse_args(line)
+    return ended("loom-kb", partial(_run, args, served), debug=args.debug)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -235,6 +199,25 @@ def _allow_net(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _run(args: argparse.Namespace, served: Sequence[str]) -> int:
+    if args.command == "serve":
+        return _serve(args)
+    from loom_core.server.console import accept_any_text
+
+    accept_any_text()
+    if args.command in {"install", "uninstall"}:
+        from loom_kb.installing import installing
+
+        return installing(args, served)
+    if args.command == "token":
+        from loom_kb.tokens import token
+
+        return token(args)
+    from loom_kb.commands import run_command
+
+    return run_command(args, settings_of(args))
+
+
 def _serve(args: argparse.Namespace) -> int:
     from loom_core.server.http_options import http_settings, ready_lines
     from loom_core.server.run import serve
@@ -256,15 +239,8 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-    name: str,
-    text: str,
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    command.add_argument(
-        "--home", type=Path, metavar="DIR", help="Loom's folder (default $LOOM_HOME or ~/.loom)"
-    )
+def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+    command = add_command(commands, name, text)
     command.add_argument(
         "--embedder",
         default="auto",
@@ -278,9 +254,6 @@ def _command(
         help="a language model that finds entities and relations beside the rules, such as deepseek or"
         " deepseek/deepseek-flash; or its configuration as JSON; none for rules alone (default $LOOM_KB_LLM)",
     )
-    command.add_argument("--debug", action="store_true", help="show tracebacks")
-    if name != "serve":
-        command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
     return command
 
 
@@ -288,9 +261,7 @@ def _folders(args: argparse.Namespace) -> tuple[Path, ...]:
     return tuple(folder.expanduser().absolute() for folder in args.watch)
 
 
-def _keeping_in_step(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-) -> None:
+def _keeping_in_step(commands: Commands) -> None:
     sync = _command(commands, "sync", "bring a knowledge base in step with folders: add, update, remove")
     sync.add_argument("folders", nargs="+", type=_path, metavar="FOLDER", help="the folders")
     _one_kb(sync)
@@ -313,9 +284,7 @@ def _keeping_in_step(
     _one_kb(duplicates)
 
 
-def _aliases(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-) -> None:
+def _aliases(commands: Commands) -> None:
     aliases = _command(commands, "aliases", "list entities under several names, merge or split them")
     aliases.add_argument("names", nargs="*", metavar="NAME", help="names as the documents use them")
     _one_kb(aliases)
@@ -330,9 +299,7 @@ def _aliases(
     deciding.add_argument("--undecide", action="store_true", help="forget what you decided of two names")
 
 
-def _maintenance(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-) -> None:
+def _maintenance(commands: Commands) -> None:
     check = _command(commands, "check", "check a knowledge base through and through")
     _one_kb(check)
     check.add_argument("--repair", action="store_true", help="put right what can be")
@@ -366,9 +333,7 @@ def _maintenance(
     _agreeing(import_)
 
 
-def _doctor(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-) -> None:
+def _doctor(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
     doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
     doctor.epilog = (
@@ -377,9 +342,7 @@ def _doctor(
     )
 
 
-def _installing(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-) -> None:
+def _installing(commands: Commands) -> None:
     install = _command(commands, "install", "put this server into the configuration of an MCP client")
     add_install_options(install, program="loom-kb")
     for name, kind in (("kb", str), ("root", _path)):
@@ -395,9 +358,7 @@ def _installing(
     add_uninstall_options(uninstall, program="loom-kb")
 
 
-def _tokens(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
-) -> None:
+def _tokens(commands: Commands) -> None:
     from loom_core.server.token_command import add_token_options
 
     token = _command(commands, "token", "make, list or revoke tokens for `serve --http --tokens`")

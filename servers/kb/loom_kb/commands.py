@@ -13,9 +13,10 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.uris import shown, uri_of
+from loom_core.server.command_line import given_filters
+from loom_core.server.console import out, out_json, say, strong
 from loom_core.server.health import fact_lines
 from loom_kb.aliases import aliases
-from loom_kb.console import out, out_json, say, strong
 from loom_kb.language_model import with_agreement
 from loom_kb.maintenance import check, export_archive, import_archive, next_embedder, rebuild
 from loom_kb.models import QueryResult, RemoveResult
@@ -116,16 +117,10 @@ def _standard_input() -> str:
 
 
 async def _query(service: Service, args: argparse.Namespace) -> int:
-    filters: dict[str, Any] = {}
-    for given in args.filter:
-        name, equals, value = given.partition("=")
-        if not equals:
-            raise InvalidInputError(f"--filter {given} has no value.", advice="Write it as NAME=VALUE.")
-        filters.setdefault(name, []).append(value)
     result = await service.query(
         " ".join(args.question),
         source=args.kb,
-        filters=filters,
+        filters=given_filters(args.filter),
         limit=args.limit,
         strategy=args.strategy,
         options=_search_options(args),

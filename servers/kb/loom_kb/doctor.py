@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, get_args
 import anyio
 
 from loom_core.errors import ConfigError
+from loom_core.server.command_line import show_health
 from loom_core.server.doctor.checks import ExaminedServer, common_checks
 from loom_core.server.doctor.examination import Check, blocking, examine
+from loom_core.server.doctor.language_model import unasked
 from loom_core.server.doctor.redaction import paste_safe
 from loom_core.server.health import (
     Finding,
@@ -20,12 +22,10 @@ from loom_core.server.health import (
     Section,
     fine,
     problem,
-    report_lines,
     told_by,
     warning,
 )
-from loom_kb.console import out, out_json
-from loom_kb.language_model import model_section, unasked
+from loom_kb.language_model import OTHER_MODEL, model_section
 from loom_kb.service import Service
 
 if TYPE_CHECKING:
@@ -62,12 +62,7 @@ _REMEDIES: dict[ProblemKind, str] = {
 async def doctor(settings: Settings, args: argparse.Namespace) -> int:
     """Print what was found; 0 if there is no problem, 1 otherwise."""
     report = await examined(settings, [*common_checks(_server(settings, args)), *own_checks(settings)])
-    if args.json:
-        out_json(report)
-    else:
-        for line in report_lines(report):
-            out(line)
-    return 0 if report.healthy else 1
+    return show_health(report, as_json=args.json)
 
 
 async def examined(settings: Settings, checks: Sequence[Check]) -> HealthReport:
@@ -184,7 +179,8 @@ def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
     kb = f"--kb {shlex.quote(health.name)}"
     if is_remote(health.embedding_config):
         if reason := remote_problem(health.embedding_config):
-            yield unasked("embedder-unusable", f"Its vectors are of {health.embedder}, and {reason}")
+            cause = f"Its vectors are of {health.embedder}, and {reason}"
+            yield unasked("embedder-unusable", cause, otherwise=OTHER_MODEL)
     elif health.embedder:
         name = embedder_named(health.embedder)
         if name is None:

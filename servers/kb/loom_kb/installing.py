@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from loom_core.errors import InvalidInputError
-from loom_core.server.install.command import Program, install, uninstall
+from loom_core.server.install.command import Program
+from loom_core.server.install.front import (
+    absolute,
+    check_served,
+    home_arguments,
+    model_variables,
+    run_installing,
+)
 from loom_kb.cli import checked_settings, parser, settings_of
-from loom_kb.console import out, out_json, say
 from loom_kb.language_model import NO_MODEL, chosen, configuration
 
 if TYPE_CHECKING:
@@ -18,12 +21,14 @@ if TYPE_CHECKING:
 
     from loom_kb.settings import Settings
 
-__all__ = ["key_variables", "run_installing", "served_arguments"]
+__all__ = ["installing", "key_variables", "served_arguments"]
 
-_DESCRIPTION = "Answers from your own documents, with their sources."
+_PROGRAM = Program(
+    name="loom-kb", module="loom_kb", description="Answers from your own documents, with their sources."
+)
 
 
-def run_installing(args: argparse.Namespace, served: Sequence[str]) -> int:
+def installing(args: argparse.Namespace, served: Sequence[str]) -> int:
     """Run one of the two commands; returns the exit code.
 
     Args:
@@ -33,28 +38,13 @@ def run_installing(args: argparse.Namespace, served: Sequence[str]) -> int:
     Raises:
         LoomError: nothing was changed; the message says why.
     """
-    program = Program(name="loom-kb", module="loom_kb", description=_DESCRIPTION)
 
-    def show(diff: str) -> None:
-        if not args.json:
-            out(diff)
-
-    if args.command == "uninstall":
-        report = uninstall(program, args, show=show)
-    else:
+    def handed() -> tuple[Sequence[str], Sequence[str]]:
         arguments = served_arguments(args, served)
         settings = checked_settings(settings_of(parser().parse_args(arguments)))
-        report = install(program, args, arguments=arguments, variables=key_variables(settings), show=show)
-    if args.json:
-        out_json(report)
-    elif report.action == "printed":
-        out(report.snippet.rstrip("\n"))
-        for line in report.lines():
-            say(line)
-    else:
-        for line in report.lines():
-            out(line)
-    return 0
+        return arguments, key_variables(settings)
+
+    return run_installing(_PROGRAM, args, served=handed)
 
 
 def served_arguments(args: argparse.Namespace, served: Sequence[str]) -> list[str]:
@@ -63,21 +53,8 @@ def served_arguments(args: argparse.Namespace, served: Sequence[str]) -> list[st
     Raises:
         InvalidInputError: an option of `serve` makes no sense there.
     """
-    serve = parser().parse_args(["serve", *served])
-    if serve.http:
-        raise InvalidInputError(
-            "A client starts the server over standard input and output, not --http.",
-            advice="Leave --http out; a server that runs by itself is named in the client by its URL.",
-        )
-    for path in _paths(serve):
-        if not path.expanduser().is_absolute():
-            raise InvalidInputError(
-                f"The client starts the server in another folder, where {path} is something else.",
-                advice=f"Write {path.absolute()}.",
-            )
-    arguments = ["serve"]
-    if args.home or os.environ.get("LOOM_HOME"):
-        arguments += ["--home", _absolute(args.home or Path(os.environ["LOOM_HOME"]))]
+    check_served(parser().parse_args(["serve", *served]))
+    arguments = ["serve", *home_arguments(args)]
     if args.embedder != "auto":
         arguments += ["--embedder", args.embedder]
     if model := chosen(args.llm):
@@ -85,7 +62,7 @@ def served_arguments(args: argparse.Namespace, served: Sequence[str]) -> list[st
     for name in args.kb:
         arguments += ["--kb", name]
     for root in args.root:
-        arguments += ["--root", _absolute(root)]
+        arguments += ["--root", absolute(root)]
     return [*arguments, *served]
 
 
@@ -102,16 +79,8 @@ def _of_language_model(choice: str) -> Iterator[str]:
     if not choice or choice == NO_MODEL:
         return
     from loom_core.llm.config import ProviderConfig
-    from loom_core.llm.vendors import VENDORS
 
-    first = ProviderConfig.of(configuration(choice))
-    for config in (first, *first.fallbacks):
-        vendor = VENDORS.get(config.provider)
-        usual = f"env:{vendor.key_variable}" if vendor and vendor.needs_key else ""
-        for reference in (config.api_key or usual, *config.headers.values()):
-            place, _, name = reference.partition(":")
-            if place == "env":
-                yield name
+    yield from model_variables(ProviderConfig.of(configuration(choice)))
 
 
 def _of_embedder(choice: str) -> Iterator[str]:
@@ -125,14 +94,3 @@ def _of_embedder(choice: str) -> Iterator[str]:
     vendor = EMBEDDING_VENDORS.get(str(config.get("provider")))
     if name := config.get("api_key_env") or (vendor and vendor.needs_key and vendor.key_variable):
         yield str(name)
-
-
-def _paths(args: argparse.Namespace) -> Iterator[Path]:
-    """Every path among parsed options."""
-    for value in vars(args).values():
-        values = cast("list[object]", value) if isinstance(value, list) else [value]
-        yield from (each for each in values if isinstance(each, Path))
-
-
-def _absolute(path: Path) -> str:
-    return str(path.expanduser().absolute())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -12,30 +11,29 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
-from loom_core.server.health import Finding, Section, problem, told_by
-from loom_kb.console import agreed, say
+from loom_core.server.console import agreed, say
+from loom_core.server.doctor.language_model import model_section as examined_model
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.library import Library
+    from loom_core.server.health import Section
 
 __all__ = [
     "NO_MODEL",
+    "OTHER_MODEL",
     "VARIABLE",
     "chosen",
     "configuration",
     "model_section",
-    "unasked",
     "with_agreement",
 ]
 
 VARIABLE = "LOOM_KB_LLM"
 NO_MODEL = "none"
 
-_OTHER_MODEL = f"Give another --llm, or --llm {NO_MODEL} for rules alone."
-_CAUSE_END = re.compile(r"[.:] (?=\S)")
-
+OTHER_MODEL = f"Give another --llm, or --llm {NO_MODEL} for rules alone."
 _Done = TypeVar("_Done")
 
 
@@ -63,29 +61,7 @@ def configuration(text: str) -> str | dict[str, Any]:
 
 def model_section(library: Library) -> Section | None:
     """Which model is set and whether it can be asked, for `doctor`; None without one. May ask the keyring."""
-    try:
-        llm = library.language_model()
-    except ConfigError as error:
-        finding = told_by(error, "model-unusable", remedy=_OTHER_MODEL)
-        return Section(name="language model", facts={"model": None, "usable": False}, findings=[finding])
-    if llm is None:
-        return None
-    reason = llm.problem()
-    facts = {"model": f"{llm.name}/{llm.model}".rstrip("/"), "usable": not reason}
-    return Section(
-        name="language model", facts=facts, findings=[unasked("model-unusable", reason)] if reason else []
-    )
-
-
-def unasked(code: str, reason: str) -> Finding:
-    """The finding that a model cannot be asked.
-
-    Args:
-        code: as in `Finding`.
-        reason: why, and behind a full stop or a colon what to do.
-    """
-    cause, _, remedy = _CAUSE_END.sub("\n", reason, count=1).partition("\n")
-    return problem(code, f"{cause[:1].upper()}{cause[1:].rstrip('.')}.", remedy.rstrip(".") or _OTHER_MODEL)
+    return examined_model(library.language_model, otherwise=OTHER_MODEL)
 
 
 async def with_agreement(add: Callable[[bool], Awaitable[_Done]], *, yes: bool) -> _Done:

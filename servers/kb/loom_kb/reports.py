@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from loom_core.knowledge.comparing import percent
 from loom_core.knowledge.uris import shown
-from loom_kb.console import out, out_json, say, strong
+from loom_core.server.console import out, out_json, say, strong
 from loom_kb.job_facts import all_notes, all_problems, job_info
 from loom_kb.texts import job_text
 

@@ -11,19 +11,20 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.knowledge.library import Library
+from loom_core.knowledge.merging import candidates_for, merged
 from loom_core.server.caller import current_caller
-from loom_kb.addresses import forms_of, readable_paths
+from loom_core.server.reading import forms_of, read
+from loom_kb.addresses import readable_paths
 from loom_kb.job_facts import job_info
 from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
 from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobInfo, Passage, QueryResult
-from loom_kb.reading import read
 from loom_kb.settings import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from loom_core.knowledge.extraction_estimate import ExtractionEstimate
-    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.merging import MergedItem
     from loom_core.knowledge.rag.answer import Answer
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -76,15 +77,18 @@ class Service:
     ) -> QueryResult:
         """Ask one knowledge base, or all of them."""
         names = [source] if source else await self._names()
+        depth = candidates_for(limit, sources=len(names))
         answers: dict[str, Answer] = {}
+        spaces: dict[str, str] = {}
         problems: list[str] = [] if source else await self.unusable()
 
         async def ask(name: str) -> None:
             try:
                 knowledge_base = await self.library.get(name)
                 answers[name] = await knowledge_base.search(
-                    question, limit=limit, filters=filters, strategy=strategy, options=options
+                    question, limit=depth, filters=filters, strategy=strategy, options=options
                 )
+                spaces[name] = knowledge_base.embedder_id
             except LoomError as error:
                 if len(names) == 1:
                     raise
@@ -98,7 +102,11 @@ class Service:
                     tasks.start_soon(ask, name)
             if not answers:
                 raise InvalidInputError(" ".join(problems))
-        return _merged(answers, problems, limit)
+        # In the order of the names, not in that of the answers: the same question has the same answer.
+        answers = {name: answers[name] for name in names if name in answers}
+        found = {name: answer.items for name, answer in answers.items()}
+        ranked = await merged(question, found, limit=limit, spaces=spaces)
+        return _result(answers, ranked, problems)
 
     async def fetch(
         self, id_: str, *, source: str | None = None, start: int | None = None, tokens: int
@@ -122,7 +130,17 @@ class Service:
                     partial(read, knowledge_base, form, start=start, tokens=tokens)
                 )
                 if found is not None:
-                    return found
+                    return FetchResult(
+                        document_id=found.document_id,
+                        source=name,
+                        title=found.title,
+                        uri=found.uri,
+                        text=found.text,
+                        start=found.start,
+                        end=found.end,
+                        length=found.length,
+                        metadata=dict(found.metadata),
+                    )
         raise NotFoundError(
             f"There is no document or passage {id_!r}.", advice="Take an id from `query` or `sources`."
         )
@@ -390,31 +408,27 @@ def _newest_jobs(knowledge_base: GraphRAGKnowledgeBase, limit: int) -> list[tupl
     return [(job.created_at, job_info(knowledge_base, job)) for job in jobs]
 
 
-def _merged(answers: dict[str, Answer], problems: list[str], limit: int) -> QueryResult:
-    # Scores of different knowledge bases do not compare, ranks do; a cosine decides between equal ranks.
-    ranked = [
-        (rank, -item.metadata["scores"].get("vector", 0.0), name, item)
-        for name, answer in answers.items()
-        for rank, item in enumerate(answer.items)
-    ]
-    ranked.sort(key=lambda entry: entry[:3])
+def _result(
+    answers: Mapping[str, Answer], ranked: Sequence[MergedItem], problems: Sequence[str]
+) -> QueryResult:
     notes = [
         f"{name}: {note}" if len(answers) > 1 else note for name, a in answers.items() for note in a.notes
     ]
     return QueryResult(
-        passages=[_passage(i + 1, name, item) for i, (_, _, name, item) in enumerate(ranked[:limit])],
+        passages=[_passage(number, found) for number, found in enumerate(ranked, start=1)],
         embedded=sum(answer.embedded for answer in answers.values()),
         total=sum(answer.chunks for answer in answers.values()),
         notes=[*notes, *problems],
     )
 
 
-def _passage(number: int, source: str, item: KnowledgeItem) -> Passage:
+def _passage(number: int, found: MergedItem) -> Passage:
+    item = found.item
     m = item.metadata
     return Passage(
         number=number,
         id=item.id,
-        source=source,
+        source=found.source,
         document_id=m["document_id"],
         title=m["title"],
         heading_path=m["heading_path"],
@@ -425,5 +439,5 @@ def _passage(number: int, source: str, item: KnowledgeItem) -> Passage:
         text=item.content,
         relevance=item.relevance,
         scores=m["scores"],
-        why=m["why"],
+        why=[*m["why"], *(f"{source} has the same ({id_})" for source, id_ in found.also_in)],
     )

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.knowledge.uris import shown
-from loom_kb.console import out, out_json, say
+from loom_core.server.console import out, out_json, say
 from loom_kb.language_model import with_agreement
 from loom_kb.settings import DEFAULT_SOURCE
 from loom_kb.working import see_through

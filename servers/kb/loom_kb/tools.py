@@ -18,12 +18,13 @@ from loom_core.llm.content import as_data
 from loom_core.server.asking import can_ask, consent
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
+from loom_core.server.filters_argument import Filters
 from loom_core.server.progress import progress
 from loom_core.server.results import TOKEN_CAP, TextBudget, ToolReply, tool_result
 from loom_core.server.tasks import become_task
 from loom_core.server.tool import ToolWording
 from loom_core.storage.ownership import holder_of
-from loom_kb.arguments import Filters, Source
+from loom_kb.arguments import Source
 from loom_kb.graph import explore
 from loom_kb.models import (
     AddResult,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from loom_kb.console import ProgressBar, out, out_json, say
+from loom_core.server.console import ProgressBar, out, out_json, say
 from loom_kb.models import AddResult
 from loom_kb.service import job_info
 from loom_kb.texts import job_text

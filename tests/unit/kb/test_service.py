@@ -21,13 +21,24 @@ async def add(service, *texts, source=None, **metadata):
 # -- asking ----------------------------------------------------------------------------------------
 
 
-async def test_the_best_of_every_source_comes_before_the_second_best_of_any(service):
+async def test_what_answers_best_comes_first_whichever_source_it_is_in(service):
     await add(service, "# Rope\n\nRope is of hemp.", "# More rope\n\nRope is sold here.", source="shop")
-    await add(service, "# 绳\n\nRope 是用麻做的。", source="知识库")
-    result = await service.query("rope", limit=3)
+    await add(service, "# 帆\n\n帆是用亚麻布做的。", source="知识库")
+    result = await service.query("帆是用什么做的？rope?", limit=3)
     assert [p.number for p in result.passages] == [1, 2, 3]
-    assert {p.source for p in result.passages[:2]} == {"shop", "知识库"}
+    assert [p.source for p in result.passages] == ["知识库", "shop", "shop"]
     assert result.embedded == result.total == 3
+    sold = await service.query("Where is rope sold?", limit=1)
+    assert [(p.source, p.title) for p in sold.passages] == [("shop", "More rope")]
+
+
+async def test_what_two_sources_have_comes_once_and_says_where_else_it_is(service):
+    text = "# Harbour\n\nThe harbour was opened in 1901 and has been deepened twice since then."
+    await add(service, text, source="notes")
+    await add(service, text, source="旧笔记")
+    (passage,) = (await service.query("When was the harbour opened?")).passages
+    (copy,) = {"notes", "旧笔记"} - {passage.source}
+    assert passage.why[-1] == f"{copy} has the same ({passage.id})"
 
 
 async def test_one_source_that_cannot_answer_does_not_silence_the_others(service):

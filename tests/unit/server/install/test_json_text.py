@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_core.errors import UnreadableTextError
 from loom_core.server.install.json_text import JsonText
-from loom_core.server.install.text_format import UneditableTextError, UnreadableTextError
+from loom_core.server.install.text_format import UneditableTextError
 
 _STRICT = JsonText(comments=False)
 _LENIENT = JsonText(comments=True)

@@ -4,7 +4,8 @@ import tomllib
 
 import pytest
 
-from loom_core.server.install.text_format import UneditableTextError, UnreadableTextError
+from loom_core.errors import UnreadableTextError
+from loom_core.server.install.text_format import UneditableTextError
 from loom_core.server.install.toml_text import TomlText
 
 _TOML = TomlText()

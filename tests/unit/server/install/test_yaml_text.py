@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from loom_core.server.install.text_format import UneditableTextError, UnreadableTextError
+from loom_core.errors import UnreadableTextError
+from loom_core.server.install.text_format import UneditableTextError
 from loom_core.server.install.yaml_text import YamlText
 
 _YAML = YamlText()

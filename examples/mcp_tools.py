@@ -1,0 +1,67 @@
+"""The tools of other MCP servers: of all that `mcp.json` names, started, watched and closed for you.
+
+    pip install loom-mcp-core
+    python examples/mcp_tools.py
+    python examples/mcp_tools.py files:read_file '{"path": "README.md"}'
+
+Without arguments it shows which tools there are, and what is wrong with servers. These stand in
+`$LOOM_HOME/mcp.json` (by default `~/.loom/mcp.json`), as docs/mcp-client.md tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from loom_core.errors import LoomError
+from loom_core.mcp_client.callbacks import Callbacks
+from loom_core.mcp_client.registry import MCPToolRegistry
+from loom_core.tools.interface import Answer, CallContext
+
+if TYPE_CHECKING:
+    from loom_core.tools.interface import Question, ToolOutput
+
+
+async def ask(question: Question) -> Answer:
+    """Show what a server asks; only who can read it may answer, so this program makes no choice."""
+    print(f"{question.origin} asks: {question.text}", file=sys.stderr)
+    return Answer("cancel")
+
+
+async def progress(done: float, total: float | None, message: str) -> None:
+    """Show how far a tool is."""
+    print(f"… {done:g}{f' of {total:g}' if total else ''} {message}", file=sys.stderr)
+
+
+async def show(registry: MCPToolRegistry) -> None:
+    """Print the tools that can be called, and what is wrong with servers."""
+    for tool in await registry.load_servers():
+        print(f"{tool.name}  {tool.description.partition(chr(10))[0]}")
+    for server in registry.servers():
+        if server.problem:
+            print(f"{server.name} is {server.state}: {server.problem}", file=sys.stderr)
+
+
+async def call(registry: MCPToolRegistry, name: str, arguments: dict[str, object]) -> ToolOutput:
+    """Call one tool; only its server is started."""
+    await registry.load_servers([name.partition(":")[0]])
+    return await registry.find(name).call(arguments, context=CallContext(progress=progress, seconds=60))
+
+
+async def main(words: list[str]) -> int:
+    async with MCPToolRegistry(callbacks=Callbacks(ask=ask)) as registry:
+        if not words:
+            await show(registry)
+            return 0
+        output = await call(registry, words[0], json.loads(words[1]) if len(words) > 1 else {})
+    print(output.text)
+    return int(output.is_error)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(asyncio.run(main(sys.argv[1:])))
+    except LoomError as error:
+        sys.exit(str(error))

@@ -1,0 +1,210 @@
+"""JSON as people write it: with comments and trailing commas where they are allowed, and with places.
+
+Every error says the line and the column, and of what was read it is known where it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from loom_core.errors import UnreadableTextError
+
+__all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of"]
+
+_DEPTH = 200  # levels; no configuration has so many, and the reader recurses
+_LOOKED_AT = 2  # levels whose members have places: the file, and a section of it
+_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRICT_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonNode:
+    """A value and where it stands: from `start` up to `end`.
+
+    Attributes:
+        start: index of its first character in the text.
+        end: index behind its last one.
+        value: as `json.loads` has it.
+        members: those of an object, in their order, as far down as the reader looks.
+        items: the elements of an array, likewise.
+        trailing_comma: whether a comma stands behind the last of them.
+    """
+
+    start: int
+    end: int
+    value: Any
+    members: tuple[JsonMember, ...] = ()
+    items: tuple[JsonNode, ...] = ()
+    trailing_comma: bool = False
+
+    def member(self, key: str) -> JsonMember | None:
+        """The member of a name; the last one that has it, as it is the one that counts."""
+        return next((member for member in reversed(self.members) if member.key == key), None)
+
+    def place(self, path: Sequence[str | int]) -> int:
+        """Where the value at a path begins: its name, or the element; of as much of the path as there is."""
+        at, node = self.start, self
+        for part in path:
+            if isinstance(part, str) and (member := node.member(part)):
+                at, node = member.start, member.node
+            elif isinstance(part, int) and part < len(node.items):
+                node = node.items[part]
+                at = node.start
+            else:
+                break
+        return at
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMember:
+    """A member of an object.
+
+    Attributes:
+        key: its name.
+        start: where that stands.
+        node: its value.
+    """
+
+    key: str
+    start: int
+    node: JsonNode
+
+
+class JsonReader:
+    """Reads a text whose outermost value is an object.
+
+    Args:
+        comments: whether comments and trailing commas are allowed.
+        depth: how many levels have their members looked at one by one; what is below is read at once, which
+            is much faster.
+        unique: whether an object may not have two members of one name on those levels; otherwise the last
+            counts.
+    """
+
+    def __init__(self, *, comments: bool = True, depth: int = _LOOKED_AT, unique: bool = True) -> None:
+        self._comments = comments
+        self._looked_at = depth
+        self._unique = unique
+
+    def read(self, text: str) -> JsonNode | None:
+        """The outermost object; None for a text that holds nothing.
+
+        Raises:
+            UnreadableTextError: it is no such text; line and column say where.
+        """
+        start = self.skip(text, 0)
+        if start == len(text):
+            return None
+        root = self._node(text, start, 0)
+        if not isinstance(root.value, dict):
+            _fail(text, start, "here should be an object in braces")
+        end = self.skip(text, root.end)
+        if end != len(text):
+            _fail(text, end, self._unexpected(text, end, "nothing more is allowed here"))
+        return root
+
+    def skip(self, text: str, position: int) -> int:
+        """The next position that holds more than blanks and comments."""
+        found = (_BLANK if self._comments else _STRICT_BLANK).match(text, position)
+        return found.end() if found else position
+
+    def _node(self, text: str, start: int, depth: int) -> JsonNode:
+        if depth > _DEPTH:
+            _fail(text, start, "it is nested too deeply")
+        if depth >= self._looked_at and (node := _plain_node(text, start)):
+            return node
+        if text.startswith("{", start):
+            return self._object(text, start, depth)
+        if text.startswith("[", start):
+            return self._array(text, start, depth)
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            reason = error.msg.removesuffix(" at").removesuffix(" starting").rstrip(": ")
+            _fail(text, error.pos, self._unexpected(text, error.pos, reason))
+        except _NoNumberError as error:
+            _fail(text, start, f"{error} is no number in JSON")
+        return JsonNode(start, end, value)
+
+    def _object(self, text: str, start: int, depth: int) -> JsonNode:
+        members: list[JsonMember] = []
+        names: set[str] = set()
+        trailing, at = False, self.skip(text, start + 1)
+        while not text.startswith("}", at):
+            if not text.startswith('"', at):
+                _fail(text, at, self._unexpected(text, at, "here should be a name in double quotes"))
+            key = self._node(text, at, depth)
+            colon = self.skip(text, key.end)
+            if not text.startswith(":", colon):
+                _fail(text, colon, self._unexpected(text, colon, "here should be a colon"))
+            if self._unique and key.value in names:
+                _fail(text, at, f"the name {key.value!r} is there twice")
+            names.add(key.value)
+            node = self._node(text, self.skip(text, colon + 1), depth + 1)
+            members.append(JsonMember(key.value, at, node))
+            at, trailing = self._next(text, node.end, "}")
+        value = {member.key: member.node.value for member in members}
+        return JsonNode(start, at + 1, value, tuple(members), trailing_comma=trailing)
+
+    def _array(self, text: str, start: int, depth: int) -> JsonNode:
+        items: list[JsonNode] = []
+        trailing, at = False, self.skip(text, start + 1)
+        while not text.startswith("]", at):
+            items.append(self._node(text, at, depth + 1))
+            at, trailing = self._next(text, items[-1].end, "]")
+        values = [item.value for item in items]
+        return JsonNode(start, at + 1, values, items=tuple(items), trailing_comma=trailing)
+
+    def _next(self, text: str, end: int, closing: str) -> tuple[int, bool]:
+        """Where the next element or the closing bracket stands, and whether a comma is in front of that."""
+        at = self.skip(text, end)
+        if text.startswith(closing, at):
+            return at, False
+        if not text.startswith(",", at):
+            _fail(text, at, self._unexpected(text, at, f"here should be a comma or {closing}"))
+        following = self.skip(text, at + 1)
+        if not text.startswith(closing, following):
+            return following, False
+        if not self._comments:
+            _fail(text, at, "a comma too many: this client reads JSON without trailing commas")
+        return following, True
+
+    def _unexpected(self, text: str, position: int, reason: str) -> str:
+        if text.startswith(("//", "/*"), position):
+            if self._comments:
+                return "the comment does not end"
+            return "a comment: this client reads JSON without comments"
+        return reason[:1].lower() + reason[1:] if position < len(text) else "the file ends too early"
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """A value that should be an object; an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+class _NoNumberError(ValueError):
+    pass
+
+
+def _no_number(text: str) -> NoReturn:
+    raise _NoNumberError(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+
+
+def _plain_node(text: str, start: int) -> JsonNode | None:
+    """A value that is plain JSON, read by the standard library, which is much faster; None for another."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None  # commented, or wrong: it is read again, for the place of what is wrong
+    return JsonNode(start, end, value)
+
+
+def _fail(text: str, position: int, reason: str) -> NoReturn:
+    raise UnreadableTextError.at(text, position, reason) from None

@@ -1,0 +1,92 @@
+"""Paths into JSON as people write them in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["JsonPath", "checked_path"]
+
+_LONGEST = 300
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """A way to a value inside another: keys of objects and places in lists.
+
+    Written with dots (`data.items`, `hits.0.text`), or as a JSON Pointer (RFC 6901) where a key holds a dot
+    (`/data/a.b`): `~1` stands for a slash there and `~0` for a tilde. Keys may be in any script.
+
+    Attributes:
+        steps: the keys and places; none of them is the value itself.
+    """
+
+    steps: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> JsonPath:
+        """A path as it is written; empty for the value itself.
+
+        Raises:
+            ConfigError: a key is empty, or the path is too long.
+        """
+        if text.startswith("/"):
+            steps = [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
+        else:
+            steps = text.split(".") if text else []
+        if len(text) > _LONGEST or len(steps) > _DEEPEST or not all(steps):
+            raise ConfigError(
+                f"{text[:_LONGEST]!r} is no path into JSON.",
+                advice="Write keys with dots between them (data.items), or a JSON Pointer (/data/items).",
+            )
+        return cls(tuple(steps))
+
+    def find(self, value: JsonValue) -> JsonValue:
+        """What stands at the end of the path, or None where it leads nowhere."""
+        for step in self.steps:
+            if isinstance(value, Mapping):
+                value = value.get(step)
+            elif isinstance(value, Sequence) and not isinstance(value, str) and step.isdecimal():
+                place = int(step) if len(step) < 10 else len(value)
+                value = value[place] if place < len(value) else None
+            else:
+                return None
+        return value
+
+    def put(self, into: dict[str, Any], value: JsonValue) -> None:
+        """Set what stands at the end of the path in an object; objects on the way are made.
+
+        Raises:
+            ConfigError: the path is empty, or leads through what is no object.
+        """
+        if not self.steps:
+            raise ConfigError("An empty path names no field.", advice="Write the name of the field.")
+        for step in self.steps[:-1]:
+            inner: object = into.setdefault(step, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(
+                    f"The field {step!r} has a value already, so that nothing can be put into it.",
+                    advice="Check the names of the fields against each other.",
+                )
+            into = cast("dict[str, Any]", inner)
+        into[self.steps[-1]] = value
+
+
+def checked_path(text: str) -> str:
+    """A path as it is, for a setting.
+
+    Raises:
+        ValueError: it is none; Pydantic says where it stands.
+    """
+    try:
+        JsonPath.of(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return text

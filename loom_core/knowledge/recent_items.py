@@ -1,0 +1,46 @@
+"""The items that a source gave lately, so that their ids lead back to them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loom_core.knowledge.model import KnowledgeItem
+
+__all__ = ["RecentItems"]
+
+
+class RecentItems:
+    """Remembers items by id, the oldest given up first.
+
+    Args:
+        limit: how many are remembered.
+        characters: how much text they may have together.
+    """
+
+    def __init__(self, *, limit: int = 2000, characters: int = 8_000_000) -> None:
+        self._limit = limit
+        self._characters = characters
+        self._items: OrderedDict[str, KnowledgeItem] = OrderedDict()
+        self._length = 0
+
+    def add(self, items: Iterable[KnowledgeItem]) -> None:
+        """Remember items; one with a known id takes the place of the one before."""
+        for item in items:
+            self._forget(item.id)
+            self._items[item.id] = item
+            self._length += len(item.content)
+        while self._items and (len(self._items) > self._limit or self._length > self._characters):
+            self._forget(next(iter(self._items)))
+
+    def get(self, id_: str) -> KnowledgeItem | None:
+        """The item with an id, or None."""
+        return self._items.get(id_)
+
+    def _forget(self, id_: str) -> None:
+        item = self._items.pop(id_, None)
+        if item is not None:
+            self._length -= len(item.content)

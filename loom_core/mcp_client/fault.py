@@ -1,0 +1,86 @@
+"""What went wrong between a server and us, before it is told to whoever has asked."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+if TYPE_CHECKING:
+    from loom_core.errors import ServerFailure
+
+__all__ = ["ANSWER_BYTES", "Fault", "FaultError", "Faults", "leaf"]
+
+ANSWER_BYTES = 32 << 20
+"""The largest answer that is taken; a larger one is read past, not kept."""
+
+_KEY = "loom/fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong, in words that complete “the server …”.
+
+    Attributes:
+        failure: which kind.
+        what: such as `answers 401 Unauthorized`.
+        advice: what the reader can do; may be empty.
+        status: the HTTP status, or None.
+        code: the code of the server's JSON-RPC error, or None.
+        ran: whether the server may have done what it was asked.
+        lost: the connection or the session is gone; nothing more can be asked before there is a new one.
+        passing: trying again later may help.
+    """
+
+    failure: ServerFailure
+    what: str
+    advice: str = ""
+    status: int | None = None
+    code: int | None = None
+    ran: Literal["no", "unknown"] = "unknown"
+    lost: bool = False
+    passing: bool = False
+
+
+class FaultError(Exception):
+    """A transport raises it through the SDK to the task whose request it could not send."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+
+
+class Faults:
+    """Carries faults through the SDK, which knows JSON-RPC errors only: each as the `data` of an error.
+
+    No server can make up the data: it holds a random key.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_hex(8)
+        self._numbers = itertools.count()
+        self._noted: dict[str, Fault] = {}
+
+    def note(self, fault: Fault) -> dict[str, str]:
+        """The data of the JSON-RPC error that stands for a fault."""
+        token = f"{self._key}-{next(self._numbers)}"
+        self._noted[token] = fault
+        if len(self._noted) > 1000:  # nobody has asked for the oldest: who waited for it has gone
+            del self._noted[next(iter(self._noted))]
+        return {_KEY: token}
+
+    def take(self, data: object) -> Fault | None:
+        """The fault that an error's data stands for; None if it is a server's own error."""
+        if not isinstance(data, Mapping):
+            return None
+        token = cast("Mapping[str, object]", data).get(_KEY)
+        return self._noted.pop(token, None) if isinstance(token, str) else None
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The first error that is no group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error

@@ -1,0 +1,325 @@
+"""All tools of all configured servers, live."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+import anyio
+import anyio.to_thread
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.mcp_client.callbacks import Callbacks
+from loom_core.mcp_client.connection import Change, ServerConnection, State
+from loom_core.mcp_client.pins import Approvals
+from loom_core.mcp_client.result_cache import ResultCache
+from loom_core.mcp_client.server_tools import ServerTools
+from loom_core.mcp_client.servers import ServerProblem, Servers, read_servers
+from loom_core.mcp_client.tool import MCPTool, ServerTool
+from loom_core.paths import loom_home
+from loom_core.tools.tool_search import ToolSearch
+
+if TYPE_CHECKING:
+    import httpx2
+    from anyio.abc import TaskGroup
+
+    from loom_core.mcp_client.config import ServerConfig
+    from loom_core.mcp_client.facts import ServerFacts
+
+__all__ = ["MCPToolRegistry", "ServerStatus"]
+
+_NEAREST = 3
+_STARTING_AT_ONCE = 64  # a file may name hundreds of servers
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """How a server is, for people.
+
+    Attributes:
+        name: its id.
+        state: see `State`; `misconfigured` for an entry that cannot be used.
+        problem: why it has no tools or may have other ones, with advice; empty if nothing is wrong.
+        tools: how many can be called.
+        left_out: tools that cannot be, with the reason.
+        facts: what it says of itself, or None.
+    """
+
+    name: str
+    state: State | Literal["misconfigured"]
+    problem: str = ""
+    tools: int = 0
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    facts: ServerFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """All tools at one time, and each by its names."""
+
+    tools: tuple[ServerTool, ...] = ()
+    table: Mapping[str, ServerTool] = field(default_factory=dict[str, ServerTool])
+
+    @classmethod
+    def of(cls, tools: Iterable[ServerTool]) -> _Snapshot:
+        table: dict[str, ServerTool] = {}
+        usable: list[ServerTool] = []
+        for tool in tools:
+            if {tool.name, tool.wire_name} & table.keys():
+                _log.warning("the tool %s is left out: another one has its name", tool.name)
+                continue
+            usable.append(tool)
+            table[tool.name] = table[tool.wire_name] = tool
+        return cls(tuple(usable), table)
+
+
+class MCPToolRegistry:
+    """All tools of all configured servers, live.
+
+    Use it as a context manager, or call `close` at the end, from any task of the same event loop:
+
+        async with MCPToolRegistry() as registry:
+            tools = await registry.load_servers(["filesystem", "github"])
+            output = await registry.find("filesystem:read_file").call({"path": "README.md"})
+
+    Each server is started, watched and closed on its own: one that hangs, fails or floods delays and spoils
+    no other. Its tools are swapped as a whole when it changes them, and one that has gone is refused when it
+    is called, whoever still holds it.
+
+    Attributes:
+        search: a tool that finds tools, for a model that is not shown all of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Path | None = None,
+        project: Path | None = None,
+        servers: Sequence[ServerConfig] = (),
+        callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
+    ) -> None:
+        """Prepare a registry; nothing is read or started yet.
+
+        Args:
+            home: Loom's folder, with `mcp.json` in it; by default `$LOOM_HOME` or `~/.loom`.
+            project: a project's `.mcp.json`; it counts only once it is trusted.
+            servers: more servers, not from a file; they come before one of the same name in a file.
+            callbacks: what answers the servers' own questions.
+        """
+        self._home = loom_home(home)
+        self._project = project
+        self._given = {config.name: config for config in servers}
+        self._callbacks = callbacks
+        self._approvals = Approvals(self._home)
+        self._cache = ResultCache()
+        self._problems: dict[str, ServerProblem] = {}
+        self._servers: dict[str, ServerTools] = {}
+        self._offered: tuple[ServerTool, ...] = ()
+        self._snapshot = _Snapshot()
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._closing = anyio.Event()
+        self._running = anyio.Event()
+        self._starting = anyio.Semaphore(_STARTING_AT_ONCE)
+        self._tasks: TaskGroup
+        self._owner: asyncio.Task[None] | None = None
+        self.search = ToolSearch(self.tools)
+
+    async def __aenter__(self) -> Self:
+        await self._started()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):  # every wait in there has a limit
+            await self.close()
+
+    async def discover_local_servers(self) -> list[str]:
+        """Names of the servers that are configured and can be started; `servers` tells of the others."""
+        return list(await self._configured(None))
+
+    async def load_servers(self, names: Sequence[str] | None = None) -> list[ServerTool]:
+        """Start servers and give their tools, once each of them has answered or cannot be had.
+
+        A server that fails costs its own tools only: `servers` says why. One that is running stays as it is,
+        and one that has failed is tried again.
+
+        Args:
+            names: which ones, also those that are switched off; None for all that are switched on.
+
+        Raises:
+            NotFoundError: no server of such a name is configured.
+        """
+        configs = await self._configured(names)
+        tasks = await self._started()
+        chosen = [self._servers.get(name) or self._start(config, tasks) for name, config in configs.items()]
+        async with anyio.create_task_group() as waiting:
+            for server in chosen:
+                waiting.start_soon(server.once_tried)
+        return [tool for tool in self._snapshot.tools if tool.server in configs]
+
+    def tools(self) -> tuple[ServerTool, ...]:
+        """All tools that can be called now. The tuple never changes: the next one is another."""
+        return self._snapshot.tools
+
+    def find(self, name: str) -> ServerTool:
+        """The tool that people (`server:tool`) or models (`server__tool`) call so.
+
+        Raises:
+            NotFoundError: there is none now; it names the nearest.
+        """
+        tool = self._snapshot.table.get(name)
+        if tool is None:
+            raise _unknown_tool(name, [each.name for each in self._snapshot.tools])
+        return tool
+
+    def servers(self) -> list[ServerStatus]:
+        """How all servers are: those that were started, and entries that cannot be used."""
+        running = [
+            ServerStatus(
+                name,
+                server.connection.state,
+                server.problem,
+                len(server.tools),
+                server.left_out,
+                server.connection.facts,
+            )
+            for name, server in self._servers.items()
+        ]
+        wrong = [
+            ServerStatus(name, "misconfigured", str(problem))
+            for name, problem in self._problems.items()
+            if name not in self._servers
+        ]
+        return [*running, *wrong]
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called whenever tools or states of servers have changed.
+
+        Args:
+            listener: must neither wait nor raise.
+
+        Returns:
+            What ends it.
+        """
+        key = object()
+        self._listeners[key] = listener
+
+        def forget() -> None:
+            self._listeners.pop(key, None)
+
+        return forget
+
+    async def approve(self, tools: Iterable[ServerTool]) -> None:
+        """Note that the user has looked at tools and lets them be called, as they are now.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        digests: dict[str, dict[str, str]] = {}
+        for tool in tools:
+            if isinstance(tool, MCPTool):
+                digests.setdefault(tool.server, {})[tool.own_name] = tool.digest
+        for server, pins in digests.items():
+            await self._approvals.approve(server, pins)
+
+    async def close(self) -> None:
+        """Close all servers and wait until they are; safe from any task, and twice."""
+        self._closing.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+            await self._owner
+
+    async def _configured(self, names: Sequence[str] | None) -> dict[str, ServerConfig]:
+        """The servers that can be started; notes what is wrong with the others."""
+        asked = None if names is None else [name for name in names if name not in self._given]
+        found = Servers()
+        if asked is None or asked:
+            found = await anyio.to_thread.run_sync(
+                lambda: read_servers(self._home, project=self._project, names=asked)
+            )
+        for problem in found.problems.values():
+            if asked is not None and not problem.where:
+                raise NotFoundError(problem.message, advice=problem.advice)
+        kept = (
+            {}
+            if asked is None
+            else {name: self._problems[name] for name in self._problems.keys() - set(asked)}
+        )
+        self._problems = kept | dict(found.problems)
+        for problem in found.problems.values():
+            _log.warning("%s", problem)
+        configs = {config.name: config for config in found.ready} | self._given
+        return configs if names is None else {name: configs[name] for name in names if name in configs}
+
+    async def _started(self) -> TaskGroup:
+        """The task group that everything runs in: in a task of its own, so that any task may close it."""
+        if self._closing.is_set():
+            raise InvalidInputError("The registry of MCP servers is closed.", advice="Make a new one.")
+        if self._owner is None:
+            self._owner = asyncio.create_task(self._serve(), name="MCP servers")
+        await self._running.wait()
+        return self._tasks
+
+    async def _serve(self) -> None:
+        async with anyio.create_task_group() as self._tasks:
+            self._running.set()
+            await self._closing.wait()
+            async with anyio.create_task_group() as closing:
+                for server in self._servers.values():
+                    closing.start_soon(server.connection.close)
+            self._tasks.cancel_scope.cancel()
+
+    def _start(self, config: ServerConfig, tasks: TaskGroup) -> ServerTools:
+        server = ServerTools(
+            lambda changed: self._connection(config, changed),
+            approvals=self._approvals,
+            cache=self._cache,
+            starting=self._starting,
+            on_change=self._changed,
+        )
+        self._servers[config.name] = server
+        tasks.start_soon(server.run)
+        return server
+
+    def _connection(self, config: ServerConfig, changed: Callable[[Change], None]) -> ServerConnection:
+        return ServerConnection(
+            config, callbacks=self._callbacks, on_change=changed, auth=partial(_authorized, self._home)
+        )
+
+    def _changed(self) -> None:
+        tools = tuple(tool for server in self._servers.values() for tool in server.tools)
+        if tools != self._offered:
+            self._offered = tools
+            self._snapshot = _Snapshot.of(tools)
+        for listener in tuple(self._listeners.values()):
+            listener()
+
+
+def _authorized(home: Path, config: ServerConfig) -> httpx2.Auth | None:
+    """What signs the requests to a server that is logged in to; nobody is asked to log in here."""
+    if config.auth == "none":
+        return None
+    from loom_core.mcp_client.oauth import oauth_auth
+
+    return oauth_auth(config, home)
+
+
+def _unknown_tool(name: str, names: Sequence[str]) -> NotFoundError:
+    ending = [each for each in names if each.endswith(f":{name}")]
+    near = [*ending, *difflib.get_close_matches(name, names, n=_NEAREST, cutoff=0.4)]
+    shown = ", ".join(dict.fromkeys(near[:_NEAREST]))
+    return NotFoundError(
+        f"There is no tool {name[:100]!r}.",
+        advice=f"Did you mean {shown}?" if shown else "Look for another one.",
+    )

@@ -1,0 +1,183 @@
+"""What the user has looked at and trusts: files of projects, and what tools said of themselves then.
+
+Each is known by its hash: whoever changes a file or a description has to ask again.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from loom_core.errors import ConfigError
+from loom_core.storage.private_file import PrivateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["ToolPins", "TrustState", "TrustedFiles", "digest_of"]
+
+TrustState = Literal["trusted", "changed", "unknown"]
+"""Whether a file is as it was when it was trusted, is another now, or was never trusted."""
+
+_VERSION = 1
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: int = _VERSION
+    files: dict[str, str] = {}
+    tools: dict[str, dict[str, str]] = {}
+
+
+class _TrustFile:
+    """`trust.json`, read anew when it has changed."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = PrivateFile(home / "trust.json", title="The file of what is trusted,")
+        self._raw: bytes | None = None
+        self._content = _Content()
+
+    def content(self) -> _Content:
+        raw = self._file.read()
+        if raw is not self._raw:
+            self._content = self._parsed(raw)
+            self._raw = raw
+        return self._content
+
+    def change(self, edit: Callable[[_Content], None]) -> None:
+        with self._file.writing() as draft:
+            content = self._parsed(draft.raw)
+            edit(content)
+            draft.raw = (content.model_dump_json(indent=2) + "\n").encode()
+
+    def _parsed(self, raw: bytes | None) -> _Content:
+        try:
+            content = _Content() if raw is None else _Content.model_validate_json(raw)
+        except ValidationError:
+            raise self._unreadable("it is not as Loom writes it") from None
+        if content.version != _VERSION:
+            raise self._unreadable(f"it is of version {content.version}, this Loom knows {_VERSION}")
+        return content
+
+    def _unreadable(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"The file of what is trusted, {self._file.path}, cannot be read: {reason}.",
+            advice="Move it away, and trust anew what you have looked at.",
+        )
+
+
+class TrustedFiles:
+    """The projects' files that the user trusts, as they were when he looked at them. All methods block.
+
+    Args:
+        home: Loom's folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._file = _TrustFile(home)
+
+    def state(self, path: Path, raw: bytes) -> TrustState:
+        """Whether a file with this content is trusted.
+
+        Raises:
+            ConfigError: what is trusted cannot be read; then nothing is.
+        """
+        pinned = self._file.content().files.get(_key(path))
+        if pinned is None:
+            return "unknown"
+        return "trusted" if pinned == digest_of(raw) else "changed"
+
+    def trust(self, path: Path, raw: bytes) -> None:
+        """Trust a file with this content, and no other.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        self._file.change(lambda content: content.files.update({_key(path): digest_of(raw)}))
+
+    def revoke(self, path: Path) -> bool:
+        """Trust a file no longer, whatever it holds; returns whether it was trusted.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        found: list[str] = []
+
+        def edit(content: _Content) -> None:
+            if pinned := content.files.pop(_key(path), None):
+                found.append(pinned)
+
+        self._file.change(edit)
+        return bool(found)
+
+    def paths(self) -> list[Path]:
+        """All files that were trusted, by name, also where they have changed or gone since.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read.
+        """
+        return [Path(path) for path in sorted(self._file.content().files)]
+
+
+class ToolPins:
+    """Hashes of what tools said of themselves when they were approved. All methods block.
+
+    What is hashed is for the caller to say; a pin is any short text.
+
+    Args:
+        home: Loom's folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._file = _TrustFile(home)
+
+    def of(self, server: str) -> Mapping[str, str]:
+        """The pins of a server's tools, by the tool's name.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read; then no tool is approved.
+        """
+        return dict(self._file.content().tools.get(server, {}))
+
+    def pin(self, server: str, pins: Mapping[str, str]) -> None:
+        """Keep pins of a server's tools, in place of those that there are; other tools keep theirs.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        self._file.change(lambda content: content.tools.setdefault(server, {}).update(pins))
+
+    def forget(self, server: str, tools: Iterable[str] | None = None) -> None:
+        """Drop the pins of some tools of a server, or of all.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+
+        def edit(content: _Content) -> None:
+            gone = set(content.tools.get(server, {}) if tools is None else tools)
+            left = {name: pin for name, pin in content.tools.get(server, {}).items() if name not in gone}
+            content.tools = {**content.tools, server: left}
+            if not left:
+                del content.tools[server]
+
+        self._file.change(edit)
+
+
+def digest_of(raw: bytes) -> str:
+    """What a file's content is known by."""
+    return sha256(raw).hexdigest()
+
+
+def _key(path: Path) -> str:
+    # The folder is resolved and the file is not: its servers are started in that folder, and a link there to
+    # a file that is trusted elsewhere would have them start the programs of that folder.
+    return str(path.parent.resolve() / path.name)

@@ -1,0 +1,157 @@
+"""What the command lines of all servers share: how a command is declared, how it ends, how it answers.
+
+Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 nobody reads the answer any more; a server
+may have others of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.server.install.options import split_arguments
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from loom_core.server.health import HealthReport
+
+__all__ = [
+    "CommandReport",
+    "Commands",
+    "add_command",
+    "ended",
+    "given_filters",
+    "show_health",
+    "show_report",
+    "split_line",
+]
+
+_INTERRUPTED = 130
+_NOT_READ = 141
+_SPLIT = {"install", "mcp"}
+_OF_THE_PROGRAM = {"-h", "--help", "--version"}
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+"""What `ArgumentParser.add_subparsers` gives."""
+
+
+class CommandReport(Protocol):
+    """What a command has done, where its code is shared and prints nothing.
+
+    Attributes:
+        lines: for standard output.
+        notes: for people, beside the answer.
+        data: the same for programs.
+    """
+
+    @property
+    def lines(self) -> Sequence[str]: ...  # noqa: D102
+
+    @property
+    def notes(self) -> Sequence[str]: ...  # noqa: D102
+
+    @property
+    def data(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+    """Declare a command with the options that every command has.
+
+    Args:
+        commands: where it goes.
+        name: its name; `serve` answers no JSON.
+        text: what it does, for the help; begins with a small letter, ends without a full stop.
+    """
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.add_argument(
+        "--home", type=Path, metavar="DIR", help="Loom's folder (default $LOOM_HOME or ~/.loom)"
+    )
+    command.add_argument("--debug", action="store_true", help="show tracebacks")
+    if name != "serve":
+        command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
+    return command
+
+
+def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[list[str], list[str]]:
+    """The arguments for the parser, and what stands behind the `--` of `install` and `mcp add`.
+
+    Args:
+        arguments: as the process was given them.
+        default: the command where none is named.
+    """
+    line = list(arguments)
+    if not line or (line[0].startswith("-") and line[0] not in _OF_THE_PROGRAM):
+        line.insert(0, default)
+    return split_arguments(line) if line[0] in _SPLIT else (line, [])
+
+
+def given_filters(options: Sequence[str]) -> dict[str, Any]:
+    """The filters that `--filter NAME=VALUE` options give; a name that is given again has several values.
+
+    Raises:
+        InvalidInputError: one of them has no value.
+    """
+    filters: dict[str, Any] = {}
+    for given in options:
+        name, equals, value = given.partition("=")
+        if not equals:
+            raise InvalidInputError(f"--filter {given} has no value.", advice="Write it as NAME=VALUE.")
+        filters.setdefault(name, []).append(value)
+    return filters
+
+
+def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
+    """Run a command to its end; gives the exit code. What is wrong is told on standard error.
+
+    Args:
+        program: the command's name, which stands before the message.
+        run: does it; gives the exit code.
+        debug: raise errors of ours instead of telling them.
+    """
+    try:
+        code = run()
+        sys.stdout.flush()  # here, where a reader that has gone is not an accident
+    except LoomError as error:
+        if debug:
+            raise
+        lines = [f"{program}: {error.message}", *([f"  {error.advice}"] if error.advice else [])]
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        from loom_core.server.console import close_answer
+
+        close_answer()
+        return _NOT_READ
+    return code
+
+
+def show_report(report: CommandReport, *, as_json: bool) -> None:
+    """Print what a shared command has done: the answer on standard output, the rest beside it."""
+    from loom_core.server.console import out, out_json, say
+
+    if as_json:
+        out_json(report.data)
+    else:
+        for line in report.lines:
+            out(line)
+    for note in report.notes:
+        say(note)
+
+
+def show_health(report: HealthReport, *, as_json: bool) -> int:
+    """Print what `doctor` has found; gives the exit code: 0 if there is no problem, 1 otherwise."""
+    from loom_core.server.console import out, out_json
+    from loom_core.server.health import report_lines
+
+    if as_json:
+        out_json(report)
+    else:
+        for line in report_lines(report):
+            out(line)
+    return 0 if report.healthy else 1

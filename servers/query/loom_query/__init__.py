@@ -1,0 +1,1 @@
+"""The loom-query-server MCP server: one search over knowledge wherever it lives."""

@@ -1,0 +1,148 @@
+"""What the tools answer, as data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+__all__ = [
+    "AskResult",
+    "ChatDocument",
+    "ChatHit",
+    "ChatHits",
+    "FetchResult",
+    "Passage",
+    "Pattern",
+    "QueryResult",
+    "SentenceInfo",
+    "SourceDetails",
+    "SourceInfoState",
+    "SourceOutcome",
+    "SourcesResult",
+]
+
+Pattern = Literal["rag", "multi_query", "hierarchical"]
+"""How `ask` finds what it answers from."""
+
+SourceInfoState = Literal["idle", "connecting", "ready", "failed"]
+"""Connected at its first question; being connected; can be asked; cannot be, or gave no answer last time."""
+
+
+class Passage(BaseModel):
+    """A passage that was found."""
+
+    number: int = Field(description="Citation number in the text: [1], [2]…")
+    id: str = Field(description="For `fetch`: the source and the passage's id there.")
+    source: str
+    title: str
+    heading_path: list[str]
+    uri: str
+    start: int | None = Field(description="Offset in the document, in characters, where it is known.")
+    end: int | None
+    page: int | None = Field(description="Page or slide, from 1.")
+    text: str
+    relevance: float = Field(description="0 to 1, comparable among all sources.")
+    scores: dict[str, float] = Field(description="By channel; `source` is what the source itself gave.")
+    why: list[str] = Field(description="The path of evidence, where the source tells it.")
+    also_in: list[str] = Field(description="Ids of the same text in other sources.")
+
+
+class SourceOutcome(BaseModel):
+    """What became of one source that was asked."""
+
+    source: str
+    state: Literal["answered", "failed", "late"]
+    seconds: float
+    count: int = Field(description="Passages that it found.")
+    problem: str = Field(description="What went wrong and what to do; empty where it answered.")
+
+
+class QueryResult(BaseModel):
+    """Answer of `query`."""
+
+    passages: list[Passage]
+    sources: list[SourceOutcome] = Field(description="Every source that was asked.")
+    notes: list[str] = Field(
+        description="What to know about this answer: which sources are not in it, and why."
+    )
+
+
+class FetchResult(BaseModel):
+    """Answer of `fetch`."""
+
+    id: str
+    source: str
+    title: str
+    uri: str
+    text: str
+    start: int
+    end: int
+    length: int = Field(description="Characters of all that the source gives for this id.")
+    metadata: dict[str, str]
+
+
+class SourceDetails(BaseModel):
+    """A source in a list."""
+
+    name: str
+    kind: Literal["local", "http", "mcp", "documents", "unknown"]
+    state: SourceInfoState
+    description: str
+    hints: list[str] = Field(description="What it is good for.")
+    filters: list[str]
+    deadline: float = Field(description="Seconds that it has for an answer.")
+    problem: str = Field(description="What is wrong with it and what to do; empty if nothing is.")
+
+
+class SourcesResult(BaseModel):
+    """Answer of `sources`."""
+
+    sources: list[SourceDetails]
+    problems: list[str] = Field(
+        description="What is wrong with the configuration, with file, line and column."
+    )
+
+
+class SentenceInfo(BaseModel):
+    """A sentence of an answer."""
+
+    text: str
+    citations: list[int] = Field(description="Numbers of the passages it cites.")
+    supported: bool = Field(description="Whether it cites a passage that there is.")
+    weak: list[int] = Field(description="Citations whose passage shares no content word with it.")
+
+
+class AskResult(BaseModel):
+    """Answer of `ask`."""
+
+    answered: bool = Field(description="False where no language model answered; see notes.")
+    answer: str
+    sentences: list[SentenceInfo]
+    passages: list[Passage] = Field(description="What the answer was written from; [1] is the first.")
+    sources: list[SourceOutcome]
+    notes: list[str]
+
+
+class ChatHit(BaseModel):
+    """A hit as ChatGPT wants it."""
+
+    id: str
+    title: str
+    url: str
+
+
+class ChatHits(BaseModel):
+    """Answer of `search` in the profile `chatgpt`."""
+
+    results: list[ChatHit]
+
+
+class ChatDocument(BaseModel):
+    """Answer of `fetch` in the profile `chatgpt`."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, str]

@@ -1,0 +1,387 @@
+"""What the tools and the command line do with sources, without any words about it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, LLMError, LoomError, NotFoundError, SourceError
+from loom_core.server.caller import current_caller
+from loom_query.engine import Engine
+from loom_query.live_source import OwnSource
+from loom_query.models import (
+    AskResult,
+    FetchResult,
+    Pattern,
+    QueryResult,
+    SourceDetails,
+    SourceOutcome,
+    SourcesResult,
+)
+from loom_query.passages import details_of, fetched, passage_of
+from loom_query.sources import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.knowledge.federated import SourceReport
+    from loom_core.knowledge.unified import SourceInfo
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.server.reading import Stretch
+    from loom_query.live_source import LiveSource
+    from loom_query.query_file import SourceProblem
+    from loom_query.settings import Settings
+
+__all__ = ["Service"]
+
+_CLOSE_SECONDS = 5.0
+
+
+class Service:
+    """The sources of one run of the server or the command. Use it as `async with`.
+
+    A caller who may use some sources only does not see the others: they are as if they were not there.
+
+    Attributes:
+        settings: of the run.
+        sources: what is asked.
+    """
+
+    def __init__(self, settings: Settings, *, upkeep: bool = True) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: of the run.
+            upkeep: see `Sources.work_in`.
+        """
+        self.settings = settings
+        self._engine = Engine()
+        self.sources = Sources(settings, self._engine)
+        self._upkeep = upkeep
+        self._tasks: TaskGroup | None = None
+        self._models: list[tuple[ProviderConfig, LLMProvider]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self.sources.work_in(self._tasks, upkeep=self._upkeep)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._tasks is not None
+        try:
+            await self._close()
+        finally:
+            self._tasks.cancel_scope.cancel()
+            # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+            await self._tasks.__aexit__(None, None, None)
+
+    def described(self) -> list[SourceInfo]:
+        """What the sources that the caller may use say of themselves."""
+        return [source.info for source in self._allowed().values()]
+
+    def chosen(self, wanted: Sequence[str]) -> list[str]:
+        """The names of the sources to ask.
+
+        Args:
+            wanted: some of them; empty for all that can be asked.
+
+        Raises:
+            NotFoundError: there is no such source, or none at all.
+            SourceError: it cannot be asked.
+        """
+        allowed = self._allowed()
+        problems = {problem.name: problem for problem in self._problems()}
+        for name in wanted:
+            if name not in allowed:
+                raise self._unknown(name, [*allowed], problems.get(name))
+        if not wanted and not allowed:
+            broken = " ".join(map(str, problems.values()))
+            raise NotFoundError(
+                "No source can be asked." if broken else "There is no source yet.",
+                advice=broken or f"Add documents with loom-kb, or name sources in {self.settings.config}.",
+            )
+        return list(wanted) or list(allowed)
+
+    async def query(
+        self,
+        question: str,
+        *,
+        sources: Sequence[str] = (),
+        filters: Mapping[str, Any] | None = None,
+        limit: int = 5,
+        told: Callable[[SourceReport], Awaitable[None]] | None = None,
+    ) -> QueryResult:
+        """Ask sources for passages.
+
+        Args:
+            question: a question or keywords.
+            sources: names of those to ask; empty for all.
+            filters: as in `KnowledgeBaseProvider.query`.
+            limit: how many passages.
+            told: called with the report of each source as soon as it is known.
+
+        Raises:
+            InvalidInputError: the question, the limit or a filter cannot be used.
+            NotFoundError: there is no such source, or none at all.
+            SourceError: not one source gave an answer.
+        """
+        names = self.chosen(sources)
+        await self._prepare(names)
+        answer = await self.sources.federation.query(
+            question, source=names, filters=filters, limit=limit, told=self._noting(told)
+        )
+        outcomes = self._outcomes(answer.reports, everything=not sources)
+        return QueryResult(
+            passages=[passage_of(number, item) for number, item in enumerate(answer.items, start=1)],
+            sources=outcomes,
+            notes=_notes(outcomes),
+        )
+
+    async def fetch(self, id_: str, *, start: int | None, tokens: int) -> FetchResult:
+        """Read what a passage is from, whichever source gave it.
+
+        Args:
+            id_: as `query` gave it; without the name of a source it is looked for in all.
+            start: offset to read from; None for a passage amid its context, where its source can do that.
+            tokens: what the text costs at the most.
+
+        Raises:
+            NotFoundError: no source has it.
+            LoomError: the source that has it cannot be asked.
+        """
+        allowed = self._allowed()
+        named = [name for name in allowed if id_.startswith(f"{name}:")]
+        places = {name: id_.removeprefix(f"{name}:") for name in sorted(named, key=len)[-1:]}
+        places = places or dict.fromkeys(allowed, id_)
+        await self._prepare([*places])
+        found: dict[str, Stretch] = {}
+        failures: list[LoomError] = []
+
+        async def look(name: str) -> None:
+            try:
+                stretch = await _read(allowed[name], places[name], start=start, tokens=tokens)
+            except LoomError as error:
+                failures.append(error)
+                return
+            if stretch is not None:
+                found[name] = stretch
+
+        async with anyio.create_task_group() as tasks:
+            for name in places:
+                tasks.start_soon(look, name)
+        for name, inner in places.items():
+            if name in found:
+                return fetched(f"{name}:{inner}", name, found[name])
+        if named and failures:
+            raise failures[0]
+        unasked = f" Not every source could be asked: {failures[0]}" if failures else ""
+        raise NotFoundError(
+            f"There is nothing with the id {id_[:200]!r}.",
+            advice="Take an id from `query`, and ask anew for one that is old: some sources only know what "
+            f"they found lately.{unasked}",
+        )
+
+    def listed(self) -> SourcesResult:
+        """Every source, and what is wrong with any of them."""
+        details = [details_of(source) for source in self._allowed().values()]
+        details += [
+            SourceDetails(
+                name=problem.name,
+                kind=problem.kind,
+                state="failed",
+                description="",
+                hints=[],
+                filters=[],
+                deadline=0.0,
+                problem=str(problem),
+            )
+            for problem in self._problems()
+        ]
+        complaints: list[str] = []
+        if current_caller().sources is None:  # a file names what others may not use
+            complaints.append(self.sources.file.llm_problem)
+            if complaint := self.sources.complaint:
+                complaints.append(f"{complaint} Until then the sources before this change are used.")
+        return SourcesResult(sources=details, problems=[complaint for complaint in complaints if complaint])
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        sources: Sequence[str] = (),
+        filters: Mapping[str, Any] | None = None,
+        pattern: Pattern = "rag",
+        limit: int = 10,
+        told: Callable[[SourceReport], Awaitable[None]] | None = None,
+    ) -> AskResult:
+        """Have a language model answer from what sources find.
+
+        Without a model, and with one that fails, the passages are the answer.
+
+        Args:
+            question: in any language; the answer is in the same.
+            sources: names of those to ask; empty for all.
+            filters: as for `query`.
+            pattern: how the passages are found.
+            limit: how many passages the model is shown.
+            told: as for `query`.
+
+        Raises:
+            LoomError: as for `query`.
+        """
+        try:
+            async with self._engine.turn:
+                llm = await to_thread.run_sync(self.language_model)
+            refusal = "" if llm else _NO_MODEL.format(config=self.settings.config)
+        except ConfigError as error:
+            llm, refusal = None, f"The language model cannot be used: {error}"
+        if llm is not None:
+            names = self.chosen(sources)
+            await self._engine.load()
+            from loom_query.answering import answered
+
+            try:
+                answer, reports = await answered(
+                    llm,
+                    self.sources.federation,
+                    question,
+                    sources=names,
+                    filters=filters,
+                    pattern=pattern,
+                    limit=limit,
+                    told=self._noting(told),
+                )
+            except LLMError as error:
+                refusal = f"The language model gave no answer, so these are the passages: {error}"
+            else:
+                outcomes = self._outcomes(reports, everything=not sources)
+                notes = [*answer.notes, *_notes(outcomes)]
+                return answer.model_copy(update={"sources": outcomes, "notes": notes})
+        found = await self.query(question, sources=sources, filters=filters, limit=limit, told=told)
+        return AskResult(
+            answered=False,
+            answer="",
+            sentences=[],
+            passages=found.passages,
+            sources=found.sources,
+            notes=[refusal, *found.notes],
+        )
+
+    def language_model(self) -> LLMProvider | None:
+        """The language model of `ask`; None where none is configured. A keyring may be asked, which blocks.
+
+        Raises:
+            ConfigError: what is configured cannot be used.
+        """
+        file = self.sources.file
+        if file.llm_problem:
+            raise ConfigError(file.llm_problem)
+        if file.llm is None:
+            return None
+        known = next((model for config, model in self._models if config == file.llm), None)
+        if known is None:
+            from loom_core.llm.factory import create_provider
+
+            known = create_provider(file.llm)
+            self._models.append((file.llm, known))
+        return known
+
+    async def _close(self) -> None:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await self.sources.close()
+            for _, model in self._models:
+                await model.aclose()
+
+    async def _prepare(self, names: Sequence[str]) -> None:
+        """Load what some sources need to be asked; it counts for no deadline."""
+        live = self.sources.live
+        if any(isinstance(live.get(name), OwnSource) for name in names):
+            await self._engine.load()
+
+    def _noting(
+        self, told: Callable[[SourceReport], Awaitable[None]] | None
+    ) -> Callable[[SourceReport], Awaitable[None]]:
+        """What is called with each report, so that `listed` knows of it, too."""
+
+        async def noted(report: SourceReport) -> None:
+            if (source := self.sources.live.get(report.source)) is not None:
+                source.note(report)
+            if told is not None:
+                await told(report)
+
+        return noted
+
+    def _allowed(self) -> dict[str, LiveSource]:
+        may_use = current_caller().may_use
+        return {name: source for name, source in self.sources.live.items() if may_use(name)}
+
+    def _problems(self) -> list[SourceProblem]:
+        may_use = current_caller().may_use
+        return [problem for problem in self.sources.problems if may_use(problem.name)]
+
+    def _outcomes(self, reports: Sequence[SourceReport], *, everything: bool) -> list[SourceOutcome]:
+        """What became of each source; where all are asked, those that cannot be are among them."""
+        outcomes = [
+            SourceOutcome(
+                source=report.source,
+                state=report.state,
+                seconds=round(report.seconds, 3),
+                count=report.count,
+                problem=report.problem,
+            )
+            for report in reports
+        ]
+        if not everything:
+            return outcomes
+        return outcomes + [
+            SourceOutcome(source=problem.name, state="failed", seconds=0.0, count=0, problem=str(problem))
+            for problem in self._problems()
+        ]
+
+    def _unknown(self, name: str, known: Sequence[str], problem: SourceProblem | None) -> LoomError:
+        if problem is not None:
+            return SourceError(
+                f"The source {name!r} cannot be asked: {problem.message}", advice=problem.advice
+            )
+        near = get_close_matches(name, known, n=1)
+        advice = f"Did you mean {near[0]!r}? " if near else ""
+        listed = f"There are: {', '.join(known)}." if known else "There is none."
+        return NotFoundError(f"There is no source {name[:200]!r}.", advice=advice + listed)
+
+
+_NO_MODEL = (
+    "There is no language model to answer with, so these are the passages: answer from them. To configure "
+    'one, write "llm": "deepseek" (or another provider, see docs/models.md) into {config}, with its key in '
+    "the usual environment variable or the keyring."
+)
+
+
+async def _read(source: LiveSource, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+    with anyio.move_on_after(source.deadline):
+        return await source.read(id_, start=start, tokens=tokens)
+    raise SourceError(
+        f"{source.name} did not answer within {source.deadline:g} s.",
+        advice="Ask again, or allow it more time.",
+    )
+
+
+def _notes(outcomes: Sequence[SourceOutcome]) -> list[str]:
+    """That an answer is partial, and why; nothing where every source answered."""
+    missing = [outcome for outcome in outcomes if outcome.state != "answered"]
+    if not missing:
+        return []
+    answered = f"{len(outcomes) - len(missing)} of {len(outcomes)} sources answered."
+    return [answered, *(f"{outcome.source}: {outcome.problem}" for outcome in missing)]

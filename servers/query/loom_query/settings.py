@@ -1,0 +1,30 @@
+"""What the person who starts the server decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one run.
+
+    Attributes:
+        home: Loom's home.
+        config: the file that names the sources; without one, all knowledge bases of the home are sources.
+        config_given: whether the file was named, so that it has to be there.
+        profile: `full` for the four tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
+        version: of this server.
+    """
+
+    home: Path
+    config: Path
+    config_given: bool = False
+    profile: Literal["full", "chatgpt"] = "full"
+    version: str = ""

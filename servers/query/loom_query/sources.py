@@ -1,0 +1,221 @@
+"""The sources of one run: made as they are configured, exchanged while the server runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, LoomError
+from loom_core.knowledge.federation import Federation
+from loom_core.knowledge.library import Library
+from loom_core.knowledge.local import LocalKnowledgeBase
+from loom_query.live_source import LiveSource, McpSource, OwnSource
+from loom_query.plan import fingerprint, plan
+from loom_query.query_file import QueryFile, SourceProblem
+from loom_query.source_config import DocumentsConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import httpx2
+    from anyio.abc import TaskGroup
+
+    from loom_core.knowledge.documents import DocumentsKnowledgeBase
+    from loom_core.knowledge.http import HTTPKnowledgeBase
+    from loom_core.mcp_client.config import ServerConfig
+    from loom_core.mcp_client.connection import ServerConnection
+    from loom_query.engine import Engine
+    from loom_query.plan import Plan, PlannedSource
+    from loom_query.settings import Settings
+
+__all__ = ["Sources"]
+
+_log = logging.getLogger(__name__)
+
+
+class Sources:
+    """What can be asked now.
+
+    Attributes:
+        settings: of the run.
+        federation: asks them.
+        file: what the configuration says, as it was last understood.
+        problems: what is configured and cannot be asked.
+        complaint: why the configuration as it is now is not used; empty if it is.
+    """
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self.settings = settings
+        self._engine = engine
+        self.federation = Federation([])
+        self.file = QueryFile()
+        self.problems: tuple[SourceProblem, ...] = ()
+        self.complaint = ""
+        self._live: dict[str, tuple[PlannedSource, LiveSource]] = {}
+        self._libraries: dict[Path, Library] = {}
+        self._tasks: TaskGroup | None = None
+        self._upkeep = False
+        self._seen: object = None
+
+    @property
+    def live(self) -> Mapping[str, LiveSource]:
+        """What can be asked, by name, in order."""
+        return {name: source for name, (_, source) in self._live.items()}
+
+    def told(self) -> object:
+        """What clients are told of the sources: another one whenever that is another."""
+        return [source.info for source in self.live.values()]
+
+    def load(self) -> None:
+        """Read the configuration for the first time. Blocks.
+
+        Raises:
+            ConfigError: it is no such file.
+        """
+        self._seen = fingerprint(self.settings, self._homes())
+        self._take(plan(self.settings))
+
+    async def refresh(self) -> None:
+        """Take over what has changed on disk; a configuration that is broken now leaves all as it was."""
+        seen = await to_thread.run_sync(fingerprint, self.settings, self._homes())
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            async with self._engine.turn:
+                gone = self._take(await to_thread.run_sync(plan, self.settings))
+        except ConfigError as error:
+            if self.complaint != str(error):
+                _log.warning("The configuration is not taken over: %s", error)
+            self.complaint = str(error)
+            return
+        self.complaint = ""
+        for source in gone:
+            await source.close()
+
+    def work_in(self, tasks: TaskGroup, *, upkeep: bool) -> None:
+        """Connect to servers in a task group that the caller ends.
+
+        Args:
+            tasks: the task group.
+            upkeep: whether to work for local knowledge bases there, too, as their own server does: models
+                load while a question waits, and what was added but not embedded is.
+        """
+        self._tasks = tasks
+        self._upkeep = upkeep
+        if upkeep:
+            for library in self._libraries.values():
+                library.work_in(tasks)
+
+    async def close(self) -> None:
+        """Let go of everything; nothing is asked afterwards."""
+        for source in self.live.values():
+            await source.close()
+        for library in self._libraries.values():
+            library.close()
+
+    def _homes(self) -> frozenset[Path]:
+        return frozenset({self.settings.home, *self._libraries})
+
+    def _take(self, planned: Plan) -> list[LiveSource]:
+        """Make what is new, keep what is the same; gives what is no longer wanted."""
+        live: dict[str, tuple[PlannedSource, LiveSource]] = {}
+        problems = list(planned.problems)
+        for source in planned.sources:
+            known = self._live.get(source.name)
+            try:
+                live[source.name] = (source, self._made(source, known))
+            except LoomError as error:
+                where = f"{source.configured.where}: {error.message}"
+                problems.append(SourceProblem(source.name, source.configured.kind, where, error.advice))
+        kept = {id(source) for _, source in live.values()}
+        gone = [source for _, source in self._live.values() if id(source) not in kept]
+        self.federation.replace(
+            [source.provider for _, source in live.values()],
+            deadlines={name: source.deadline for name, (_, source) in live.items()},
+        )
+        self._live, self.file, self.problems = live, planned.file, tuple(problems)
+        return gone
+
+    def _made(self, planned: PlannedSource, known: tuple[PlannedSource, LiveSource] | None) -> LiveSource:
+        """The source that is planned: the one there is, if that is the same."""
+        if known is not None and known[0] == planned:
+            return known[1]
+        deadline = planned.configured.deadline
+        if planned.place is not None and planned.info is not None:
+            library = self._library(planned.place.home)
+            provider = LocalKnowledgeBase(library, planned.info, base=planned.place.name)
+            return OwnSource(provider, base=provider, kind="local", deadline=deadline)
+        if planned.server is not None:
+            return self._server(planned, planned.server)
+        if planned.configured.kind == "http":
+            return LiveSource(_service(planned), kind="http", deadline=deadline)
+        texts = _texts(planned)
+        return OwnSource(texts, base=texts, kind="documents", deadline=deadline, close=texts.close)
+
+    def _server(self, planned: PlannedSource, server: ServerConfig) -> McpSource:
+        from loom_core.knowledge.mcp import MCPKnowledgeBase
+        from loom_core.mcp_client.connection import ServerConnection
+        from loom_query.mcp_config import McpConfig
+
+        config = planned.configured.config
+        assert isinstance(config, McpConfig)
+        connection = ServerConnection(server, auth=self._login)
+        said = planned.configured.written
+        provider = MCPKnowledgeBase(
+            connection, config, name=planned.name, description=said.description, search_hints=said.hints
+        )
+        return McpSource(
+            provider,
+            connection=connection,
+            start=self._starter(connection),
+            deadline=planned.configured.deadline,
+        )
+
+    def _login(self, server: ServerConfig) -> httpx2.Auth | None:
+        from loom_core.mcp_client.oauth import oauth_auth  # it loads what only few servers need
+
+        return oauth_auth(server, self.settings.home)
+
+    def _starter(self, connection: ServerConnection) -> Callable[[], None]:
+        """Starts a connection's owner task, once."""
+        started = False
+
+        def start() -> None:
+            nonlocal started
+            assert self._tasks is not None, "sources are asked while they are worked for"
+            if not started:
+                started = True
+                self._tasks.start_soon(connection.run)
+
+        return start
+
+    def _library(self, home: Path) -> Library:
+        """The knowledge bases of a home, opened when they are needed; one for all sources that are there."""
+        library = self._libraries.get(home)
+        if library is None:
+            library = self._libraries[home] = Library(home, program="loom-query-server")
+            if self._tasks is not None and self._upkeep:
+                library.work_in(self._tasks)
+        return library
+
+
+def _service(planned: PlannedSource) -> HTTPKnowledgeBase:
+    from loom_core.knowledge.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
+
+    config, said = planned.configured.config, planned.configured.written
+    assert isinstance(config, HTTPKnowledgeConfig)
+    return HTTPKnowledgeBase(config, name=planned.name, description=said.description, search_hints=said.hints)
+
+
+def _texts(planned: PlannedSource) -> DocumentsKnowledgeBase:
+    from loom_core.knowledge.documents import DocumentsKnowledgeBase
+
+    config, said = planned.configured.config, planned.configured.written
+    assert isinstance(config, DocumentsConfig)
+    return DocumentsKnowledgeBase(
+        config.documents, name=planned.name, description=said.description, search_hints=said.hints
+    )

@@ -1,0 +1,157 @@
+"""What the tools answer, as text for a model and as lines for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.uris import readable
+from loom_core.knowledge.visible import visible
+from loom_core.llm.content import as_data
+from loom_core.server.results import TOKEN_CAP, TextBudget
+
+if TYPE_CHECKING:
+    from loom_query.models import (
+        AskResult,
+        FetchResult,
+        Passage,
+        QueryResult,
+        SentenceInfo,
+        SourceDetails,
+        SourcesResult,
+    )
+
+__all__ = [
+    "ask_text",
+    "citation",
+    "fetch_text",
+    "passage_lines",
+    "query_text",
+    "sentence_line",
+    "source_line",
+    "sources_text",
+]
+
+_QUOTE_END = "\n</passage>"
+_NARROW = "limit, filters, or a more exact question; read one with fetch(id)"
+_NOTHING = "Nothing was found. Try other words, fewer filters, or another source."
+_NO_SOURCE = "There is no source yet. Add documents with loom-kb, or name sources in {config}."
+
+
+def citation(passage: Passage) -> str:
+    """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
+    place = visible(" › ".join([passage.title or "untitled", *passage.heading_path]))
+    stretch = "" if passage.start is None else f"#{passage.start}-{passage.end}"
+    page = f"page {passage.page}" if passage.page else ""
+    address = ", ".join(filter(None, [f"{readable(passage.uri)}{stretch}" if passage.uri else "", page]))
+    return f"[{passage.number}] {place}{f' ({address})' if address else ''}"
+
+
+def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple[str, int]:
+    """The answer of `query`.
+
+    Args:
+        result: what was found.
+        detailed: with scores and the path of evidence.
+        max_tokens: limit of the text.
+
+    Returns:
+        The text, and how many passages are in it.
+    """
+    notes = [f"(Note: {visible(note)})" for note in result.notes]
+    if not result.passages:
+        return "\n".join([_NOTHING, *notes]), 0
+    budget = TextBudget(max_tokens, narrow=_NARROW)
+    for passage in result.passages:
+        text = _passage_text(passage, detailed=detailed)
+        budget.add(text.removesuffix(_QUOTE_END), end=_QUOTE_END)
+    return "\n\n".join([budget.text(), *notes]), budget.shown
+
+
+def _passage_text(passage: Passage, *, detailed: bool) -> str:
+    lines = [f"{citation(passage)} id={visible(passage.id)}"]
+    lines += passage_lines(passage, detailed=detailed)
+    return "\n".join([*lines, as_data("passage", passage.text)])
+
+
+def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
+    """What is told of a passage between its citation and its text."""
+    lines: list[str] = []
+    if detailed:
+        scores = [f"{name} {value:.3g}" for name, value in passage.scores.items()]
+        found = [f"source {passage.source}", f"relevance {passage.relevance:.2f}"]
+        lines.append("; ".join([*found, *([", ".join(scores)] if scores else [])]))
+        if passage.why:
+            lines.append("why: " + "; ".join(passage.why))
+    if passage.also_in:
+        lines.append(f"also in: {', '.join(passage.also_in)}")
+    return [visible(line) for line in lines]
+
+
+def fetch_text(result: FetchResult) -> str:
+    """The answer of `fetch`."""
+    shown = f"{result.start:,} to {result.end:,} of {result.length:,}"
+    place = f"{visible(result.title or 'untitled')} ({visible(result.uri or result.source)})"
+    more = f"\n[truncated: {shown} characters shown; go on with start={result.end}]"
+    quoted = as_data("passage", result.text)
+    return f"{place}, characters {shown}\n\n{quoted}{more if result.end < result.length else ''}"
+
+
+def source_line(source: SourceDetails) -> str:
+    """A source in a list."""
+    filters = f"; filters: {', '.join(source.filters)}" if source.filters else ""
+    line = (
+        f"- {source.name} ({source.kind}, {source.state}): {source.description or 'no description'}{filters}"
+    )
+    if source.hints:
+        line += f"; good for: {', '.join(source.hints)}"
+    line = visible(line)
+    return f"{line}\n  problem: {visible(source.problem)}" if source.problem else line
+
+
+def sources_text(result: SourcesResult, *, config: str) -> str:
+    """The answer of `sources`.
+
+    Args:
+        result: the list.
+        config: the file that names sources, for who has none.
+    """
+    budget = TextBudget(narrow="fewer sources in the configuration", separator="\n")
+    for source in result.sources:
+        budget.add(source_line(source))
+    for problem in result.problems:
+        budget.add(f"- problem: {visible(problem)}")
+    if not result.sources and not result.problems:
+        return _NO_SOURCE.format(config=config)
+    return budget.text()
+
+
+def sentence_line(sentence: SentenceInfo) -> str:
+    """A sentence of an answer that needs a caution, and the caution."""
+    if not sentence.supported:
+        return f"- not supported by any passage: {sentence.text}"
+    doubtful = ", ".join(f"[{number}]" for number in sentence.weak)
+    return f"- cites {doubtful}, which shares no word with it: {sentence.text}"
+
+
+def ask_text(result: AskResult) -> tuple[str, int]:
+    """The answer of `ask`: the text, what to be careful with, and what it rests on.
+
+    Returns:
+        The text, and how many passages are in it.
+    """
+    notes = [f"(Note: {visible(note)})" for note in result.notes]
+    blocks = [result.answer] if result.answer else []
+    doubtful = [each for each in result.sentences if not each.supported or each.weak]
+    if doubtful:
+        blocks.append("\n".join(["Be careful with:", *map(sentence_line, doubtful)]))
+    if result.answered:
+        blocks.append(
+            "\n".join(["Passages:", *(f"{citation(p)} id={visible(p.id)}" for p in result.passages)])
+        )
+        return "\n\n".join([*blocks, *notes]), len(result.passages)
+    budget = TextBudget(TOKEN_CAP // 2, narrow=_NARROW)
+    for passage in result.passages:
+        text = _passage_text(passage, detailed=False)
+        budget.add(text.removesuffix(_QUOTE_END), end=_QUOTE_END)
+    found = [budget.text()] if result.passages else [_NOTHING]
+    return "\n\n".join([*notes, *found]), budget.shown

@@ -1,0 +1,129 @@
+"""Servers to connect to, and connections that end with the test."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from loom_core.mcp_client.backoff import Backoff
+from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.connection import ServerConnection
+
+if TYPE_CHECKING:
+    from loom_core.server.factory import LoomServer
+
+_HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def raw() -> Callable[..., ServerConfig]:
+    """The entry of raw_server.py, which misbehaves as told: `raw("exits", call_seconds=2)`."""
+
+    def entry(how: str = "", **fields: Any) -> ServerConfig:
+        script = str(_HERE / "raw_server.py")
+        return ServerConfig(
+            name="raw", transport="stdio", command=sys.executable, args=("-S", script, how), **fields
+        )
+
+    return entry
+
+
+@pytest.fixture(scope="session")
+def asking() -> Callable[..., ServerConfig]:
+    """The entry of asking_server.py, which is of both eras."""
+
+    def entry(**fields: Any) -> ServerConfig:
+        script = str(_HERE / "asking_server.py")
+        return ServerConfig(
+            name="asking",
+            transport="stdio",
+            command=sys.executable,
+            args=(script,),
+            start_seconds=40,
+            **fields,
+        )
+
+    return entry
+
+
+@pytest.fixture
+def connected() -> Callable[..., AbstractAsyncContextManager[ServerConnection]]:
+    """Runs a connection while a block lasts: `async with connected(config) as connection`."""
+
+    @asynccontextmanager
+    async def connect(config: ServerConfig, **options: Any) -> AsyncGenerator[ServerConnection]:
+        options.setdefault("backoff", Backoff(first=0.0))
+        connection = ServerConnection(config, **options)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(connection.run)
+            try:
+                yield connection
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await connection.close()
+
+    return connect
+
+
+@pytest.fixture(scope="session")
+def asking_server(load: Callable[[Path], ModuleType]) -> Callable[[], LoomServer]:
+    """Makes the server of asking_server.py."""
+    return load(_HERE / "asking_server.py").asking_server
+
+
+@pytest.fixture
+def serving() -> Callable[..., AbstractAsyncContextManager[str]]:
+    """Serves over HTTP while a block lasts: `async with serving(server, port=…) as url`."""
+    from loom_core.server.http import HttpSettings, serve_http
+
+    @asynccontextmanager
+    async def serve(server: LoomServer, **settings: Any) -> AsyncGenerator[str]:
+        ready = anyio.Event()
+        urls: list[str] = []
+
+        def on_ready(url: str) -> None:
+            urls.append(url)
+            ready.set()
+
+        async def run() -> None:
+            await serve_http(server, HttpSettings(**{"port": 0, **settings}), on_ready=on_ready)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await ready.wait()
+            try:
+                yield urls[0]
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+    return serve
+
+
+@pytest.fixture
+def asking_connection(
+    asking_server: Callable[[], LoomServer],
+    serving: Callable[..., AbstractAsyncContextManager[str]],
+    connected: Callable[..., AbstractAsyncContextManager[ServerConnection]],
+) -> Callable[..., AbstractAsyncContextManager[ServerConnection]]:
+    """Connects to asking_server.py over HTTP: `async with asking_connection(callbacks=…, era="legacy")`.
+
+    Takes fields of the entry, and what `ServerConnection` takes.
+    """
+
+    @asynccontextmanager
+    async def connect(**given: Any) -> AsyncGenerator[ServerConnection]:
+        options = {name: given.pop(name) for name in ("callbacks", "on_change") if name in given}
+        async with serving(asking_server()) as url:
+            entry = ServerConfig(name="asking", transport="http", url=url, **given)
+            async with connected(entry, **options) as connection:
+                yield connection
+
+    return connect

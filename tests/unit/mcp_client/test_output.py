@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import base64
+
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from loom_core.mcp_client.output import TOKEN_CAP, call_output
+from loom_core.tokens import estimate_tokens
+from loom_core.tools.interface import ToolOutput
+
+_DATA = base64.b64encode(b"picture").decode()
+
+
+def _output(*content: ContentBlock, structured: object = None, is_error: bool = False) -> ToolOutput:
+    return call_output(
+        CallToolResult(content=list(content), structured_content=structured, is_error=is_error), server="s"
+    )
+
+
+def test_texts_follow_one_another() -> None:
+    output = _output(TextContent(text="一"), TextContent(text="two"))
+
+    assert output == ToolOutput("一\n\ntwo", metadata={"server": "s"})
+
+
+def test_a_failure_of_the_tool_is_one() -> None:
+    assert _output(TextContent(text="no such file"), is_error=True).is_error
+
+
+def test_images_are_for_models_to_see() -> None:
+    output = _output(TextContent(text="a"), ImageContent(data=_DATA, mime_type="image/png"))
+
+    assert [(part.data, part.media_type) for part in output.parts] == [(b"picture", "image/png")]
+    assert output.text == "a"
+    assert output.message("1").parts[1] is output.parts[0]
+
+
+def test_what_models_cannot_take_is_named() -> None:
+    output = _output(
+        ImageContent(data=_DATA, mime_type="image/tiff"),
+        ImageContent(data="not base64!", mime_type="image/png"),
+        AudioContent(data=_DATA, mime_type="audio/wav"),
+    )
+
+    assert output.parts == ()
+    assert "[image not shown: image/tiff, 9 bytes]" in output.text
+    assert "[image: its data cannot be read]" in output.text
+    assert "[audio not shown: audio/wav, 9 bytes]" in output.text
+
+
+def test_of_very_many_images_the_rest_is_named() -> None:
+    output = _output(*[ImageContent(data=_DATA, mime_type="image/png")] * 25)
+
+    assert len(output.parts) == 20
+    assert output.text.count("[image not shown") == 5
+
+
+def test_resources_that_are_given_whole_are_shown() -> None:
+    output = _output(
+        EmbeddedResource(resource=TextResourceContents(uri="kb://手册/一", text="内容")),
+        EmbeddedResource(resource=BlobResourceContents(uri="kb://p", blob=_DATA, mime_type="image/png")),
+        EmbeddedResource(
+            resource=BlobResourceContents(uri="kb://z", blob=_DATA, mime_type="application/zip")
+        ),
+    )
+
+    assert "[resource kb://手册/一]\n内容" in output.text
+    assert "[resource kb://z not shown: application/zip, 9 bytes]" in output.text
+    assert len(output.parts) == 1
+
+
+def test_links_say_where_and_what() -> None:
+    link = ResourceLink(
+        uri="file:///a.md",
+        name="a",
+        title="手册",
+        mime_type="text/markdown",
+        size=1234,
+        description="怎么\n装",
+    )
+
+    assert _output(link).text == "[resource file:///a.md (手册, text/markdown, 1,234 bytes): 怎么 装]"
+    assert _output(ResourceLink(uri="file:///b", name="b")).text == "[resource file:///b (b)]"
+
+
+def test_data_without_text_is_its_text() -> None:
+    output = _output(structured={"题": [1]})
+
+    assert output.text == '{"题": [1]}'
+    assert output.structured == {"题": [1]}
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
+    for text in ("word " * 40_000, "长" * 100_000, "word" * 10_000 + "长" * 100_000):
+        output = _output(TextContent(text=text))
+
+        shown, _, note = output.text.partition(" …\n\n[truncated: ")
+        assert text.startswith(shown)
+        assert 0.9 * TOKEN_CAP < estimate_tokens(shown) <= TOKEN_CAP
+        assert note.startswith(f"{len(shown):,} of {len(text):,} characters shown")
+        assert output.metadata["characters"] == len(text)
+
+
+def test_half_a_character_does_not_stop_what_is_sent_on() -> None:
+    _output(TextContent(text="a\ud800b")).text.encode()
+
+
+def test_nothing_is_an_empty_text() -> None:
+    assert _output().message("1").text == ""

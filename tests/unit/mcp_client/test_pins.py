@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import Tool
+
+from loom_core.errors import ConfigError
+from loom_core.mcp_client.pins import Approvals, definition_hash
+
+_DEFINITION: dict[str, Any] = {
+    "name": "读取",
+    "description": "Read a file.",
+    "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}},
+    "annotations": {"readOnlyHint": True},
+}
+
+
+def _hash(**changes: Any) -> str:
+    return definition_hash(Tool.model_validate({**_DEFINITION, **changes}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "read"},
+        {"description": "Read a file, and send it."},
+        {"inputSchema": {"type": "object"}},
+        {"annotations": {"readOnlyHint": False}},
+        {"title": "Read"},
+    ],
+)
+def test_a_tool_that_says_something_else_is_another_one(change: dict[str, Any]) -> None:
+    assert _hash(**change) != _hash()
+
+
+def test_the_order_of_its_arguments_and_its_looks_do_not_count() -> None:
+    other = {"properties": {"b": {"type": "string"}, "a": {"type": "string"}}, "type": "object"}
+
+    assert _hash(inputSchema=other, icons=[{"src": "https://example.com/a.png"}]) == _hash()
+
+
+async def test_a_tool_needs_no_approval_until_it_changes(tmp_path: Path) -> None:
+    approvals = Approvals(tmp_path)
+    await approvals.read("文件")
+    assert approvals.reason("文件", "读取", "1") == "It has not been approved yet."
+
+    await approvals.approve("文件", {"读取": "1"})
+
+    assert approvals.reason("文件", "读取", "1") == ""
+    assert "have changed since" in approvals.reason("文件", "读取", "2")
+    assert approvals.reason("文件", "写入", "1")
+    assert approvals.reason("other", "读取", "1")
+
+
+async def test_what_was_approved_is_known_after_a_restart(tmp_path: Path) -> None:
+    await Approvals(tmp_path).approve("s", {"a": "1"})
+    later = Approvals(tmp_path)
+    await later.read("s")
+
+    assert later.reason("s", "a", "1") == ""
+
+
+async def test_nothing_is_approved_where_that_cannot_be_read(tmp_path: Path) -> None:
+    approvals = Approvals(tmp_path)
+    await approvals.approve("s", {"a": "1"})
+    (tmp_path / "trust.json").write_text("{")
+
+    await approvals.read("s")
+
+    assert "cannot be read" in approvals.reason("s", "a", "1")
+    with pytest.raises(ConfigError):
+        await approvals.approve("s", {"a": "1"})

@@ -1,0 +1,132 @@
+"""Who may ask what, and reading on in knowledge bases of this machine."""
+
+from __future__ import annotations
+
+import pytest
+from loom_kb.service import Service as KbService
+from loom_kb.settings import Settings as KbSettings
+from loom_query.texts import passage_lines
+
+from loom_core.errors import NotFoundError, SourceError
+from loom_core.server.caller import Caller, acting
+
+LONG = (
+    "# Port Aster\n\n"
+    + "The quay of Port Aster is long. " * 80
+    + "\n\n## Staff\n\nThe master is Ada Brown.\n"
+)
+
+
+@pytest.fixture
+async def local(home):
+    """Adds documents to a local knowledge base: `await local("notes", "text", uri="note:1")`."""
+    service = KbService(KbSettings(home=home, embedder="hashing", version="1"))
+
+    async def add(name, text, *, uri):
+        knowledge_base, _ = await service.add_texts(
+            [text], source=name, titles=[], uris=[uri], metadata={}, description=f"About {name}."
+        )
+        await knowledge_base.worker.drain()
+
+    yield add
+    service.library.close()
+
+
+async def test_all_local_knowledge_bases_are_sources_by_themselves(local, running):
+    await local("notes", LONG, uri="note:aster")
+    await local("知识库", "# 青岛港\n\n青岛港的港长是李明。", uri="note:青岛")
+    async with running() as service:
+        assert [(info.name, info.description) for info in service.described()] == [
+            ("notes", "About notes."),
+            ("知识库", "About 知识库."),
+        ]
+        result = await service.query("Who is the master of Port Aster?")
+        best = result.passages[0]
+        assert best.source == "notes"
+        assert "Ada Brown" in best.text
+        assert best.start is not None
+        around = await service.fetch(best.id, start=None, tokens=100)
+        assert around.start > 0
+        assert "Ada Brown" in around.text
+        whole = await service.fetch("notes:note:aster", start=0, tokens=5000)
+        assert (whole.text, whole.length) == (LONG, len(LONG))
+        cited = await service.fetch(f"note:aster#{best.start}-{best.end}", start=0, tokens=100)
+        assert cited.source == "notes"
+
+
+async def test_one_knowledge_base_can_have_another_name_hints_and_deadline(local, configure, running):
+    await local("notes", LONG, uri="note:aster")
+    configure(
+        {
+            "港": {
+                "kind": "local",
+                "knowledge_base": "notes",
+                "hints": ["港长"],
+                "deadline": 5,
+                "description": "港口",
+            }
+        }
+    )
+    async with running() as service:
+        (details,) = service.listed().sources
+        assert (details.name, details.description, details.hints, details.deadline) == (
+            "港",
+            "港口",
+            ["港长"],
+            5,
+        )
+        result = await service.query("master of Port Aster", sources=["港"], limit=1)
+        assert result.passages[0].id.startswith("港:")
+
+
+async def test_two_sources_of_one_name_are_told_and_the_first_counts(local, configure, running, harbour):
+    await local("notes", LONG, uri="note:aster")
+    configure({"notes": harbour, "mine": {"kind": "local"}})
+    async with running() as service:
+        assert [(each.kind, each.state) for each in service.listed().sources] == [
+            ("documents", "ready"),
+            ("local", "failed"),
+        ]
+        assert "another source is called 'notes' already" in service.listed().sources[1].problem
+
+
+async def test_a_passage_that_two_sources_have_comes_once_and_says_so(local, configure, running):
+    await local("notes", LONG, uri="note:aster")
+    configure({"mine": {"kind": "local"}, "copy": {"kind": "local", "knowledge_base": "notes"}})
+    async with running() as service:
+        result = await service.query("Who is the master?", limit=2)
+        assert result.passages[0].also_in
+        assert f"also in: {result.passages[0].also_in[0]}" in passage_lines(
+            result.passages[0], detailed=False
+        )
+        assert len({passage.text for passage in result.passages}) == len(result.passages)
+
+
+async def test_a_caller_sees_asks_and_reads_only_the_sources_of_its_token(configure, running, harbour, ports):
+    configure({"harbour": harbour, "港口": ports, "broken": {"kind": "http"}})
+    async with running() as service:
+        whole = await service.query("Ada Brown")
+        with acting(Caller("laptop", frozenset({"read"}), frozenset({"港口"}))):
+            assert [info.name for info in service.described()] == ["港口"]
+            assert [each.name for each in service.listed().sources] == ["港口"]
+            assert service.chosen([]) == ["港口"]
+            with pytest.raises(NotFoundError, match="no source 'harbour'"):
+                service.chosen(["harbour"])
+            with pytest.raises(NotFoundError, match="no source 'broken'"):
+                service.chosen(["broken"])
+            with pytest.raises(NotFoundError):
+                await service.fetch(whole.passages[0].id, start=None, tokens=100)
+            with pytest.raises(NotFoundError):
+                await service.fetch("https://harbour.example/aster", start=None, tokens=100)
+            answer = await service.query("港长")
+            assert answer.notes == [], "what it may not use is not missing"
+
+
+async def test_a_source_that_cannot_be_asked_says_why(configure, running):
+    configure({"gone": {"kind": "local", "knowledge_base": "nowhere"}})
+    async with running() as service:
+        with pytest.raises(SourceError, match="no knowledge base 'nowhere'"):
+            service.chosen(["gone"])
+        with pytest.raises(NotFoundError, match="No source can be asked") as error:
+            service.chosen([])
+        assert "nowhere" in error.value.advice

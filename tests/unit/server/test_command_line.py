@@ -1,0 +1,101 @@
+"""How every command line ends, and how it answers."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.server.command_line import (
+    add_command,
+    ended,
+    given_filters,
+    show_health,
+    show_report,
+    split_line,
+)
+from loom_core.server.health import HealthReport, Section, problem, warning
+
+
+@dataclass
+class Report:
+    lines: list[str]
+    notes: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("given", "line", "rest"),
+    [
+        ([], ["serve"], []),
+        (["--http"], ["serve", "--http"], []),
+        (["--help"], ["--help"], []),
+        (["query", "x", "--", "y"], ["query", "x", "--", "y"], []),
+        (["install", "zed", "--", "--kb", "a"], ["install", "zed"], ["--kb", "a"]),
+        (["mcp", "add", "n", "--", "cmd", "--", "x"], ["mcp", "add", "n"], ["cmd", "--", "x"]),
+    ],
+)
+def test_a_line_is_for_the_parser_and_what_is_handed_on_is_kept_apart(given, line, rest):
+    assert split_line(given) == (line, rest)
+
+
+def test_every_command_has_home_and_debug_and_answers_json_but_serve():
+    top = argparse.ArgumentParser()
+    commands = top.add_subparsers(dest="command")
+    add_command(commands, "list", "list what there is")
+    add_command(commands, "serve", "serve it")
+    args = top.parse_args(["list", "--home", "家", "--json", "--debug"])
+    assert (str(args.home), args.json, args.debug) == ("家", True, True)
+    with pytest.raises(SystemExit):
+        top.parse_args(["serve", "--json"])
+
+
+def refuse() -> int:
+    raise ConfigError("It is wrong.", advice="Put it right.")
+
+
+def interrupt() -> int:
+    raise KeyboardInterrupt
+
+
+def test_an_error_is_told_with_what_to_do_on_standard_error(capsys):
+    assert ended("loom-x", refuse, debug=False) == 1
+    assert capsys.readouterr() == ("", "loom-x: It is wrong.\n  Put it right.\n")
+    with pytest.raises(ConfigError):
+        ended("loom-x", refuse, debug=True)
+
+
+def test_a_command_ends_with_its_own_code_or_that_of_an_interruption():
+    assert ended("loom-x", lambda: 3, debug=False) == 3
+    assert ended("loom-x", interrupt, debug=False) == 130
+
+
+def test_filters_with_one_name_are_alternatives():
+    assert given_filters(["tags=草稿", "tags=plan", "path=a=b"]) == {
+        "tags": ["草稿", "plan"],
+        "path": ["a=b"],
+    }
+    with pytest.raises(InvalidInputError, match="has no value"):
+        given_filters(["tags"])
+
+
+def test_a_report_goes_to_standard_output_and_its_notes_beside_it(capsys):
+    report = Report(["一", "two"], ["note"], {"n": 1})
+    show_report(report, as_json=False)
+    assert capsys.readouterr() == ("一\ntwo\n", "note\n")
+    show_report(report, as_json=True)
+    assert capsys.readouterr() == ('{\n  "n": 1\n}\n', "note\n")
+
+
+@pytest.mark.parametrize(
+    ("finding", "code"), [(problem("a", "Bad.", "Mend it."), 1), (warning("b", "Odd.", "Look."), 0)]
+)
+def test_only_a_problem_makes_a_report_on_health_fail(finding, code, capsys):
+    report = HealthReport(program="loom-x", version="1", sections=[Section(name="s", findings=[finding])])
+    assert show_health(report, as_json=False) == code
+    assert finding.remedy in capsys.readouterr().out
+    assert show_health(report, as_json=True) == code
+    assert '"healthy"' in capsys.readouterr().out
