@@ -31,8 +31,9 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from calls import MODES, Taken, add_calls
 from mcp import Client, StdioServerParameters
 from server import served
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _ECHO = str(_HERE / "echo_server.py")
 _WAITING = str(_HERE / "waiting_server.py")
-_MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 _SLOWEST_SECONDS = 3.0
 _START_SECONDS = 300.0
 
@@ -56,20 +56,10 @@ _Echo: TypeAlias = Callable[[str], Awaitable[object]]
 """Calls the echo tool with a text and gives the data of its answer."""
 
 
-class Taken(NamedTuple):
-    """What something takes: until it is done, and of the processors."""
-
-    waited: float
-    worked: float
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    calls = commands.add_parser("calls", help="against the bare SDK")
-    calls.add_argument("--calls", type=int, default=200, metavar="N", help="in a round")
-    calls.add_argument("--rounds", type=int, default=15)
-    calls.add_argument("--era", choices=sorted(_MODES), default="modern")
+    add_calls(commands)
     start = commands.add_parser("start", help="many servers at once")
     start.add_argument("--servers", type=int, default=20)
     start.add_argument("--rounds", type=int, default=3)
@@ -123,7 +113,7 @@ async def by_sdk(config: ServerConfig) -> AsyncIterator[_Echo]:
     server = config.url or StdioServerParameters(
         command=config.command, args=list(config.args), env=dict(os.environ)
     )
-    async with Client(server, mode=_MODES[config.era]) as client:
+    async with Client(server, mode=MODES[config.era]) as client:
 
         async def echo(text: str) -> object:
             return (await client.call_tool("echo", {"text": text})).structured_content

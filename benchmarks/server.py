@@ -30,10 +30,11 @@ import tempfile
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
+from calls import MODES, Taken, add_calls
 from echo_server import server as bare_server
 from loom_echo_server import echo_server
 from mcp import Client, StdioServerParameters
@@ -44,32 +45,21 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _PROGRAMS = {"bare": _HERE / "echo_server.py", "loom": _HERE / "loom_echo_server.py"}
-_MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 _NOTES = 300
 _LOOKS = 5  # at the memory, at equal distances
-
-
-class Taken(NamedTuple):
-    """Microseconds a call."""
-
-    waited: float
-    worked: float
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    calls = commands.add_parser("calls", help="against the bare SDK")
-    calls.add_argument("--calls", type=int, default=200, metavar="N", help="in a round")
-    calls.add_argument("--rounds", type=int, default=15)
-    calls.add_argument("--era", choices=sorted(_MODES), default="modern")
+    add_calls(commands)
     load = commands.add_parser("load", help="many clients of loom-kb")
     load.add_argument("--clients", type=int, default=50)
     load.add_argument("--seconds", type=float, default=60.0)
     load.add_argument("--embedder", default="auto")
     args = parser.parse_args()
     if args.command == "calls":
-        asyncio.run(measure_calls(calls=args.calls, rounds=args.rounds, mode=_MODES[args.era]))
+        asyncio.run(measure_calls(calls=args.calls, rounds=args.rounds, mode=MODES[args.era]))
     else:
         asyncio.run(measure_load(clients=args.clients, seconds=args.seconds, embedder=args.embedder))
 
@@ -136,7 +126,7 @@ def served(name: str) -> Iterator[str]:
 
 
 async def taken(client: Client, calls: int) -> Taken:
-    """What a call takes: on the client's clock, and of the server's processor."""
+    """Microseconds a call: on the client's clock, and of the server's processor."""
     worked, began = await worked_so_far(client), time.perf_counter()
     for number in range(calls):
         text = f"回声 {number}"
@@ -163,7 +153,7 @@ async def measure_load(*, clients: int, seconds: float, embedder: str) -> None:
 
         async def ask(number: int) -> None:
             # Half of the clients are of each era.
-            mode = list(_MODES.values())[number % 2]
+            mode = list(MODES.values())[number % 2]
             async with (
                 httpx2.AsyncClient(timeout=60, verify=False) as http,
                 Client(streamable_http_client(url, http_client=http), mode=mode) as client,

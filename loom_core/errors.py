@@ -20,6 +20,7 @@ __all__ = [
     "PeerError",
     "RecordError",
     "SourceError",
+    "SourceStartingError",
     "StoreBusyError",
     "UnreadableTextError",
     "capitalised",
@@ -170,6 +171,10 @@ class LoginError(LoomError):
 
 class SourceError(LoomError):
     """A source of knowledge gives no answer, or one that cannot be used."""
+
+
+class SourceStartingError(SourceError):
+    """A source of knowledge cannot be asked yet: it is being started, and that goes on."""
 
 
 ServerFailure = Literal[

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from loom_core.embedding.known_models import known_model
 from loom_core.errors import ConfigError
 from loom_core.keys import checked_key, checked_variable
+from loom_core.net.url import is_base_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,14 +185,7 @@ def _checked_variable(name: str, vendor: EmbeddingVendor) -> str:
 
 
 def _checked_url(base_url: str, vendor: EmbeddingVendor) -> str:
-    try:
-        parts = urlsplit(base_url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.username is None
-        good = good and not parts.query and not parts.fragment
-        _ = parts.port  # raises for a port that is none
-    except ValueError:
-        good = False
-    if not good:
+    if not is_base_url(base_url):
         said = "no address" if base_url else "missing"
         raise ConfigError(
             f"base_url of the embedding provider {vendor.name!r} is {said}.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from loom_core.errors import InvalidInputError, LoomError, unwrapped
+from loom_core.errors import InvalidInputError, LoomError, SourceStartingError, unwrapped
 from loom_core.knowledge.federated import SourceReport
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
 
-__all__ = ["Asking", "late"]
+__all__ = ["START_SECONDS", "Asking", "late"]
+
+START_SECONDS = 9.0
+"""So long a question waits at the most for a source that is being started; its own time begins after that."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +31,8 @@ class Asking:
 
     Args:
         source: what is asked.
-        seconds: how long it has.
+        seconds: how long it has for its answer. If it has to be started first, that is waited for as long,
+            but not longer than `START_SECONDS`.
 
     Attributes:
         items: what it found, best first.
@@ -42,6 +46,7 @@ class Asking:
         self.items: list[KnowledgeItem] = []
         self.report = SourceReport(source.name, "failed", 0.0)
         self.error: LoomError | None = None
+        self._until = 0.0  # by the clock of the event loop: when its time is over
 
     async def run(
         self,
@@ -58,16 +63,18 @@ class Asking:
             filters: may be empty.
             told: called with the report.
         """
-        started = time.monotonic()
+        began = time.monotonic()
         state: SourceState = "late"
         problem = ""
-        with anyio.move_on_after(self._seconds):
+        with anyio.CancelScope() as answering:
             try:
+                await self._source.start(min(self._seconds, START_SECONDS))
+                self._until = answering.deadline = anyio.current_time() + self._seconds
                 found = await self._source.query(query, limit=limit, filters=dict(filters) or None)
                 self.items = found[:limit]
                 state = "answered"
             except Exception as raised:  # noqa: BLE001 - the outermost handler of what may be anybody's code
-                state = "failed"
+                state = "starting" if isinstance(raised, SourceStartingError) else "failed"
                 error = unwrapped(raised)
                 if isinstance(error, LoomError):
                     problem, self.error = str(error), error
@@ -79,13 +86,31 @@ class Asking:
         self.report = SourceReport(
             self._source.name,
             state,
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - began,
             count=len(self.items),
             problem=problem,
             is_refusal=isinstance(self.error, InvalidInputError),
         )
         if told is not None:
             await told(self.report)
+
+    async def again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
+        """Ask another question in what is left of the time.
+
+        Returns:
+            What the source finds, best first; nothing where it did not answer the first question, or fails
+            now: what it gave before counts all the same, so `report` stays as it is.
+        """
+        if self.report.state != "answered":
+            return []
+        with anyio.CancelScope(deadline=self._until):
+            try:
+                return (await self._source.query(query, limit=limit, filters=dict(filters) or None))[:limit]
+            except Exception as raised:  # noqa: BLE001 - as in `run`
+                _log.info(
+                    "the source %r could not be asked once more: %s", self._source.name, unwrapped(raised)
+                )
+        return []
 
 
 def late(seconds: float) -> str:

@@ -10,7 +10,8 @@ import anyio
 from anyio import to_thread
 
 from loom_core.cjk import is_chinese
-from loom_core.errors import ConfigError, LoomError
+from loom_core.errors import LoomError
+from loom_core.knowledge.above_zero import check_above_zero
 from loom_core.knowledge.asking import late
 from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
@@ -73,7 +74,10 @@ class ContextRetriever:
         top_k: how many passages at the most.
         max_tokens: what the text costs at the most, by `estimate_tokens`.
         seconds: how long it may take.
-        least_relevance: passages below it are left out; what it means depends on the source.
+        least_relevance: passages below it are left out. What it means depends on the source: knowledge bases
+            and federations give their best passage 1, whether it fits or not, so that it only shortens
+            their lists, and by default nothing is left out. Where a question may have no answer, ask a source
+            whose scores stand for themselves, see `docs/retrievers.md`.
 
     Raises:
         ConfigError: a number is out of range.
@@ -88,9 +92,7 @@ class ContextRetriever:
         seconds: float = 2.0,
         least_relevance: float = 0.0,
     ) -> None:
-        for name, number in (("top_k", top_k), ("max_tokens", max_tokens), ("seconds", seconds)):
-            if number <= 0:
-                raise ConfigError(f"{name} is {number}.", advice="Use a number above 0.")
+        check_above_zero(top_k=top_k, max_tokens=max_tokens, seconds=seconds)
         self._source = source
         self._top_k = top_k
         self._max_tokens = max_tokens

@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_core.knowledge.interface import KnowledgeBaseProvider
+from loom_core.knowledge.named_source import NamedSource
 
 if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
@@ -34,7 +34,7 @@ class TextDocument(BaseModel):
     metadata: Mapping[str, Any] = Field(default={}, description="What it can be filtered by: tags, date…")
 
 
-class DocumentsKnowledgeBase(KnowledgeBaseProvider):
+class DocumentsKnowledgeBase(NamedSource):
     """Documents in memory as a source: cut, linked and searched as those of a knowledge base on disk.
 
     They are read at the first question, which waits for it: some hundred documents take about a second.
@@ -56,30 +56,13 @@ class DocumentsKnowledgeBase(KnowledgeBaseProvider):
         search_hints: Sequence[str] = (),
         embedding_provider: EmbeddingProvider | None = None,
     ) -> None:
+        super().__init__(name, description=description, search_hints=search_hints)
         self._documents = tuple(documents)
-        self._name = name
-        self._description = description
-        self._hints = tuple(search_hints)
         self._embedder = embedding_provider
         self._turn = anyio.Lock()
         self._base: GraphRAGKnowledgeBase | None = None
         self._job = ""
         self._is_read = False
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._name
-
-    @property
-    def description(self) -> str:
-        """What is in it."""
-        return self._description
-
-    @property
-    def search_hints(self) -> Sequence[str]:
-        """What to search in it for."""
-        return self._hints
 
     @property
     def supported_filters(self) -> Sequence[str]:

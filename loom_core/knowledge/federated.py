@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FederatedAnswer", "SourceReport", "SourceState", "citation", "federated_item"]
 
-SourceState = Literal["answered", "failed", "late"]
-"""It answered, be it with nothing; it could not; or it did not in time."""
+SourceState = Literal["answered", "failed", "late", "starting"]
+"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
 
 
 @dataclass(frozen=True, slots=True)

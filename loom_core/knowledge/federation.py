@@ -11,6 +11,7 @@ from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFound
 from loom_core.knowledge.asking import Asking, late
 from loom_core.knowledge.federated import FederatedAnswer, federated_item
 from loom_core.knowledge.merging import candidates_for, merged
+from loom_core.knowledge.question_check import check_limit, check_question
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -103,10 +104,8 @@ class Federation:
             LoomError: the only source that was asked failed, and why.
             SourceError: not one of several sources gave an answer.
         """
-        if not query.strip():
-            raise InvalidInputError("The question is empty.", advice="Ask in a few words or a sentence.")
-        if not 1 <= limit <= _MAX_LIMIT:
-            raise InvalidInputError(f"limit is {limit}.", advice=f"Use 1 to {_MAX_LIMIT}.")
+        check_question(query)
+        check_limit(limit, most=_MAX_LIMIT)
         chosen = self._chosen(source)
         depth = candidates_for(limit, sources=len(chosen))
         asked = [Asking(each, self._seconds(each)) for each in chosen]
@@ -115,12 +114,15 @@ class Federation:
                 tasks.start_soon(each.run, query, depth, dict(filters or {}), told)
         if all(each.report.state != "answered" for each in asked):
             raise _failure(asked)
-        found = {source.name: each.items for source, each in zip(chosen, asked, strict=True)}
+        by_name = {source.name: each for source, each in zip(chosen, asked, strict=True)}
+
+        async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
+            return await by_name[name].again(question, most, dict(filters or {}))
+
+        found = {name: each.items for name, each in by_name.items()}
+        ranked = await merged(query, found, limit=limit, spaces=_spaces(chosen), ask=ask)
         return FederatedAnswer(
-            items=[
-                federated_item(one.source, one.item, also_in=one.also_in)
-                for one in await merged(query, found, limit=limit, spaces=_spaces(chosen))
-            ],
+            items=[federated_item(one.source, one.item, also_in=one.also_in) for one in ranked],
             reports=tuple(each.report for each in asked),
         )
 

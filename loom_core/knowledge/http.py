@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from loom_core.errors import InvalidInputError, SourceError
 from loom_core.keys import check_reference, resolve
-from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.json_path import JsonPath, checked_path
+from loom_core.knowledge.named_source import NamedSource
+from loom_core.knowledge.question_check import check_limit, check_question
 from loom_core.knowledge.recent_items import RecentItems
 from loom_core.knowledge.result_mapping import ResultMapping, read_item, read_items
 from loom_core.knowledge.text import is_stop_word, words
@@ -90,7 +91,7 @@ class HTTPKnowledgeConfig(BaseModel):
         return url
 
 
-class HTTPKnowledgeBase(KnowledgeBaseProvider):
+class HTTPKnowledgeBase(NamedSource):
     """A remote knowledge API as a source.
 
     It is asked through the guarded client: the open internet, and besides only what `allow` names. An item
@@ -117,16 +118,15 @@ class HTTPKnowledgeBase(KnowledgeBaseProvider):
         search_hints: Sequence[str] = (),
         client: HttpClient | None = None,
     ) -> None:
+        super().__init__(name, description=description, search_hints=search_hints)
         policy = replace(
             NetPolicy.allowing(config.allow),
             max_bytes=_MAX_ANSWER,
             total_seconds=config.seconds,
             setting="`allow` of the source",
+            smaller="Have the API give fewer or shorter passages; `limit_field` tells it how many.",
         )
         self._config = config
-        self._name = name
-        self._description = description
-        self._hints = tuple(search_hints)
         self._client = client or HttpClient(policy)
         self._recent = RecentItems()
         self._secrets: dict[str, str] = {}
@@ -135,21 +135,6 @@ class HTTPKnowledgeBase(KnowledgeBaseProvider):
         for url in (config.url, config.document_url.replace(_PLACE, "0")):
             if url:
                 self._client.check(url)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._name
-
-    @property
-    def description(self) -> str:
-        """What is in it."""
-        return self._description
-
-    @property
-    def search_hints(self) -> Sequence[str]:
-        """What to search in it for."""
-        return self._hints
 
     @property
     def supported_filters(self) -> Sequence[str]:
@@ -167,10 +152,8 @@ class HTTPKnowledgeBase(KnowledgeBaseProvider):
             NetError: the API may not be asked, or does not answer in time.
             SourceError: it refuses, or answers with what cannot be read.
         """
-        if not query.strip():
-            raise InvalidInputError("The question is empty.", advice="Ask in a few words or a sentence.")
-        if not 1 <= limit <= _MAX_LIMIT:
-            raise InvalidInputError(f"limit is {limit}.", advice=f"Use 1 to {_MAX_LIMIT}.")
+        check_question(query)
+        check_limit(limit, most=_MAX_LIMIT)
         config = self._config
         fields = await self._fields(query, limit, filters or {})
         if config.method == "GET":

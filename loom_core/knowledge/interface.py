@@ -68,6 +68,19 @@ class KnowledgeBaseProvider(ABC):
         """Names that `filters` may use."""
         return ()
 
+    async def start(self, seconds: float) -> None:  # noqa: B027 - most have nothing to do
+        """Become ready to be asked, where that takes time; by default nothing has to be done.
+
+        Who asks several sources calls it first: what it takes does not count as time of the answer.
+
+        Args:
+            seconds: how long to wait for it. It goes on after that.
+
+        Raises:
+            SourceStartingError: it is not ready in that time.
+            LoomError: it cannot be asked.
+        """
+
     @abstractmethod
     async def query(
         self, query: str, limit: int = 5, filters: dict[str, Any] | None = None

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from loom_core.errors import InvalidInputError, LoomError, SourceError
+from loom_core.errors import LoomError, SourceError, SourceStartingError
 from loom_core.knowledge.best_stretch import best_stretch
-from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.named_source import NamedSource
+from loom_core.knowledge.question_check import check_limit, check_question
 from loom_core.knowledge.recent_items import RecentItems
 from loom_core.knowledge.result_mapping import read_item, read_items
 from loom_core.knowledge.visible import visible
@@ -46,7 +47,7 @@ class _Calls:
     until: float
 
 
-class MCPKnowledgeBase(KnowledgeBaseProvider):
+class MCPKnowledgeBase(NamedSource):
     """An MCP server as a source: another knowledge base of Loom, or any server with a tool that searches.
 
     The tool is recognised or configured, see `MCPKnowledgeConfig`; the server's filter of tools holds here,
@@ -71,34 +72,34 @@ class MCPKnowledgeBase(KnowledgeBaseProvider):
         description: str = "",
         search_hints: Sequence[str] = (),
     ) -> None:
+        super().__init__(name or connection.name, description=description, search_hints=search_hints)
         self._connection = connection
         self._config = config or MCPKnowledgeConfig()
-        self._name = name or connection.name
-        self._description = description
-        self._hints = tuple(search_hints)
         self._filter = ToolFilter(connection.config.allow, connection.config.deny)
         self._calls: _Calls | None = None
         self._recent = RecentItems()
 
     @property
-    def name(self) -> str:
-        """Its name."""
-        return self._name
-
-    @property
-    def description(self) -> str:
-        """What is in it."""
-        return self._description
-
-    @property
-    def search_hints(self) -> Sequence[str]:
-        """What to search in it for."""
-        return self._hints
-
-    @property
     def supported_filters(self) -> Sequence[str]:
         """The filters that are configured; a tool with an argument `filters` may know others."""
         return tuple(self._config.filters)
+
+    async def start(self, seconds: float) -> None:
+        """Wait until the server is connected; its start has a deadline of its own, `start_seconds`.
+
+        Raises:
+            SourceStartingError: it is not yet.
+            ServerError: it cannot be connected to.
+        """
+        with anyio.move_on_after(seconds) as waiting:
+            await self._connection.ready()
+        if waiting.cancelled_caught:
+            doing = "being connected again" if self._connection.state == "degraded" else "still starting"
+            raise SourceStartingError(
+                f"Server {self._connection.name!r} is {doing} "
+                f"({self._connection.state_seconds:.0f} s so far).",
+                advice="Ask again in a moment.",
+            )
 
     async def query(
         self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
@@ -110,10 +111,8 @@ class MCPKnowledgeBase(KnowledgeBaseProvider):
             ServerError: the server is not connected, or does not answer.
             SourceError: it has no tool that searches, refuses, or answers with what cannot be read.
         """
-        if not query.strip():
-            raise InvalidInputError("The question is empty.", advice="Ask in a few words or a sentence.")
-        if not 1 <= limit <= _MAX_LIMIT:
-            raise InvalidInputError(f"limit is {limit}.", advice=f"Use 1 to {_MAX_LIMIT}.")
+        check_question(query)
+        check_limit(limit, most=_MAX_LIMIT)
         calls = await self._known_calls()
         arguments = calls.search.arguments(query, limit=limit, filters=filters or {})
         items = self._items(await self._called(calls.search.tool, arguments))[:limit]

@@ -6,27 +6,29 @@ source has cosines of the same vector space, by these: that is the common scale.
 then stretched to it by least squares, as in L. Si and J. Callan, "A semisupervised learning method to merge
 search engine results", TOIS 2003: so its own order, which knows more (links, a better model), is kept, while
 a source that has nothing to say is not heard louder than its passages deserve. At last links between the
-sources are followed, see `cross_links`.
+sources are followed, see `cross_links`; where they lead to what no source has found, it is asked for, see
+`leads`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
+import anyio
 from anyio import to_thread
 
+from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.overlaps import Sketch
 from loom_core.knowledge.retrievers.fusing import min_max
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from loom_core.knowledge.model import KnowledgeItem
-
-__all__ = ["MergedItem", "candidates_for", "merged"]
+__all__ = ["AskAgain", "MergedItem", "candidates_for", "merged"]
 
 _MIN_CANDIDATES, _CANDIDATES_PER_HIT = 20, 2
 _MAX_CANDIDATES = 100
@@ -35,6 +37,13 @@ _MAX_CANDIDATES = 100
 _OWN = 0.9  # how much a source's own order counts beside the common scale
 _RANK_HALF = 4.0  # ranks after which a passage of a source without scores counts half of its first
 _FEW = 4  # passages by which a source's scores are stretched through the origin alone
+
+
+AskAgain = Callable[[str, str, int], Awaitable[Sequence[KnowledgeItem]]]
+"""Asks the source of a name another question for at most so many passages.
+
+It gives what the source finds, best first; nothing where it cannot be asked, or not in time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +69,21 @@ def candidates_for(limit: int, *, sources: int) -> int:
     return min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
 
 
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """All candidates: the source and the passage of each, and its relevance, 1 for the best."""
+
+    candidates: list[tuple[str, KnowledgeItem]]
+    relevance: list[float]
+
+
 async def merged(
     query: str,
     found: Mapping[str, Sequence[KnowledgeItem]],
     *,
     limit: int,
     spaces: Mapping[str, str] | None = None,
+    ask: AskAgain | None = None,
 ) -> list[MergedItem]:
     """The best passages of several sources, best first, each once.
 
@@ -77,13 +95,27 @@ async def merged(
             same where a source has none; where they contradict the order, the order counts.
         limit: how many at the most.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
+        ask: asks a source once more, where `leads.lead` says what for; None never does.
     """
     having = {name: list(items) for name, items in found.items() if items}
-    if len(having) < 2:
-        return [MergedItem(name, item) for name, items in having.items() for item in items[:limit]]
-    pool = [item for items in having.values() for item in items]
-    words = await _by_words(query, pool)
-    common = _common(having, words, spaces or {})
+    if not having:
+        return []
+    pool = await _pooled(query, having, spaces or {})
+    more = pool if ask is None or len(found) == 1 else await _led_to(query, pool, list(found), ask)
+    if len(having) == 1 and more is pool:
+        return [MergedItem(name, item) for name, item in pool.candidates[:limit]]
+    return await to_thread.run_sync(_best, more, limit)
+
+
+async def _pooled(
+    query: str, having: Mapping[str, Sequence[KnowledgeItem]], spaces: Mapping[str, str]
+) -> _Pool:
+    """What the sources found, on one scale, with the links among them followed."""
+    candidates = [(name, item) for name, items in having.items() for item in items]
+    if len(having) == 1:
+        return _Pool(candidates, [score for items in having.values() for score in _own(items)])
+    words = await _by_words(query, [item for _, item in candidates])
+    common = _common(having, words, spaces)
     if not any(common):  # nothing is known of any passage but what its source says
         common = [score for items in having.values() for score in _own(items)]
     scores: list[float] = []
@@ -91,25 +123,64 @@ async def merged(
         judged = common[len(scores) : len(scores) + len(items)]
         own = _stretched(_own(items), judged)
         scores += [_OWN * mine + (1 - _OWN) * theirs for mine, theirs in zip(own, judged, strict=True)]
-    candidates = [(name, item) for name, items in having.items() for item in items]
-    return await to_thread.run_sync(_ordered, query, candidates, scores, limit)
-
-
-def _ordered(
-    query: str, candidates: list[tuple[str, KnowledgeItem]], scores: Sequence[float], limit: int
-) -> list[MergedItem]:
-    """The best candidates by their scores and by what other sources say of them."""
-    from loom_core.knowledge.cross_links import cross_links
-
     top = max(scores)
     relevance = [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
-    for link in cross_links(query, candidates, tuple(relevance)):
-        relevance[link.target] = link.score
-        source, item = candidates[link.target]
-        candidates[link.target] = source, _explained(item, link.why)
-    order = sorted(range(len(candidates)), key=lambda place: -relevance[place])  # equals as the sources are
+    return await to_thread.run_sync(_linked, query, _Pool(candidates, relevance))
+
+
+async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
+    """The candidates with what the sources find by the names in the best of them, all asked at once.
+
+    What is found so is worth what the link to it is, and left out without one. The result is the same pool
+    where there is no link.
+    """
+    from loom_core.knowledge.leads import LEAD_LIMIT, lead
+
+    following = await to_thread.run_sync(lead, query, pool.candidates, pool.relevance)
+    if following is None:
+        return pool
+    answers: dict[str, Sequence[KnowledgeItem]] = {}
+
+    async def ask_one(source: str, question: str) -> None:
+        answers[source] = await ask(source, question, LEAD_LIMIT)
+
+    async with anyio.create_task_group() as tasks:
+        for source in sources:
+            if question := following.question_for(source):
+                tasks.start_soon(ask_one, source, question)
+    known = {(source, item.id) for source, item in pool.candidates}
+    new = [(name, item) for name in sources for item in answers.get(name, ()) if (name, item.id) not in known]
+    return await to_thread.run_sync(_linked, query, pool, new) if new else pool
+
+
+def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
+    """The candidates as links among them make them worth, with those of a lead that a link leads to.
+
+    The result is the same pool where there is no link.
+    """
+    from loom_core.knowledge.cross_links import cross_links
+
+    links = {link.target: link for link in cross_links(query, pool.candidates, pool.relevance, led_to=led_to)}
+    if not links:
+        return pool
+    candidates: list[tuple[str, KnowledgeItem]] = []
+    relevance: list[float] = []
+    for place, (source, item) in enumerate([*pool.candidates, *led_to]):
+        if (link := links.get(place)) is not None:
+            candidates.append((source, _explained(item, link.why)))
+            relevance.append(link.score)
+        elif place < len(pool.candidates):
+            candidates.append((source, item))
+            relevance.append(pool.relevance[place])
+    return _Pool(candidates, relevance)
+
+
+def _best(pool: _Pool, limit: int) -> list[MergedItem]:
+    """The first candidates by their relevance."""
+    # Equals stay as the sources are.
+    order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
     return _without_overlaps(
-        [candidates[place] for place in order], [relevance[place] for place in order], limit
+        [pool.candidates[place] for place in order], [pool.relevance[place] for place in order], limit
     )
 
 

@@ -96,6 +96,11 @@ class ServerConnection:
         return self._upkeep.state
 
     @property
+    def state_seconds(self) -> float:
+        """How long it has been in its state; 0 before `run`."""
+        return self._upkeep.state_seconds
+
+    @property
     def failure(self) -> str:
         """Why it is not ready, for people; empty while it is, or was never tried."""
         return self._upkeep.failure

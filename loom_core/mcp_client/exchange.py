@@ -39,7 +39,6 @@ _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 300.0  # without a byte; streams that are kept open send some
 _CONNECTIONS = 64
 _SESSION = "mcp-session-id"
-_FIRST_TYPED = "2026-07-28"  # revision since which a result says of what type it is
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -52,6 +51,9 @@ class Exchange(httpx2.AsyncClient):
         faults: where it is kept what the errors mean that are made here.
         on_fault: told of each; the legacy transport has nobody else to tell.
         answer_bytes: the largest answer that is taken.
+
+    Attributes:
+        revision: that of the protocol, as the latest request said; empty before.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Exchange(httpx2.AsyncClient):
             trust_env=urlsplit(config.url).hostname not in _LOOPBACK,
         )
         hide_secrets()
+        self.revision = ""
         self._sse = config.transport == "sse"
         self._server_auth = auth
         self._secrets = config.secrets
@@ -84,6 +87,7 @@ class Exchange(httpx2.AsyncClient):
         """Send a request; a message that cannot be delivered or is refused gets an error as its answer."""
         if request.method != "POST":
             return await super().send(request, **options)
+        self.revision = request.headers.get("mcp-protocol-version", "")
         try:
             response = await super().send(request, **options)
             if response.is_success and _is_json(response):
@@ -104,7 +108,6 @@ class Exchange(httpx2.AsyncClient):
         """An answer with its whole content, if that is not too large."""
         content = await _read(response, self._answer_bytes)
         if content is not None:
-            content = _completed(content, request.headers.get("mcp-protocol-version", ""))
             return _response(request, response.status_code, content, session=response.headers.get(_SESSION))
         what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not taken"
         return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
@@ -188,18 +191,6 @@ def _strayed(response: httpx2.Response) -> Fault | None:
         advice = "Check the `url` of its entry, and whether one has to log in there."
         return Fault("refused", "answers with a page for people", advice, ran="no")
     return None
-
-
-def _completed(content: bytes, version: str) -> bytes:
-    """An answer whose result says of what type it is: the SDK refuses others, which count as complete."""
-    if version < _FIRST_TYPED or b'"resultType"' in content:
-        return content
-    try:
-        message = json.loads(content)
-        message["result"].setdefault("resultType", "complete")
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):  # an error, or no answer at all
-        return content
-    return json.dumps(message).encode()
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes | None:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from loom_core.mcp_client.fault import ANSWER_BYTES, Fault, Faults
+from loom_core.mcp_client.typed_results import TypedResults
 
 if TYPE_CHECKING:
     import httpx2
@@ -62,11 +63,11 @@ class HttpTransport:
             answer_bytes=self._answer_bytes,
         )
         async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(
+            read, write = await stack.enter_async_context(
                 self._sse(exchange) if sse else await self._streamable(exchange, stack)
             )
             self._opened = stack.pop_all()
-            return streams
+            return TypedResults(read, lambda: exchange.revision), write
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

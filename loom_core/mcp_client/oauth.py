@@ -17,6 +17,7 @@ from loom_core.errors import ConfigError, LoginError, LoomError
 from loom_core.mcp_client.oauth_config import OAuthConfig
 from loom_core.mcp_client.oauth_places import origin_of
 from loom_core.mcp_client.oauth_store import Login, LoginStore
+from loom_core.mcp_client.verbs import verb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -233,9 +234,7 @@ class OAuth(httpx2.Auth):
             message = f"Nobody has logged in at {name!r}."
         else:
             message = f"The login at {name!r} has ended."
-        return LoginError(
-            message, advice=f"Log in, in a terminal, with the verb `mcp login {name}` of this command."
-        )
+        return LoginError(message, advice=f"Log in, in a terminal: {verb(f'login {name}')}.")
 
 
 def _with_token(request: httpx2.Request, access: SecretStr | None) -> httpx2.Request:

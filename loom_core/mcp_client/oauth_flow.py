@@ -29,6 +29,7 @@ from loom_core.mcp_client.oauth_places import is_safe_place
 from loom_core.mcp_client.oauth_renewal import end_of
 from loom_core.mcp_client.oauth_requests import guarded_client, known_client, secret_method, sent, unsafe
 from loom_core.mcp_client.oauth_store import Login, Registration, Tokens
+from loom_core.mcp_client.verbs import verb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -248,7 +249,9 @@ def _of_person(
 
 def _checked(config: ServerConfig, browser: Browser | None) -> Browser:
     if browser is None:
-        raise LoginError(f"A person has to log in at {config.name!r}.", advice="Use `mcp login`.")
+        raise LoginError(
+            f"A person has to log in at {config.name!r}.", advice=f"Use {verb(f'login {config.name}')}."
+        )
     return browser
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from loom_core.mcp_client.pins import Approvals
 from loom_core.mcp_client.result_cache import ResultCache
 from loom_core.mcp_client.server_tools import ServerTools
 from loom_core.mcp_client.servers import ServerProblem, Servers, read_servers
+from loom_core.mcp_client.snapshot import ToolSnapshot
 from loom_core.mcp_client.tool import MCPTool, ServerTool
 from loom_core.paths import loom_home
 from loom_core.tools.tool_search import ToolSearch
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MCPToolRegistry", "ServerStatus"]
 
-_NEAREST = 3
 _STARTING_AT_ONCE = 64  # a file may name hundreds of servers
 
 _log = logging.getLogger(__name__)
@@ -60,26 +59,6 @@ class ServerStatus:
     tools: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     facts: ServerFacts | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """All tools at one time, and each by its names."""
-
-    tools: tuple[ServerTool, ...] = ()
-    table: Mapping[str, ServerTool] = field(default_factory=dict[str, ServerTool])
-
-    @classmethod
-    def of(cls, tools: Iterable[ServerTool]) -> _Snapshot:
-        table: dict[str, ServerTool] = {}
-        usable: list[ServerTool] = []
-        for tool in tools:
-            if {tool.name, tool.wire_name} & table.keys():
-                _log.warning("the tool %s is left out: another one has its name", tool.name)
-                continue
-            usable.append(tool)
-            table[tool.name] = table[tool.wire_name] = tool
-        return cls(tuple(usable), table)
 
 
 class MCPToolRegistry:
@@ -124,7 +103,7 @@ class MCPToolRegistry:
         self._problems: dict[str, ServerProblem] = {}
         self._servers: dict[str, ServerTools] = {}
         self._offered: tuple[ServerTool, ...] = ()
-        self._snapshot = _Snapshot()
+        self._snapshot = ToolSnapshot()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._closing = anyio.Event()
         self._running = anyio.Event()
@@ -177,10 +156,7 @@ class MCPToolRegistry:
         Raises:
             NotFoundError: there is none now; it names the nearest.
         """
-        tool = self._snapshot.table.get(name)
-        if tool is None:
-            raise _unknown_tool(name, [each.name for each in self._snapshot.tools])
-        return tool
+        return self._snapshot.find(name)
 
     def servers(self) -> list[ServerStatus]:
         """How all servers are: those that were started, and entries that cannot be used."""
@@ -301,7 +277,7 @@ class MCPToolRegistry:
         tools = tuple(tool for server in self._servers.values() for tool in server.tools)
         if tools != self._offered:
             self._offered = tools
-            self._snapshot = _Snapshot.of(tools)
+            self._snapshot = ToolSnapshot.of(tools)
         for listener in tuple(self._listeners.values()):
             listener()
 
@@ -313,13 +289,3 @@ def _authorized(home: Path, config: ServerConfig) -> httpx2.Auth | None:
     from loom_core.mcp_client.oauth import oauth_auth
 
     return oauth_auth(config, home)
-
-
-def _unknown_tool(name: str, names: Sequence[str]) -> NotFoundError:
-    ending = [each for each in names if each.endswith(f":{name}")]
-    near = [*ending, *difflib.get_close_matches(name, names, n=_NEAREST, cutoff=0.4)]
-    shown = ", ".join(dict.fromkeys(near[:_NEAREST]))
-    return NotFoundError(
-        f"There is no tool {name[:100]!r}.",
-        advice=f"Did you mean {shown}?" if shown else "Look for another one.",
-    )

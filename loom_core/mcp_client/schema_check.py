@@ -8,7 +8,6 @@ fetched, and allows everything.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
+from loom_core.mcp_client.linear_pattern import is_linear, matches, states
 from loom_core.mcp_client.schema_form import parts_of
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ _FOLLOWING = 5  # steps that it takes to go into another schema
 _AT_ONCE = 16  # values that are looked at in one step
 _CHARACTERS = 100  # of a message that is made in one step
 _MATCHED = 50_000  # characters of a text times states of a pattern, in one step
-_MOST_STATES = 300_000  # about as many as the engine allows a pattern to have
 _MOST_ERRORS = 200
-_PATTERNS_KEPT = 2000
-
-_REPEATED = re.compile(r"(\d{1,6})\s*,?\s*\}", re.ASCII)  # the larger number of `{2,10}`
 
 _Schema: TypeAlias = Mapping[str, Any]
 _Keyword: TypeAlias = Callable[["Validator", Any, Any, _Schema], "Iterable[ValidationError] | None"]
@@ -230,8 +226,8 @@ def _pattern(
 
     if not isinstance(instance, str):
         return
-    _run.get().spend(_states(pattern) * len(instance) // _MATCHED)
-    if not _matches(pattern, instance):
+    _run.get().spend(states(pattern) * len(instance) // _MATCHED)
+    if not matches(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -243,7 +239,7 @@ def _pattern_properties(
     _run.get().spend(len(patterns) * len(cast("_Schema", instance)) // _AT_ONCE)
     for pattern, part in patterns.items():
         for name, value in cast("_Schema", instance).items():
-            if _linear(pattern) is not None and _matches(pattern, name):
+            if is_linear(pattern) and matches(pattern, name):
                 yield from validator.descend(value, part, path=name, schema_path=pattern)
 
 
@@ -258,41 +254,12 @@ def _additional_properties(
     patterns = tuple(schema.get("patternProperties", ()))
     _run.get().spend((1 + len(patterns)) * len(cast("_Schema", instance)) // _AT_ONCE)
     for name, value in cast("_Schema", instance).items():
-        if name in named or any(_matches(pattern, name) for pattern in patterns):
+        if name in named or any(matches(pattern, name) for pattern in patterns):
             continue
         if allowed is False:
             yield ValidationError(f"{name!r} is not expected", path=(name,))
         else:
             yield from validator.descend(value, cast("_Schema", allowed), path=name)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """Whether a pattern is found in a text; also if it cannot be looked for in linear time."""
-    found = _linear(pattern)
-    return found is None or found(text)
-
-
-@lru_cache(maxsize=_PATTERNS_KEPT)
-def _states(pattern: str) -> int:
-    """How many states a pattern has at most: what is repeated ten times counts ten times."""
-    states = len(pattern)
-    for repeated in _REPEATED.findall(pattern):
-        states *= max(1, int(repeated))
-        if states > _MOST_STATES:
-            return _MOST_STATES
-    return states
-
-
-@lru_cache(maxsize=_PATTERNS_KEPT)
-def _linear(pattern: str) -> Callable[[str], bool] | None:
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
-    try:
-        return SchemaValidator(
-            core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")
-        ).isinstance_python
-    except SchemaError:  # look-around, back references: no engine finds these in linear time
-        return None
 
 
 def _endless() -> InvalidInputError:

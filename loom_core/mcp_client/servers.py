@@ -15,6 +15,7 @@ from loom_core.mcp_client.config_file import ServerFile, user_file
 from loom_core.mcp_client.entry import EntryError
 from loom_core.mcp_client.expansion import Expansion
 from loom_core.mcp_client.trust import TrustedFiles
+from loom_core.mcp_client.verbs import verb
 
 if TYPE_CHECKING:
     from loom_core.mcp_client.trust import TrustState
@@ -171,7 +172,9 @@ class _Reading:
         for broken in self._broken.values():  # it may be in there
             return broken
         near = difflib.get_close_matches(name, self._seen, n=3)
-        advice = f"Did you mean {', '.join(near)}?" if near else "`mcp list` shows the servers there are."
+        advice = (
+            f"Did you mean {', '.join(near)}?" if near else f"{verb('list')} shows the servers there are."
+        )
         return ServerProblem(f"There is no server {name!r}.", advice)
 
 
@@ -179,7 +182,7 @@ def _untrusted(path: Path, state: TrustState, where: str) -> ServerProblem:
     why = "was changed after you trusted it" if state == "changed" else "is a project's, and not trusted"
     return ServerProblem(
         f"The file {path} {why}: nothing in it is started.",
-        f"Look at it, and trust it with the verb `mcp trust {path}`.",
+        f"Look at it, and trust it: {verb(f'trust {path}')}.",
         where,
         untrusted=True,
     )

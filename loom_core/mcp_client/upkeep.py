@@ -75,10 +75,16 @@ class Upkeep:
         self._legacy = config.era == "legacy"
         self._fault: Fault | None = None
         self._openings = 0
+        self._since: float | None = None  # when it came into its state
         self._running = False
         self._closing = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
+
+    @property
+    def state_seconds(self) -> float:
+        """How long it has been in its state; 0 before `run`."""
+        return 0.0 if self._since is None else anyio.current_time() - self._since
 
     @property
     def closing(self) -> bool:
@@ -249,6 +255,8 @@ class Upkeep:
             await self._closing.wait()
 
     def _become(self, state: State, fault: Fault | None = None) -> None:
+        if self.state != state:
+            self._since = anyio.current_time()
         self.state = state
         self._fault = fault
         self.failure = str(self.told(fault)) if fault else ""

@@ -206,14 +206,14 @@ class HttpClient:
 
     def _headers_of(self, answer: httpcore2.Response, target: httpx2.URL) -> dict[str, str]:
         if sum(len(name) + len(value) for name, value in answer.headers) > self._policy.max_header_bytes:
-            raise _too_large(target, self._policy.max_header_bytes, "its header")
+            raise _too_large(target, self._policy.max_header_bytes, "its header", advice=self._policy.smaller)
         headers: dict[str, str] = {}
         for raw_name, raw_value in answer.headers:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         announced = headers.get("content-length", "")
         if announced.isascii() and announced.isdigit() and int(announced) > self._policy.max_bytes:
-            raise _too_large(target, self._policy.max_bytes, "it")
+            raise _too_large(target, self._policy.max_bytes, "it", advice=self._policy.smaller)
         return headers
 
     async def _body_of(self, answer: httpcore2.Response, target: httpx2.URL, unpacking: Unpacking) -> bytes:
@@ -226,7 +226,7 @@ class HttpClient:
                 size += len(piece)
                 pieces.append(piece)
                 if max(received, size) > limit:
-                    raise _too_large(target, limit, "it")
+                    raise _too_large(target, limit, "it", advice=self._policy.smaller)
         unpacking.finish()
         return b"".join(pieces)
 
@@ -248,8 +248,8 @@ def _joined(target: httpx2.URL, location: str) -> httpx2.URL:
         ) from error
 
 
-def _too_large(target: httpx2.URL, limit: int, what: str) -> NetError:
+def _too_large(target: httpx2.URL, limit: int, what: str, *, advice: str) -> NetError:
     return NetError(
         f"{redacted(target)} is not read: {what} has more than {limit:,} bytes.",
-        advice="Download it and add a part of it as a file.",
+        advice=advice,
     )

@@ -32,6 +32,7 @@ class NetPolicy:
         connect_seconds: time for a connection, with the look-up of the name.
         total_seconds: time for everything together, redirects included.
         setting: what people allow more with, for the advice of errors.
+        smaller: what to do about an answer that is too large, in a sentence.
     """
 
     allowed_hosts: frozenset[str] = frozenset()
@@ -43,6 +44,7 @@ class NetPolicy:
     connect_seconds: float = 10.0
     total_seconds: float = 120.0
     setting: str = "--allow-net (allowed_hosts)"
+    smaller: str = "Download it and add a part of it as a file."
 
     @classmethod
     def allowing(cls, rules: Iterable[str], *, proxy: str = "") -> NetPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from loom_core.errors import NetError
 from loom_core.net.address import address_of
@@ -11,7 +12,7 @@ from loom_core.net.address import address_of
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["canonical_url", "host_of", "origin_of", "parse_url", "redacted"]
+__all__ = ["canonical_url", "host_of", "is_base_url", "origin_of", "parse_url", "redacted"]
 
 _MAX_URL = 4096
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -79,6 +80,17 @@ def host_of(text: str) -> str | None:
     if len(host) > 253 or not _NAME.fullmatch(host) or _NUMBER.fullmatch(host):
         return None
     return host
+
+
+def is_base_url(text: str) -> bool:
+    """Whether paths of an API can be put behind an address: http or https, a host, no key or query in it."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises for a port that is none
+    except ValueError:
+        return False
+    web = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.username is None
+    return web and not parts.query and not parts.fragment
 
 
 def origin_of(url: httpx2.URL) -> tuple[str, str, int]:

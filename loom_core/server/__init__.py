@@ -5,6 +5,9 @@
 | `run` | `serve`: what a server's command calls; safe to import before anything else |
 | `factory` | `LoomServer`: tools, resources, prompts and completions, registered under the house rules |
 | `tool` | `Tool`, `ToolWording`: one function as the protocol sees it |
+| `searching`, `search_arguments` | a tool that searches, worded from its sources; arguments of such tools |
+| `citing` | `citation`, `passages_text`, `reading_text`: what was found, quoted with where it is from |
+| `chatgpt` | `register_chatgpt_tools`: the profile `chatgpt` |
 | `results` | `tool_result`, `TextBudget`: what a tool answers, and how long it may be |
 | `content` | `Image`, `Audio`, `Embedded`: what answers and messages hold besides text |
 | `context`, `progress` | `ToolContext`, `progress`: what a tool knows about the call it serves |

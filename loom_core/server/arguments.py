@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import re
 import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolArguments", "closest"]
 
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # the server's goes before it, and hosts drop what is over 60
 _SHOWN = 60  # characters of a wrong value that are repeated to the caller
 
 
@@ -65,10 +67,18 @@ class ToolArguments:
                 have passed the signature are then checked against the schema, too.
 
         Raises:
-            ValueError: a parameter has no annotation, or is not a plain named one; or the keywords do not
-                make a valid schema.
+            ValueError: the name is not as hosts take it, or the function not async; a parameter has no
+                annotation, or is not a plain named one; or the keywords do not make a valid schema.
             NameError: an annotation names something that the function's module does not have.
         """
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{kind} {name!r}: a name is lower case letters, digits and _, at most 40 of them"
+            )
+        if not inspect.iscoroutinefunction(function):
+            raise ValueError(
+                f"{kind} {name!r}: the function must be async; blocking work belongs in a thread"
+            )
         hints = typing.get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
         context_name = ""
@@ -89,8 +99,12 @@ class ToolArguments:
             _problems({}, schema)  # refuses a schema that is wrong
         return cls(schema, context_name, name, model, bool(keywords))
 
-    def parse(self, given: dict[str, Any]) -> dict[str, Any]:
+    def parse(self, given: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         """The values to call the function with.
+
+        Args:
+            given: what the caller sent.
+            context: of the call, for a function that wants it.
 
         Raises:
             InvalidInputError: names every argument that is missing, unknown or wrong, and all valid ones.
@@ -106,7 +120,8 @@ class ToolArguments:
             sent = values.model_dump(mode="json", exclude_unset=True)
             if reasons := _problems(sent, self.schema):
                 raise self._refused("; ".join(reasons))
-        return {name: getattr(values, name) for name in self._model.model_fields}
+        read = {name: getattr(values, name) for name in self._model.model_fields}
+        return read | {self.context_name: context} if self.context_name else read
 
     def _invalid(self, error: ValidationError) -> InvalidInputError:
         fields = self._model.model_fields

@@ -112,13 +112,21 @@ async def ask(
 
 
 async def consent(
-    ctx: ToolContext, question: str, *, otherwise: str, name: str = "consent", deadline: float = DEADLINE
+    ctx: ToolContext,
+    question: str,
+    *,
+    confirmed: bool,
+    otherwise: str,
+    name: str = "consent",
+    deadline: float = DEADLINE,
 ) -> None:
     """Go on only if the user agrees: an empty form, which is accepted or declined.
 
     Args:
         ctx: the call.
         question: what is to be agreed to, for people.
+        confirmed: whether the model says that the user has agreed. It counts only where the client cannot
+            ask: else whoever wrote what the model reads could agree in the user's place.
         otherwise: how to call again once the user has agreed in the conversation, for a model whose client
             cannot ask: “call `add` again with confirm: true”.
         name: as for `ask`.
@@ -137,7 +145,9 @@ async def consent(
             message, advice = "The user closed the question; nothing was done.", "Ask them what they want."
         case "timed_out":
             message = f"The user did not answer within {deadline:g} s; nothing was done."
-            advice = f"Ask them; if they agree, {otherwise}."
+            advice = "Call again when they are there: they are asked again."
+        case "unavailable" if confirmed:
+            return
         case "unavailable":
             message = f"Nothing was done yet, for the user has to agree first: {question}"
             advice = f"Ask them; if they agree, {otherwise}."

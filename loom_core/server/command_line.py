@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from loom_core.errors import InvalidInputError, LoomError
+from loom_core.paths import token_path
 from loom_core.server.install.options import split_arguments
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
+    from loom_core.server.factory import LoomServer
     from loom_core.server.health import HealthReport
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "add_command",
     "ended",
     "given_filters",
+    "serve_as_asked",
     "show_health",
     "show_report",
     "split_line",
@@ -129,6 +132,34 @@ def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
         close_answer()
         return _NOT_READ
     return code
+
+
+def serve_as_asked(
+    program: str, build: Callable[[], LoomServer], args: argparse.Namespace, *, home: Path, deadline: float
+) -> int:
+    """Run `serve` until it is told to stop: over stdio, or over HTTP where asked; gives the exit code.
+
+    Args:
+        program: the command's name.
+        build: makes the server; it imports what that needs, see `run.serve`.
+        args: parsed arguments, with those of `add_http_options`.
+        home: Loom's folder, where the tokens are.
+        deadline: as for `run.serve`.
+
+    Raises:
+        ConfigError: as `http_settings` and `run.serve`.
+    """
+    from loom_core.server.http_options import http_settings, ready_lines
+    from loom_core.server.run import serve
+
+    http = http_settings(args, tokens=token_path(home, program))
+
+    def say_ready(url: str) -> None:
+        if http is not None:
+            sys.stderr.write("".join(f"{line}\n" for line in ready_lines(program, url, http)))
+
+    serve(build, http=http, on_ready=say_ready, deadline=deadline)
+    return 0
 
 
 def show_report(report: CommandReport, *, as_json: bool) -> None:

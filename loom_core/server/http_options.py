@@ -55,6 +55,11 @@ def add_http_options(command: argparse.ArgumentParser) -> None:
         help="with --issuer: where its keys are (default: as its metadata say)",
     )
     command.add_argument(
+        "--typed-tokens",
+        action="store_true",
+        help="with --issuer: take only tokens whose header says at+jwt (RFC 9068), as some issuers write it",
+    )
+    command.add_argument(
         "--drain",
         type=float,
         default=0.0,
@@ -80,9 +85,10 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
                 advice="Add --http.",
             )
         return None
-    if (args.public_url or args.jwks_url) and not args.issuer:
+    if (args.public_url or args.jwks_url or args.typed_tokens) and not args.issuer:
         raise ConfigError(
-            "--public-url and --jwks-url say nothing without --issuer.", advice="Give --issuer."
+            "--public-url, --jwks-url and --typed-tokens say nothing without --issuer.",
+            advice="Give --issuer.",
         )
     return HttpSettings(
         host=args.host,
@@ -127,5 +133,7 @@ def _auth(args: argparse.Namespace, tokens: Path) -> AuthSettings:
             "--issuer needs --public-url: only tokens for this server are taken.",
             advice="Give the endpoint as clients reach it, such as --public-url https://kb.example/mcp.",
         )
-    issuer = Issuer(args.issuer, args.public_url, args.jwks_url or "") if args.issuer else None
+    issuer = None
+    if args.issuer:
+        issuer = Issuer(args.issuer, args.public_url, args.jwks_url or "", typed=args.typed_tokens)
     return AuthSettings(tokens if args.tokens else None, issuer)

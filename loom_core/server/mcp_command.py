@@ -13,6 +13,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.mcp_client.config_file import project_file, user_file
 from loom_core.mcp_client.shown import shown_entry
 from loom_core.mcp_client.trust import ToolPins
+from loom_core.mcp_client.verbs import verb
 from loom_core.server.mcp_entries import check_entry, notes_on_entry
 from loom_core.server.mcp_file import drop_entry, put_entries
 from loom_core.server.mcp_list import list_servers
@@ -48,7 +49,7 @@ def run_mcp_command(
         StoreBusyError: another process writes it.
     """
     if served and args.action != "add":
-        raise InvalidInputError("Only `mcp add` takes a command behind --.")
+        raise InvalidInputError(f"Only {verb('add')} takes a command behind --.")
     folder = Path(program.machine.project)
     if args.action == "add":
         return _add(program.name, args, served, home)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, UnreadableTextError
 from loom_core.jsonc import object_of
 from loom_core.mcp_client.config_file import SECTION, ServerFile, user_file
+from loom_core.mcp_client.verbs import verb
 from loom_core.server.install.json_text import JsonText
 from loom_core.storage.private_file import PrivateFile
 
@@ -66,7 +67,7 @@ def drop_entry(home: Path, name: str) -> dict[str, Any]:
                 f"There is no server {name!r} in {user_file(home)}.",
                 advice=f"Did you mean {near[0]}?"
                 if near
-                else "`mcp list` shows the servers there are, and where.",
+                else f"{verb('list')} shows the servers there are, and where.",
             )
         dropped.update(object_of(there[name]))
         return _FORMAT.drop(text, SECTION, name)

@@ -6,6 +6,7 @@ import logging
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from loom_core.mcp_client.verbs import named_by
 from loom_core.paths import loom_home
 from loom_core.server.command_line import show_report
 from loom_core.server.console import agreed, say
@@ -33,7 +34,7 @@ def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -
         LoomError: as `run_mcp_command`.
     """
     asking = Asking(show=say, agreed=agreed)
-    with nullcontext() if args.debug else _told_once():
+    with named_by(program.name), nullcontext() if args.debug else _told_once():
         report = run_mcp_command(program, args, served, home=loom_home(args.home), asking=asking)
     show_report(report, as_json=args.json)
     return report.code

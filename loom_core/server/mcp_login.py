@@ -11,6 +11,7 @@ import anyio
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.mcp_client.oauth_store import LoginStore
 from loom_core.mcp_client.servers import read_servers
+from loom_core.mcp_client.verbs import verb
 from loom_core.server.mcp_report import McpReport
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def _config(name: str, home: Path, project: Path | None) -> ServerConfig:
         kind = ConfigError if problem.where else NotFoundError
         raise kind(problem.placed, advice=problem.advice)
     if not servers.ready:
-        raise NotFoundError(f"There is no server {name!r}.", advice="`mcp list` shows the servers there are.")
+        raise NotFoundError(
+            f"There is no server {name!r}.", advice=f"{verb('list')} shows the servers there are."
+        )
     config = servers.ready[0]
     if config.auth != "oauth":
         raise InvalidInputError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.mcp_client.servers import read_servers
+from loom_core.mcp_client.verbs import verb
 from loom_core.server.mcp_report import McpReport
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def probe_servers(
     import anyio
 
     if bool(args.names) == args.all:
-        raise InvalidInputError("Which server?", advice="Write `mcp test NAME`, or `mcp test --all`.")
+        raise InvalidInputError(
+            "Which server?", advice=f"Write {verb('test NAME')}, or {verb('test --all')}."
+        )
     servers = read_servers(home, project=project, names=args.names or None)
     # Who asks for all means those that may be started.
     untrusted = {

@@ -15,6 +15,7 @@ from loom_core.mcp_client.config_file import ServerFile, project_file
 from loom_core.mcp_client.expansion import variables_of
 from loom_core.mcp_client.shown import HIDDEN, is_literal_secret
 from loom_core.mcp_client.trust import TrustedFiles
+from loom_core.mcp_client.verbs import verb
 from loom_core.server.mcp_entries import texts_of
 from loom_core.server.mcp_report import McpReport
 
@@ -85,7 +86,7 @@ def _path(given: Path | None, folder: Path) -> Path:
     if found is None:
         raise NotFoundError(
             f"There is no .mcp.json in {folder}, nor above it in the same repository.",
-            advice="Name the file: `mcp trust FILE`.",
+            advice=f"Name the file: {verb('trust FILE')}.",
         )
     return found
 

@@ -1,8 +1,12 @@
 """OAuth 2.1 resource server: access tokens that somebody else issues, as signed JWTs (RFC 9068).
 
 What is checked: the signature, by a key of the issuer and an algorithm of the list; `iss`; `aud`, which must
-be this server, so that a token for another service is worth nothing here; `exp` and `nbf`. Its scopes say
-what it allows; the claim `loom_sources`, where it has one, for which of the server's data.
+be this server, so that a token for another service is worth nothing here; `exp` and `nbf`; and that it is an
+access token. RFC 9068 (4) wants the header's `typ` to say that, but many issuers write `JWT`, as ID tokens
+have it, or nothing: such tokens are taken unless a claim shows that they are of another kind, or the operator
+wants the letter of the standard.
+
+Its scopes say what it allows; the claim `loom_sources`, where it has one, for which of the server's data.
 """
 
 from __future__ import annotations
@@ -24,6 +28,10 @@ __all__ = ["Issuer", "IssuerUnavailableError", "JwtVerifier", "VerifiedJwt"]
 
 _LEEWAY = 30.0  # seconds that clocks may differ
 _SOURCES_CLAIM = "loom_sources"
+_ACCESS_TYPE = "at+jwt"  # RFC 9068
+_ANY_TYPES = frozenset({"", "jwt"})  # which leave open what kind of token it is
+_KIND_CLAIMS = {"typ": "bearer", "token_use": "access"}  # Keycloak, Cognito: what they say of an access token
+_ID_CLAIMS = ("nonce", "at_hash", "c_hash")  # OpenID Connect: what an ID token alone has
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +44,13 @@ class Issuer:
         url: the issuer, exactly as its metadata and its tokens name it (`iss`).
         resource: URL of this server's endpoint as clients reach it, which tokens must be for (`aud`).
         jwks_url: where its keys are; found in its metadata if empty.
+        typed: whether only tokens are taken whose header says `at+jwt`.
     """
 
     url: str
     resource: str
     jwks_url: str = ""
+    typed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse addresses that keys may not be fetched from, or that no token can be for.
@@ -132,6 +142,9 @@ class JwtVerifier:
             raise IssuerUnavailableError(
                 "The issuer of access tokens cannot be asked for its keys.", advice="Try again later."
             ) from error
+        if (kind := _other_kind(header, claims, typed=self._issuer.typed)) is not None:
+            _log.warning("a token is refused: it is no access token by its %s", kind)
+            return None
         return self._verified(claims)
 
     def _verified(self, claims: dict[str, Any]) -> VerifiedJwt | None:
@@ -151,6 +164,21 @@ class JwtVerifier:
             id=f"oauth:{self._issuer.url}:{client}:{subject}",
         )
         return VerifiedJwt(caller, float(claims["exp"]) + _LEEWAY)
+
+
+def _other_kind(header: dict[str, Any], claims: dict[str, Any], *, typed: bool) -> str | None:
+    """By what a token is none that gives access, such as one that says who has logged in; None if it does."""
+    type_ = str(header.get("typ") or "").lower().removeprefix("application/")
+    if type_ == _ACCESS_TYPE:
+        return None
+    if typed or type_ not in _ANY_TYPES:
+        return "typ"
+    said = [name for name in _KIND_CLAIMS if name in claims]
+    for name in said:
+        if str(claims[name]).lower() != _KIND_CLAIMS[name]:
+            return f"claim {name}"
+    found = [] if said else [name for name in _ID_CLAIMS if name in claims]
+    return f"claim {found[0]}" if found else None
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[Scope]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import typing
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from loom_core.server.context import ToolContext
 
 __all__ = ["Prompt", "PromptFunction", "PromptMessage"]
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +56,8 @@ class Prompt:
             ValueError: the name, description or signature is not as it must be.
         """
         description = description or inspect.getdoc(function) or ""
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"prompt {name!r}: a name is lower case letters, digits and _, at most 40 of them"
-            )
         if not title.strip() or not description.strip():
             raise ValueError(f"prompt {name!r}: a title and a description are required")
-        if not inspect.iscoroutinefunction(function):
-            raise ValueError(
-                f"prompt {name!r}: the function must be async; blocking work belongs in a thread"
-            )
         arguments = ToolArguments.of(function, name, kind="prompt")
         _check_text(function, name, arguments.context_name)
         definition = PromptDefinition(
@@ -83,10 +72,7 @@ class Prompt:
             InvalidInputError: the arguments are not valid.
             Exception: whatever the function raises.
         """
-        values = self.arguments.parse(given)
-        if self.arguments.context_name:
-            values[self.arguments.context_name] = context
-        messages = await self._function(**values)
+        messages = await self._function(**self.arguments.parse(given, context))
         return GetPromptResult(
             description=self.definition.description,
             messages=[PromptBlock(role=said.role, content=block(said.content)) for said in messages],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ __all__ = ["DESCRIPTION_BYTES", "Tool", "ToolFunction", "ToolWording", "WordingF
 
 DESCRIPTION_BYTES = 2048
 """Hosts cut the description of a tool, and the instructions of a server, at this length."""
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # the server's goes before it, and hosts drop what is over 60
 
 _log = logging.getLogger(__name__)
 
@@ -90,12 +87,8 @@ class Tool:
         Raises:
             ValueError: the name, description, signature or return annotation is not as it must be.
         """
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"tool {name!r}: a name is lower case letters, digits and _, at most 40 of them")
         if not title.strip():
             raise ValueError(f"tool {name!r}: a title is required")
-        if not inspect.iscoroutinefunction(function):
-            raise ValueError(f"tool {name!r}: the function must be async; blocking work belongs in a thread")
         arguments = ToolArguments.of(function, name, keywords=keywords)
         if reason := find_invalid_x_mcp_header(arguments.schema):
             raise ValueError(f"tool {name!r}: {reason}")
@@ -144,10 +137,7 @@ class Tool:
             InvalidInputError: the arguments are not valid.
             Exception: whatever the function raises.
         """
-        values = self.arguments.parse(given)
-        if self.arguments.context_name:
-            values[self.arguments.context_name] = context
-        reply = await self._function(**values)
+        reply = await self._function(**self.arguments.parse(given, context))
         texts = [] if reply.contents and not reply.text else [reply.text]
         return CallToolResult(
             content=[block(content) for content in (*texts, *reply.contents)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -102,24 +103,54 @@ def loom_kb(home: Path) -> RunCommand:
     return run
 
 
+@pytest.fixture(scope="session")
+def served() -> Callable[..., AbstractContextManager[str]]:
+    """Serves on a free port while a block lasts: `with served([*command, "serve"], program) as url`."""
+
+    @contextmanager
+    def serve(command: list[str], program: str) -> Generator[str]:
+        process = subprocess.Popen(
+            [*command, "--http", "--port", "0"], stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        assert process.stderr is not None
+        try:
+            line = next((line for line in process.stderr if line.startswith(f"{program} serves ")), "")
+            assert line, "the server ended before it served"
+            yield line.split()[2]
+        finally:
+            process.terminate()
+            rest = process.stderr.read()
+            process.stderr.close()
+            assert process.wait(30) == 0, rest
+
+    return serve
+
+
 @pytest.fixture
-def http_url(home: Path) -> Iterator[str]:
+def http_url(home: Path, served: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
     """The URL of `loom-kb serve --http` on a free port, which ends with the test."""
-    command = [*_LOOM_KB, "serve", "--http", "--port", "0", "--home", str(home), "--embedder", "hashing"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if line.startswith("loom-kb serves "):
-                yield line.split()[2]
-                break
-        else:
-            raise AssertionError("the server ended before it served")
-    finally:
-        process.terminate()
-        rest: Any = process.stderr.read()
-        process.stderr.close()
-        assert process.wait(30) == 0, rest
+    with served([*_LOOM_KB, "serve", "--home", str(home), "--embedder", "hashing"], "loom-kb") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def loom_query(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of `loom-query-server` with a source of two texts, English and Chinese."""
+    home = tmp_path_factory.mktemp("query-home")
+    documents = [
+        {"text": "# Port Aster\n\nThe master of Port Aster is Ada Brown.", "uri": "note:aster"},
+        {"text": "# 青岛港\n\n青岛港的港长是李明。", "uri": "note:青岛"},
+    ]
+    sources = {"港口": {"kind": "documents", "documents": documents}}
+    (home / "query.json").write_text(json.dumps({"sources": sources}), encoding="utf-8")
+    return [sys.executable, "-m", "loom_query", "serve", "--home", str(home)]
+
+
+@pytest.fixture(scope="module")
+def query_url(loom_query: list[str], served: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
+    """The URL of that server over HTTP, for all tests of a module."""
+    with served(loom_query, "loom-query-server") as url:
+        yield url
 
 
 @pytest.fixture
@@ -144,12 +175,17 @@ def write_lighthouses(tmp_path: Path) -> Callable[[int], Path]:
 
 @pytest.fixture
 def until() -> Callable[..., object]:
-    """Waits for something that another process does and tells nobody: `until(condition)` gives its value."""
+    """Waits for something that another process does and tells nobody: `until(condition)` gives its value.
 
-    def wait(condition: Callable[[], object], *, seconds: float = 60.0) -> object:
+    It fails after `seconds`, and says `what` has not happened.
+    """
+
+    def wait(
+        condition: Callable[[], object], *, seconds: float = 60.0, what: str = "what is waited for"
+    ) -> object:
         deadline = time.monotonic() + seconds
         while not (value := condition()):
-            assert time.monotonic() < deadline, "it did not happen in time"
+            assert time.monotonic() < deadline, f"{what} has not happened within {seconds:g} s"
             time.sleep(0.05)
         return value
 

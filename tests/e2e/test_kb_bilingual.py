@@ -48,12 +48,15 @@ def test_coverage_is_told_until_every_passage_has_a_vector(server, until):
         assert ("passages have vectors so far" in answer["content"][0]["text"]) != complete
         return complete
 
-    assert until(covered)
+    assert until(covered, what="that every passage has a vector")
 
 
 @pytest.mark.parametrize(("question", "name"), QUESTIONS)
 def test_a_question_in_other_words_finds_the_passage(question, name, server, until):
-    until(lambda: server.call("query", query="x")["structuredContent"]["embedded"] == len(NOTES))
+    def embedded():
+        return server.call("query", query="x")["structuredContent"]["embedded"] == len(NOTES)
+
+    assert until(embedded, what="that every passage has a vector")
     titles = {name: text.splitlines()[0].removeprefix("# ") for name, text in NOTES.items()}
     found = server.call("query", query=question)["structuredContent"]["passages"]
     assert found[0]["title"] == titles[name], [passage["title"] for passage in found]

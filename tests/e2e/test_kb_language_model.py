@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 import uvicorn
+from loom_kb.texts import UNFORESEEN_QUESTION
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
@@ -151,12 +152,33 @@ async def test_a_dear_job_is_begun_if_the_user_agrees(home: Path, vendor: Vendor
             refused = await client.call_tool("add", {"text": TOWN, "source": "notes"})
             assert refused.is_error
             assert vendor.fake.requests == []
-            added = await client.call_tool("add", {"text": TOWN, "source": "notes"})
+            added = await client.call_tool("add", {"text": TOWN, "source": "notes", "confirm": True})
             job = added.structured_content["job"]["id"]
             waited = await client.call_tool("job", {"id": job, "action": "wait"})
     assert waited.structured_content["jobs"][0]["cost"] == pytest.approx(3.0)
     assert len(asked) == 2
     assert asked[0].startswith("A language model is to read 1 passages of 1 documents in 1 requests")
+
+
+async def test_web_pages_are_read_without_a_limit_only_if_the_user_agrees(
+    home: Path, vendor: Vendor, local_servers: Callable[..., Any]
+):
+    page = local_servers().answers("/镇", TOWN.encode(), Content_Type="text/plain; charset=utf-8")
+    options = ["--llm", vendor.config(), "--allow-urls", "--allow-net", "127.0.0.0/8"]
+    arguments = ["-m", "loom_kb", "--home", str(home), "--embedder", "hashing", *options]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
+    asked: list[str] = []
+
+    async def answer(_context: object, params: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="decline")
+
+    with anyio.fail_after(60):
+        async with Client(server, elicitation_callback=answer) as client:
+            refused = await client.call_tool("add", {"urls": [page], "confirm": True})
+    assert refused.content[0].text.startswith("The user said no; nothing was done.")
+    assert asked == [UNFORESEEN_QUESTION]
+    assert vendor.fake.requests == []
 
 
 def test_an_addition_that_takes_long_is_a_task_that_can_be_cancelled(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.errors import ConfigError, LLMError
+from loom_core.errors import LLMError
+from loom_core.knowledge.above_zero import check_above_zero
 from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.extraction.placing import Placed, merged, place
 from loom_core.knowledge.extraction.portions import Portion, portions
@@ -101,17 +102,15 @@ class LLMEntityExtractor:
         timeout: float = 300.0,
         patience: int = 4,
     ) -> None:
-        numbers = {
-            "request_tokens": request_tokens,
-            "request_passages": request_passages,
-            "max_tokens": max_tokens,
-            "concurrency": concurrency,
-            "timeout": timeout,
-            "patience": patience,
-        }
-        for name, number in numbers.items():
-            if not number > 0:
-                raise ConfigError(f"{name} of extraction is {number}.", advice="Use a number above 0.")
+        check_above_zero(
+            of="extraction",
+            request_tokens=request_tokens,
+            request_passages=request_passages,
+            max_tokens=max_tokens,
+            concurrency=concurrency,
+            timeout=timeout,
+            patience=patience,
+        )
         self._llm = llm
         self._config = config or ExtractionConfig()
         self._rules = RuleExtractor(self._config.rule_settings())

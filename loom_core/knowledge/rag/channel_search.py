@@ -10,6 +10,7 @@ from anyio import to_thread
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError
 from loom_core.knowledge.keywords import extract_chunk_keywords
+from loom_core.knowledge.question_check import check_limit
 from loom_core.knowledge.rag.answer import channel_items
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.graph_channel import graph_channel
@@ -119,7 +120,7 @@ class ChannelSearch:
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
         """See `PassageSource.passages`."""
-        self._reader.check_limit(limit, most=_MAX_LIMIT)
+        check_limit(limit, most=_MAX_LIMIT)
         among = await self._reader.allowed(filters)
         return await to_thread.run_sync(self._first, limit, among)
 

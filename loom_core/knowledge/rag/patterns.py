@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError
+from loom_core.knowledge.above_zero import check_above_zero
 from loom_core.knowledge.rag.generation import RAGAnswer, generate_answer
 from loom_core.knowledge.retrievers.fusing import min_max
 from loom_core.knowledge.retrievers.passages import passage_key, reranked
@@ -75,7 +76,7 @@ class RAGPattern:
         max_tokens: int = 2000,
         timeout: float = 60.0,
     ) -> None:
-        _check_positive(
+        check_above_zero(
             top_k=top_k,
             rerank_top_k=rerank_top_k,
             rerank_timeout=rerank_timeout,
@@ -225,7 +226,7 @@ class HierarchicalRAG(RAGPattern):
         **options: Unpack[RAGOptions],
     ) -> None:
         super().__init__(llm, retriever, **options)
-        _check_positive(
+        check_above_zero(
             top_documents=top_documents, candidates=candidates, passages_per_document=passages_per_document
         )
         self._top_documents = top_documents
@@ -307,9 +308,3 @@ class _TimedReranker:
         except LoomError as error:
             self.failure = error.message
             raise
-
-
-def _check_positive(**numbers: float | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and number <= 0:
-            raise ConfigError(f"{name} is {number}.", advice="Use a number above 0.")

@@ -8,8 +8,9 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.whole_numpy import import_numpy
-from loom_core.errors import EmbeddingError, InvalidInputError
+from loom_core.errors import EmbeddingError
 from loom_core.knowledge.language import detect_language, language_group
+from loom_core.knowledge.question_check import check_limit, question_text
 from loom_core.knowledge.rag.filtering import ChunkFilter
 from loom_core.knowledge.rag.language_centroids import LanguageCentroids
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from loom_core.knowledge.record import Record
 
 __all__ = ["QuestionReader"]
-
-_MAX_CHARACTERS = 8000  # that are read of a question; more is somebody's document
 
 
 class QuestionReader:
@@ -70,21 +69,9 @@ class QuestionReader:
         Raises:
             InvalidInputError: it is empty, or the limit is no whole number from 1 to the most.
         """
-        text = query.strip()[:_MAX_CHARACTERS]
-        if not text:
-            raise InvalidInputError("The question is empty.", advice="Ask in a few words or a sentence.")
-        self.check_limit(limit, most=most)
+        text = question_text(query)
+        check_limit(limit, most=most)
         return text
-
-    def check_limit(self, limit: int, *, most: int) -> None:
-        """Refuse a number of passages that is no whole number from 1 to the most.
-
-        Raises:
-            InvalidInputError: it is not.
-        """
-        # A bool is an int to `isinstance`, and `limit=True` is a mistake.
-        if type(limit) is not int or not 1 <= limit <= most:
-            raise InvalidInputError(f"limit is {limit!r}.", advice=f"Use 1 to {most}.")
 
     async def allowed(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
         """The chunks that filters allow, see `ChunkFilter.allowed`."""

@@ -7,7 +7,6 @@ import time
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
@@ -15,7 +14,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.keys import checked_key, checked_variable, find_key, redacted
+from loom_core.knowledge.above_zero import check_above_zero
 from loom_core.knowledge.rerankers.ranking import logistic, ranked, reading
+from loom_core.net.url import is_base_url
 from loom_core.plugins import register
 
 if TYPE_CHECKING:
@@ -105,9 +106,7 @@ class APIReranker:
         self._url = _endpoint(base_url)
         if not model:
             raise ConfigError("The reranker api has no model.", advice="Set model.")
-        for name, number in {"timeout": timeout, "max_passages": max_passages}.items():
-            if not number > 0:
-                raise ConfigError(f"{name} of the reranker api is {number}.", advice="Use a number above 0.")
+        check_above_zero(of="the reranker api", timeout=timeout, max_passages=max_passages)
         self._model = model
         self._key = _key(api_key, api_key_env)
         self._timeout = timeout
@@ -229,14 +228,7 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _endpoint(base_url: str) -> str:
-    try:
-        parts = urlsplit(base_url)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.username is None
-        good = good and not parts.query and not parts.fragment
-        _ = parts.port  # raises for a port that is none
-    except ValueError:
-        good = False
-    if not good:
+    if not is_base_url(base_url):
         raise ConfigError(
             "base_url of the reranker api is not the address of an endpoint.",
             advice="Use http:// or https://, a host and a path, such as https://api.jina.ai/v1, and no key.",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.errors import ConfigError, LLMError
+from loom_core.errors import LLMError
+from loom_core.knowledge.above_zero import check_above_zero
 from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.rerankers.llm_answer import read_ranking
 from loom_core.knowledge.rerankers.ranking import ranked, reading
@@ -73,15 +74,13 @@ class LLMReranker:
         Raises:
             ConfigError: a number that is not above 0.
         """
-        numbers = {
-            "timeout": timeout,
-            "max_passages": max_passages,
-            "max_tokens": max_tokens,
-            "passage_tokens": passage_tokens,
-        }
-        for name, number in numbers.items():
-            if not number > 0:
-                raise ConfigError(f"{name} of the reranker llm is {number}.", advice="Use a number above 0.")
+        check_above_zero(
+            of="the reranker llm",
+            timeout=timeout,
+            max_passages=max_passages,
+            max_tokens=max_tokens,
+            passage_tokens=passage_tokens,
+        )
         self._llm = llm_provider
         self._timeout = timeout
         self._max_passages = max_passages

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
+from loom_core.knowledge.question_check import check_limit, question_text
 from loom_core.knowledge.retrievers.passages import ranked, to_passage
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = ["BaseRetriever", "Request", "SourceRetriever", "gathered"]
 _log = logging.getLogger(__name__)
 
 _MAX_TOP_K = 1000
-_MAX_QUESTION = 8000  # characters that are read of a question; more is somebody's document
 _MIN_CANDIDATES = 50
 _CANDIDATES_PER_HIT = 4
 
@@ -56,9 +56,7 @@ class Request:
             InvalidInputError: the question is empty, `top_k` is out of range, or `filters` wants another
                 tenant than `tenant_id`.
         """
-        text = query.strip()[:_MAX_QUESTION]
-        if not text:
-            raise InvalidInputError("The question is empty.", advice="Ask in a few words or a sentence.")
+        text = question_text(query)
         chosen = dict(filters or {})
         if tenant_id is not None and chosen.setdefault("tenant_id", tenant_id) != tenant_id:
             raise InvalidInputError(
@@ -214,6 +212,5 @@ async def gathered(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) 
 
 
 def _checked_top_k(top_k: int) -> int:
-    if not 1 <= top_k <= _MAX_TOP_K:
-        raise InvalidInputError(f"top_k is {top_k}.", advice=f"Use 1 to {_MAX_TOP_K}.")
+    check_limit(top_k, most=_MAX_TOP_K, name="top_k")
     return top_k

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-from loom_core.errors import LLMError, capitalised
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
 from loom_core.llm.message_reading import read_tool_call
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
+from loom_core.llm.wire_reader import MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:
-    from loom_core.errors import ModelFailure
     from loom_core.llm.interface import FinishReason
     from loom_core.llm.messages import AssistantPart
     from loom_core.llm.spec import ProviderSpec
@@ -57,7 +56,7 @@ class _Block:
         return "".join(self.pieces)
 
 
-class MessageReader:
+class MessageReader(WireReader):
     """Reads one answer: `feed` it each event of a stream, or `feed_whole` the answer; then `response`.
 
     Blocks of types that are not known, such as those of tools that the vendor runs, are left out.
@@ -67,23 +66,9 @@ class MessageReader:
     """
 
     def __init__(
-        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = 8 * 2**20
+        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = MAX_LENGTH
     ) -> None:
-        """Begin an answer.
-
-        Args:
-            spec: the vendor.
-            model: the model that was asked.
-            output_tool: the tool whose arguments are the text of the answer, or empty.
-            max_length: letters that an answer may have.
-        """
-        self._spec = spec
-        self._asked = model
-        self._output_tool = output_tool
-        self._max_length = max_length
-        self._length = 0
-        self._model = ""
-        self._finish = ""
+        super().__init__(spec, model=model, output_tool=output_tool, max_length=max_length)
         self.ended = False
         self._counts: dict[str, int] = {}
         self._blocks: dict[int, _Block] = {}
@@ -147,16 +132,12 @@ class MessageReader:
             LLMError: it broke off.
         """
         if not (self.ended or self._finish):
-            raise self._error("connection", "sent half an answer of", "The stream ended before it did.")
+            raise self._broken_off()
         message = AssistantMessage(self._parts(), self._spec.name, self._model or self._asked)
         finish = _FINISH.get(self._finish, "other") if self._finish else "stop"
         if finish in {"stop", "tool_calls"}:
             finish = "tool_calls" if message.tool_calls else "stop"
         return LLMResponse(message, finish, _usage(self._counts))
-
-    def unreadable(self, why: str) -> LLMError:
-        """The error of an answer that cannot be read."""
-        return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
 
     def _head(self, message: Mapping[str, Any]) -> None:
         self._model = _text(message.get("model"))
@@ -226,7 +207,7 @@ class MessageReader:
     def _grow(self, letters: int) -> None:
         self._length += letters
         if self._length > self._max_length:
-            raise self.unreadable(f"it has more than {self._max_length} letters")
+            raise self._too_long()
 
     def _is_output(self, block: _Block) -> bool:
         return bool(self._output_tool) and block.fields.get("name") == self._output_tool
@@ -250,14 +231,6 @@ class MessageReader:
         if not isinstance(value, Mapping):
             raise self.unreadable("it is no JSON object")
         return cast("Mapping[str, Any]", value)
-
-    def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
-        return LLMError(
-            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
-            advice="Try again, or use another model.",
-            failure=failure,
-            provider=self._spec.name,
-        )
 
 
 def _part(block: _Block) -> AssistantPart:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.errors import LLMError, capitalised
 from loom_core.llm.chat_completions.calls import CallPiece, ToolCalls
 from loom_core.llm.chat_completions.loose_json import as_items, as_mapping, as_text
 from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, ThinkTags
 from loom_core.llm.chat_completions.usage import read_usage
 from loom_core.llm.interface import LLMResponse, StreamChunk
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
+from loom_core.llm.wire_reader import MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:
@@ -59,30 +59,16 @@ class _Passage:
         return TextPart(text) if self.kind == "text" else ReasoningPart(text, self.came_in, opaque)
 
 
-class AnswerReader:
+class AnswerReader(WireReader):
     """Reads one answer: feed it each chunk of a stream, or the whole body, then `flush`, then `response`.
 
     White space before the first text is held back until text follows: models write it before tool calls, too.
     """
 
     def __init__(
-        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = 8 * 2**20
+        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = MAX_LENGTH
     ) -> None:
-        """Begin an answer.
-
-        Args:
-            spec: the vendor.
-            model: the model that was asked.
-            output_tool: the tool whose arguments are the text of the answer, or empty.
-            max_length: letters that an answer may have.
-        """
-        self._spec = spec
-        self._asked = model
-        self._output_tool = output_tool
-        self._max_length = max_length
-        self._length = 0
-        self._model = ""
-        self._finish = ""
+        super().__init__(spec, model=model, output_tool=output_tool, max_length=max_length)
         self._refused = False
         self._usage: Mapping[str, Any] = {}
         self._parts: list[_Passage | CallPiece] = []
@@ -141,7 +127,7 @@ class AnswerReader:
         """
         if not self._finish:
             if self._parts or self._odd is None:
-                raise self._error("connection", "sent half an answer of", "The stream ended before it did.")
+                raise self._broken_off()
             if self._odd.get("choices") in ([], [{}]):
                 raise self.unreadable("it has no choices")
             raise NoAnswerError(self._odd)
@@ -149,10 +135,6 @@ class AnswerReader:
             raise self._error(_FAILED[self._finish], "gave up the answer of", f"It says {self._finish!r}.")
         message = AssistantMessage(self._message_parts(), self._spec.name, self._model or self._asked)
         return LLMResponse(message, self._finish_reason(message), read_usage(self._usage))
-
-    def unreadable(self, why: str) -> LLMError:
-        """The error of an answer that cannot be used."""
-        return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
 
     def _read(self, delta: Mapping[str, Any], *, whole: bool) -> list[StreamChunk]:
         chunks: list[StreamChunk] = []
@@ -174,7 +156,7 @@ class AnswerReader:
             self._parts += self._calls.calls[before:]
             chunks += self._called(deltas)
         if self._length + self._calls.length > self._max_length:
-            raise self.unreadable(f"it has more than {self._max_length} letters")
+            raise self._too_long()
         return chunks
 
     def _content(self, piece: str) -> list[StreamChunk]:
@@ -258,14 +240,6 @@ class AnswerReader:
         if finish in {"stop", "tool_calls"}:
             return "tool_calls" if message.tool_calls else "stop"
         return finish
-
-    def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
-        return LLMError(
-            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
-            advice="Try again, or use another model.",
-            failure=failure,
-            provider=self._spec.name,
-        )
 
 
 def _text_of_block(block: Mapping[str, Any]) -> str:

@@ -1,79 +1,18 @@
-"""The profile `chatgpt`: exactly `search(query)` and `fetch(id)`, as its connectors require.
-
-Source: OpenAI, "Building MCP servers for ChatGPT and API integrations": each tool takes one string; the
-answer is one text item holding the same JSON as the structured content; citations need a URL.
-"""
+"""What this server says of the two tools of the profile `chatgpt`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from anyio import to_thread
-from pydantic import Field
-
-from loom_core.knowledge.unified import UnifiedSearchToolBuilder
-from loom_core.server.results import TOKEN_CAP, ToolReply
-from loom_core.server.tool import ToolWording
-from loom_kb.models import ChatDocument, ChatHit, ChatHits
+from loom_core.server.chatgpt import ChatGPTWording
 from loom_kb.tools import QUERY_HEAD
 
-if TYPE_CHECKING:
-    from loom_core.server.factory import LoomServer
-    from loom_kb.service import Service
+__all__ = ["CHATGPT_WORDING"]
 
-__all__ = ["register_chatgpt_tools"]
-
-_LIMIT = 10
-_PAGE = TOKEN_CAP // 2  # the text of a document comes inside JSON, whose escapes cost something, too
-
-
-def register_chatgpt_tools(server: LoomServer, service: Service) -> None:
-    """Register the two tools."""
-
-    async def wording() -> ToolWording:
-        entries = await to_thread.run_sync(service.library.list)
-        builder = UnifiedSearchToolBuilder([entry.source for entry in entries])
-        return ToolWording(builder.description(head=QUERY_HEAD, tail="Returns ids for `fetch`."))
-
-    @server.tool(
-        title="Search knowledge",
-        description=f"{QUERY_HEAD} Returns ids for `fetch`.",
-        wording=wording,
-        read_only=True,
-        destructive=False,
-        idempotent=True,
-        open_world=False,
-    )
-    async def search(
-        query: Annotated[
-            str, Field(description="The question, or keywords.", examples=["Who approved the Q3 budget?"])
-        ],
-    ) -> ToolReply[ChatHits]:
-        result = await service.query(query, limit=_LIMIT)
-        hits = [
-            ChatHit(id=p.id, title=" › ".join([p.title or p.uri, *p.heading_path]), url=p.uri)
-            for p in result.passages
-        ]
-        found = ChatHits(results=hits)
-        return ToolReply(found.model_dump_json(), found)
-
-    @server.tool(
-        title="Read a document",
-        description=(
-            "Read the document that a passage found by `search` is from. Returns its text around the passage."
-        ),
-        read_only=True,
-        destructive=False,
-        idempotent=True,
-        open_world=False,
-    )
-    async def fetch(
-        id: Annotated[  # noqa: A002
-            str, Field(description="An id that `search` returned.", examples=["d2409f60bed50.88260223dd7e"])
-        ],
-    ) -> ToolReply[ChatDocument]:
-        result = await service.fetch(id, tokens=_PAGE)
-        document = ChatDocument(
-            id=id, title=result.title, text=result.text, url=result.uri, metadata=result.metadata
-        )
-        return ToolReply(document.model_dump_json(), document)
+CHATGPT_WORDING = ChatGPTWording(
+    search_title="Search knowledge",
+    search_head=QUERY_HEAD,
+    fetch_title="Read a document",
+    fetch_description=(
+        "Read the document that a passage found by `search` is from. Returns its text around the passage."
+    ),
+    id_example="d2409f60bed50.88260223dd7e",
+)

@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.uris import shown, uri_of
+from loom_core.server.citing import citation
 from loom_core.server.command_line import given_filters
 from loom_core.server.console import out, out_json, say, strong
 from loom_core.server.health import fact_lines
@@ -23,7 +24,7 @@ from loom_kb.models import QueryResult, RemoveResult
 from loom_kb.reports import duplicates, jobs
 from loom_kb.service import Service
 from loom_kb.syncing import sync
-from loom_kb.texts import citation, coverage_line, extraction_of, held_by
+from loom_kb.texts import coverage_line, extraction_of, held_by
 from loom_kb.working import see_through, work_to_the_end
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.paths import loom_home
+from loom_core.server.citing import citation
 from loom_core.server.console import out, out_json, say, strong
-from loom_kb.texts import citation
 from loom_kb.working import work_to_the_end
 
 if TYPE_CHECKING:

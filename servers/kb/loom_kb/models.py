@@ -6,9 +6,6 @@ from pydantic import BaseModel, Field
 
 __all__ = [
     "AddResult",
-    "ChatDocument",
-    "ChatHit",
-    "ChatHits",
     "DocumentInfo",
     "EntityInfo",
     "EstimateInfo",
@@ -182,27 +179,3 @@ class JobResult(BaseModel):
     """Answer of `job`."""
 
     jobs: list[JobInfo]
-
-
-class ChatHit(BaseModel):
-    """A hit as ChatGPT wants it."""
-
-    id: str
-    title: str
-    url: str
-
-
-class ChatHits(BaseModel):
-    """Answer of `search` in the profile `chatgpt`."""
-
-    results: list[ChatHit]
-
-
-class ChatDocument(BaseModel):
-    """Answer of `fetch` in the profile `chatgpt`."""
-
-    id: str
-    title: str
-    text: str
-    url: str
-    metadata: dict[str, str]

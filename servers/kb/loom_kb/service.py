@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.options import SearchOptions
     from loom_core.knowledge.record import DocumentRow, Job
+    from loom_core.knowledge.unified import SourceInfo
     from loom_kb.settings import Settings
 
 __all__ = ["Service", "document_info", "estimate_info", "job_info", "position"]
@@ -64,6 +65,10 @@ class Service:
             program="loom-kb",
         )
         self._look = look
+
+    async def described(self) -> list[SourceInfo]:
+        """What the knowledge bases say of themselves, those that the caller may use."""
+        return [entry.source for entry in await to_thread.run_sync(self.library.list)]
 
     async def query(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.uris import readable
 from loom_core.knowledge.visible import visible
-from loom_core.llm.content import as_data
+from loom_core.server.citing import passages_text
 from loom_core.server.results import TextBudget
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from loom_kb.models import DocumentInfo, GraphResult, JobInfo, Passage, QueryResult, SourceDetails
 
 __all__ = [
-    "citation",
+    "UNFORESEEN_QUESTION",
     "confirmation_question",
     "confirmation_text",
     "coverage_line",
@@ -31,16 +32,6 @@ __all__ = [
     "removal_question",
     "source_line",
 ]
-
-
-_QUOTE_END = "\n</passage>"
-
-
-def citation(passage: Passage) -> str:
-    """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
-    place = visible(" › ".join([passage.title or "untitled", *passage.heading_path]))
-    page = f", page {passage.page}" if passage.page else ""
-    return f"[{passage.number}] {place} ({readable(passage.uri)}#{passage.start}-{passage.end}{page})"
 
 
 def coverage_line(embedded: int, total: int) -> str:
@@ -65,26 +56,18 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
         The text, and how many passages are in it.
     """
     notes = [coverage_line(result.embedded, result.total), *(f"(Note: {note})" for note in result.notes)]
-    if not result.passages:
-        hint = "Nothing was found. Try other words, fewer filters, or another source."
-        return "\n".join(filter(None, [hint, *notes])), 0
-    budget = TextBudget(
-        max_tokens, narrow="limit, filters, or a more exact question; read one with fetch(id)"
-    )
-    for passage in result.passages:
-        text = _passage_text(passage, detailed=detailed)
-        budget.add(text.removesuffix(_QUOTE_END), end=_QUOTE_END)
-    return "\n\n".join(filter(None, [budget.text(), *notes])), budget.shown
+    told = partial(_passage_lines, detailed=detailed)
+    return passages_text(result.passages, told, notes=[*filter(None, notes)], tokens=max_tokens)
 
 
-def _passage_text(passage: Passage, *, detailed: bool) -> str:
-    lines = [f"{citation(passage)} id={passage.id}"]
+def _passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
+    lines: list[str] = []
     if detailed:
         scores = ", ".join(f"{name} {value:.3g}" for name, value in passage.scores.items())
         lines.append(f"source {passage.source}; relevance {passage.relevance:.2f}; {scores}")
     if detailed or _was_led_to(passage):
         lines.append("why: " + "; ".join(passage.why))
-    return "\n".join([*lines, as_data("passage", passage.text)])
+    return lines
 
 
 def _was_led_to(passage: Passage) -> bool:
@@ -113,6 +96,13 @@ def source_line(source: SourceDetails) -> str:
 def extraction_of(model: str) -> str:
     """What finds the entities of a knowledge base, by the name of its language model, which may be empty."""
     return f"{model} and rules" if model else "rules"
+
+
+UNFORESEEN_QUESTION = (
+    "A language model is to read web pages, however much it is: that is known only once they are fetched. "
+    "Add them?"
+)
+"""What the user is asked where nobody knows yet how much a language model would have to read."""
 
 
 def confirmation_question(estimate: ExtractionEstimate) -> str:

@@ -12,20 +12,27 @@ from pydantic import Field
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
-from loom_core.knowledge.unified import UnifiedSearchToolBuilder
-from loom_core.knowledge.visible import visible
-from loom_core.llm.content import as_data
 from loom_core.server.asking import can_ask, consent
+from loom_core.server.citing import reading_text
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
-from loom_core.server.filters_argument import Filters
 from loom_core.server.progress import progress
-from loom_core.server.results import TOKEN_CAP, TextBudget, ToolReply, tool_result
+from loom_core.server.results import TextBudget, ToolReply, tool_result
+from loom_core.server.search_arguments import (
+    AnswerLimit,
+    Detail,
+    Filters,
+    PassageLimit,
+    Question,
+    TextLimit,
+    TextStart,
+)
+from loom_core.server.searching import searching_tool
 from loom_core.server.tasks import become_task
-from loom_core.server.tool import ToolWording
 from loom_core.storage.ownership import holder_of
 from loom_kb.arguments import Source
 from loom_kb.graph import explore
+from loom_kb.language_model import configuration
 from loom_kb.models import (
     AddResult,
     DocumentInfo,
@@ -40,6 +47,7 @@ from loom_kb.models import (
 )
 from loom_kb.service import Service, document_info, estimate_info, job_info, position
 from loom_kb.texts import (
+    UNFORESEEN_QUESTION,
     confirmation_question,
     confirmation_text,
     document_line,
@@ -64,7 +72,6 @@ _JOB_WAIT = 45.0  # below the 50 s after which hosts give up
 _POLL = 0.05
 _MANY = 20  # documents that are removed at once without asking the user
 _CONFIRM = "call `{}` again with the same arguments and confirm: true"
-_MAX_PAGE = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
 
 QUERY_HEAD = (
     "Search the user's own documents and notes (English, Chinese and other languages) and get the passages "
@@ -89,45 +96,22 @@ def register_tools(server: LoomServer, service: Service) -> None:
 
 
 def _register_reading(server: LoomServer, service: Service) -> None:
-    async def wording() -> ToolWording:
-        entries = await to_thread.run_sync(service.library.list)
-        builder = UnifiedSearchToolBuilder([entry.source for entry in entries])
-        tail = (
-            _QUERY_TAIL if entries else f"{_QUERY_TAIL}\n\nThere is no knowledge base yet: `add` makes one."
-        )
-        return ToolWording(
-            builder.description(head=QUERY_HEAD, tail=tail),
-            {"source": builder.source_schema(), "filters": builder.filters_schema()},
-        )
-
-    @server.tool(
+    @searching_tool(
+        server,
         title="Search knowledge",
-        description=f"{QUERY_HEAD}\n\n{_QUERY_TAIL}",
-        wording=wording,
-        read_only=True,
-        destructive=False,
-        idempotent=True,
+        head=QUERY_HEAD,
+        tail=_QUERY_TAIL,
+        sources=service.described,
+        without_sources="There is no knowledge base yet: `add` makes one.",
         open_world=False,
     )
     async def query(
-        query: Annotated[
-            str,
-            Field(
-                description="The question, or keywords.",
-                min_length=1,
-                examples=["Who approved the Q3 budget?", "谁批准了三季度预算？"],
-            ),
-        ],
+        query: Question,
         source: Source = None,
         filters: Filters = None,
-        limit: Annotated[int, Field(description="How many passages.", ge=1, le=50)] = 5,
-        response_format: Annotated[
-            Literal["concise", "detailed"],
-            Field(description="`detailed` adds scores and why each passage was found."),
-        ] = "concise",
-        max_tokens: Annotated[
-            int, Field(description="Limit of the answer's text.", ge=200, le=20_000)
-        ] = 6000,
+        limit: PassageLimit = 5,
+        response_format: Detail = "concise",
+        max_tokens: AnswerLimit = 6000,
     ) -> ToolReply[QueryResult]:
         result = await service.query(query, source=source, filters=dict(filters or {}), limit=limit)
         detailed = response_format == "detailed"
@@ -155,19 +139,11 @@ def _register_reading(server: LoomServer, service: Service) -> None:
             ),
         ],
         source: Source = None,
-        start: Annotated[
-            int | None,
-            Field(description="Character to read from; left out, a passage is shown amid its context.", ge=0),
-        ] = None,
-        max_tokens: Annotated[int, Field(description="Limit of the text.", ge=100, le=_MAX_PAGE)] = 4000,
+        start: TextStart = None,
+        max_tokens: TextLimit = 4000,
     ) -> ToolReply[FetchResult]:
         result = await service.fetch(id, source=source, start=start, tokens=max_tokens)
-        shown = f"{result.start:,} to {result.end:,} of {result.length:,}"
-        place = f"{visible(result.title or 'untitled')} ({visible(result.uri)})"
-        head = f"{place}, characters {shown}"
-        more = f"\n[truncated: {shown} characters shown; go on with start={result.end}]"
-        quoted = as_data("passage", result.text)
-        return tool_result(f"{head}\n\n{quoted}{more if result.end < result.length else ''}", result)
+        return tool_result(reading_text(result), result)
 
     @server.tool(
         title="List sources",
@@ -239,14 +215,19 @@ def _register_writing(server: LoomServer, service: Service) -> None:
             str, Field(description="What the knowledge base holds, for a new one.", max_length=300)
         ] = "",
         confirm: Annotated[
-            bool, Field(description="The user agreed to what a language model is to read for it.")
+            bool,
+            Field(
+                description="The user agreed to what a language model is to read for it; "
+                "it counts only where your client cannot ask them."
+            ),
         ] = False,
     ) -> ToolReply[AddResult]:
         metadata: dict[str, Any] = {"tags": tags} if tags else {}
         submit = await _submission(service, text, paths, urls, title=title, uri=uri)
         submit = partial(submit, source=source, metadata=metadata, description=description)
         try:
-            knowledge_base, job = await _submitted(ctx, submit, confirm)
+            unforeseen = urls is not None and bool(configuration(service.settings.llm))
+            knowledge_base, job = await _submitted(ctx, submit, confirm=confirm, unforeseen=unforeseen)
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
@@ -282,11 +263,16 @@ def _register_upkeep(server: LoomServer, service: Service) -> None:
         ],
         source: Source = None,
         confirm: Annotated[
-            bool, Field(description=f"The user agreed to removing more than {_MANY} documents at once.")
+            bool,
+            Field(
+                description=f"The user agreed to removing more than {_MANY} documents at once; "
+                "it counts only where your client cannot ask them."
+            ),
         ] = False,
     ) -> ToolReply[RemoveResult]:
-        if len(ids) > _MANY and not confirm:
-            await consent(ctx, removal_question(len(ids), source), otherwise=_CONFIRM.format("remove"))
+        if len(ids) > _MANY:
+            question = removal_question(len(ids), source)
+            await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("remove"))
         removed, unknown = await service.remove(ids, source=source)
         lines = [f"Removed {len(removed)} of {len(ids)} documents.", *map(document_line, removed)]
         lines += [f"- unknown: {id_}" for id_ in unknown]
@@ -380,21 +366,33 @@ async def _submission(
 
 
 async def _submitted(
-    ctx: ToolContext, submit: Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]], confirm: bool
+    ctx: ToolContext,
+    submit: Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]],
+    *,
+    confirm: bool,
+    unforeseen: bool,
 ) -> tuple[GraphRAGKnowledgeBase, str]:
     """Write it down, after asking the user if a language model would have to read much for it.
+
+    Args:
+        ctx: the call.
+        submit: writes it down.
+        confirm: whether the model says that the user has agreed.
+        unforeseen: whether how much a language model would have to read is known only later.
 
     Raises:
         ConfirmationNeededError: it would, and the client cannot ask.
         ConsentError: they did not agree.
     """
-    try:
+    if not can_ask(ctx):
         return await submit(confirm=confirm)
-    except ConfirmationNeededError as error:
-        if not can_ask(ctx):
-            raise
-        question = confirmation_question(error.estimate)
-    await consent(ctx, question, otherwise=_CONFIRM.format("add"))
+    question = UNFORESEEN_QUESTION
+    if not (confirm and unforeseen):
+        try:
+            return await submit(confirm=False)
+        except ConfirmationNeededError as error:
+            question = confirmation_question(error.estimate)
+    await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("add"))
     return await submit(confirm=True)
 
 

@@ -12,7 +12,7 @@ from loom_query.models import AskResult, SentenceInfo
 from loom_query.passages import passage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from loom_core.knowledge.federated import SourceReport
     from loom_core.knowledge.federation import Federation
@@ -31,7 +31,6 @@ async def answered(
     federation: Federation,
     question: str,
     *,
-    sources: Sequence[str],
     filters: Mapping[str, Any] | None,
     pattern: Pattern,
     limit: int,
@@ -43,7 +42,7 @@ async def answered(
         LLMError: the model fails, or does not answer in time.
         LoomError: no source can be asked.
     """
-    source = FederatedSource(federation, sources=sources, told=told)
+    source = FederatedSource(federation, told=told)
     rag = _pattern(pattern, llm, source, limit)
     answer = await rag.run(question, filters=dict(filters or {}) or None)
     sentences = [

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from loom_core.server.chatgpt import register_chatgpt_tools
 from loom_core.server.factory import LoomServer
 from loom_core.server.request_state import state_keys
 from loom_core.server.resource import ResourceContent
 from loom_core.server.results import TOKEN_CAP
-from loom_query.chatgpt import register_chatgpt_tools
+from loom_query.chatgpt import CHATGPT_WORDING
 from loom_query.service import Service
 from loom_query.tools import register_tools
 from loom_query.watching import watch_sources
@@ -62,7 +63,7 @@ def build(settings: Settings) -> LoomServer:
         state_keys=partial(state_keys, settings.home),
     )
     if settings.profile == "chatgpt":
-        register_chatgpt_tools(server, service)
+        register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=True)
     else:
         register_tools(server, service)
         _register_resources(server, service)

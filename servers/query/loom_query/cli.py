@@ -7,14 +7,13 @@ without a source that was asked, 130 interrupted, 141 nobody reads the answer an
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_core.paths import loom_home, token_path
-from loom_core.server.command_line import Commands, add_command, ended, split_line
+from loom_core.paths import loom_home
+from loom_core.server.command_line import Commands, add_command, ended, serve_as_asked, split_line
 from loom_core.server.http_options import add_http_options
 from loom_core.server.install.options import add_install_options, add_uninstall_options
 from loom_query.settings import Settings
@@ -108,9 +107,6 @@ def _run(args: argparse.Namespace, served: Sequence[str]) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from loom_core.server.http_options import http_settings, ready_lines
-    from loom_core.server.run import serve
-
     settings = settings_of(args)
 
     def build() -> LoomServer:
@@ -118,14 +114,7 @@ def _serve(args: argparse.Namespace) -> int:
 
         return build_app(settings)
 
-    http = http_settings(args, tokens=token_path(settings.home, PROGRAM))
-
-    def say_ready(url: str) -> None:
-        if http is not None:
-            print("\n".join(ready_lines(PROGRAM, url, http)), file=sys.stderr)  # noqa: T201
-
-    serve(build, http=http, on_ready=say_ready, deadline=_END_SECONDS)
-    return 0
+    return serve_as_asked(PROGRAM, build, args, home=settings.home, deadline=_END_SECONDS)
 
 
 def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import InvalidInputError
+from loom_core.server.citing import citation
 from loom_core.server.command_line import given_filters
 from loom_core.server.console import out, out_json, say, strong
 from loom_query.service import Service
-from loom_query.texts import citation, passage_lines, sentence_line, source_line
+from loom_query.texts import passage_lines, sentence_line, source_line
 
 if TYPE_CHECKING:
     import argparse
@@ -116,7 +117,7 @@ async def _ask(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _sources(service: Service, args: argparse.Namespace) -> int:
-    result = service.listed()
+    result = await service.listed()
     if args.json:
         out_json(result)
         return 0

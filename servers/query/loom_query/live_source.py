@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 from anyio import to_thread
 
 from loom_core.knowledge.federated import federated_item
@@ -13,7 +16,7 @@ from loom_core.server.reading import Stretch, cut, forms_of, read
 from loom_query.passages import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from loom_core.knowledge.federated import SourceReport
     from loom_core.knowledge.model import KnowledgeItem
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from loom_query.source_config import Kind
 
 __all__ = ["LiveSource", "McpSource", "OwnSource"]
+
+_CLOSE_SECONDS = 10.0
 
 
 class LiveSource:
@@ -40,6 +45,8 @@ class LiveSource:
         self.kind: Kind = kind
         self.deadline = deadline
         self._failure = ""
+        self._uses = 0
+        self._retired = False
 
     @property
     def name(self) -> str:
@@ -63,7 +70,7 @@ class LiveSource:
 
     def note(self, report: SourceReport) -> None:
         """Remember what became of a question to it, be it for who looks at the sources later."""
-        if not report.is_refusal:
+        if not report.is_refusal and report.state != "starting":
             self._failure = f"Asked last: {report.problem}" if report.problem else ""
 
     async def read(self, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
@@ -80,8 +87,28 @@ class LiveSource:
         item = await self.provider.get_by_id(id_)
         return None if item is None else _stretch_of(federated_item(self.name, item), start or 0, tokens)
 
+    @asynccontextmanager
+    async def in_use(self) -> AsyncGenerator[None]:
+        """Keep it open while the block lasts, even when it is retired."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            await self._close_if_retired()
+
+    async def retire(self) -> None:
+        """Close it as soon as nobody uses it: now, or by its last user."""
+        self._retired = True
+        await self._close_if_retired()
+
     async def close(self) -> None:
         """Let go of what only this source needs."""
+
+    async def _close_if_retired(self) -> None:
+        if self._retired and not self._uses:
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await self.close()
 
 
 class _Openable(Protocol):
@@ -129,13 +156,17 @@ class OwnSource(LiveSource):
 
 
 class McpSource(LiveSource):
-    """A search tool of an MCP server, which is connected when it is asked for the first time.
+    """A search tool of an MCP server, which is started or connected to when it is wanted for the first time.
 
     Args:
         provider: asks the server.
         connection: to the server.
-        start: starts the connection's owner task, in a task group that outlives the source.
+        begin: starts the connection's owner task, once, in a task group that outlives the source.
         deadline: seconds it has for an answer.
+        patient: whether a question waits until it is known whether the server can be started.
+
+    Attributes:
+        begin: see above; waits for nothing.
     """
 
     def __init__(
@@ -143,12 +174,14 @@ class McpSource(LiveSource):
         provider: KnowledgeBaseProvider,
         *,
         connection: ServerConnection,
-        start: Callable[[], None],
+        begin: Callable[[], None],
         deadline: float,
+        patient: bool = False,
     ) -> None:
-        super().__init__(_StartedFirst(provider, start), kind="mcp", deadline=deadline)
+        started_first = _StartedFirst(provider, begin, patient=patient)
+        super().__init__(started_first, kind="mcp", deadline=deadline)
         self._connection = connection
-        self._start = start
+        self.begin = begin
 
     @property
     def state(self) -> SourceInfoState:
@@ -173,7 +206,7 @@ class McpSource(LiveSource):
         Raises:
             ServerError: it cannot be connected to.
         """
-        self._start()
+        self.begin()
         await self._connection.ready()
         return self._connection.facts
 
@@ -183,11 +216,12 @@ class McpSource(LiveSource):
 
 
 class _StartedFirst(KnowledgeBaseProvider):
-    """A source that something has to be started for before it is asked."""
+    """A source that something has to be begun for before it is asked."""
 
-    def __init__(self, provider: KnowledgeBaseProvider, start: Callable[[], None]) -> None:
+    def __init__(self, provider: KnowledgeBaseProvider, begin: Callable[[], None], *, patient: bool) -> None:
         self._provider = provider
-        self._start = start
+        self._begin = begin
+        self._patient = patient
 
     @property
     def name(self) -> str:
@@ -205,14 +239,18 @@ class _StartedFirst(KnowledgeBaseProvider):
     def supported_filters(self) -> Sequence[str]:
         return self._provider.supported_filters
 
+    async def start(self, seconds: float) -> None:
+        self._begin()
+        await self._provider.start(math.inf if self._patient else seconds)
+
     async def query(
         self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
     ) -> list[KnowledgeItem]:
-        self._start()
+        self._begin()
         return await self._provider.query(query, limit, filters)
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        self._start()
+        self._begin()
         return await self._provider.get_by_id(knowledge_id)
 
 

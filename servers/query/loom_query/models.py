@@ -6,11 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from loom_core.knowledge.federated import SourceState
+
 __all__ = [
     "AskResult",
-    "ChatDocument",
-    "ChatHit",
-    "ChatHits",
     "FetchResult",
     "Passage",
     "Pattern",
@@ -52,7 +51,7 @@ class SourceOutcome(BaseModel):
     """What became of one source that was asked."""
 
     source: str
-    state: Literal["answered", "failed", "late"]
+    state: SourceState = Field(description="`starting` is not failed: ask again in a moment.")
     seconds: float
     count: int = Field(description="Passages that it found.")
     problem: str = Field(description="What went wrong and what to do; empty where it answered.")
@@ -122,27 +121,3 @@ class AskResult(BaseModel):
     passages: list[Passage] = Field(description="What the answer was written from; [1] is the first.")
     sources: list[SourceOutcome]
     notes: list[str]
-
-
-class ChatHit(BaseModel):
-    """A hit as ChatGPT wants it."""
-
-    id: str
-    title: str
-    url: str
-
-
-class ChatHits(BaseModel):
-    """Answer of `search` in the profile `chatgpt`."""
-
-    results: list[ChatHit]
-
-
-class ChatDocument(BaseModel):
-    """Answer of `fetch` in the profile `chatgpt`."""
-
-    id: str
-    title: str
-    text: str
-    url: str
-    metadata: dict[str, str]

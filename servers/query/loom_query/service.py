@@ -6,11 +6,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-from anyio import to_thread
 
 from loom_core.errors import ConfigError, LLMError, LoomError, NotFoundError, SourceError
+from loom_core.knowledge.asking import START_SECONDS
 from loom_core.server.caller import current_caller
 from loom_query.engine import Engine
+from loom_query.language_model import LanguageModel
 from loom_query.live_source import OwnSource
 from loom_query.models import (
     AskResult,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.federated import SourceReport
     from loom_core.knowledge.unified import SourceInfo
-    from loom_core.llm.config import ProviderConfig
     from loom_core.llm.interface import LLMProvider
     from loom_core.server.reading import Stretch
     from loom_query.live_source import LiveSource
@@ -59,19 +59,18 @@ class Service:
 
         Args:
             settings: of the run.
-            upkeep: see `Sources.work_in`.
+            upkeep: see `Sources`.
         """
         self.settings = settings
         self._engine = Engine()
-        self.sources = Sources(settings, self._engine)
-        self._upkeep = upkeep
+        self.sources = Sources(settings, self._engine, upkeep=upkeep)
         self._tasks: TaskGroup | None = None
-        self._models: list[tuple[ProviderConfig, LLMProvider]] = []
+        self._model = LanguageModel(self._engine)
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self.sources.work_in(self._tasks, upkeep=self._upkeep)
+        self.sources.work_in(self._tasks)
         return self
 
     async def __aexit__(
@@ -88,7 +87,7 @@ class Service:
             # Not told of the error, which it would wrap into a group: it is none of its tasks'.
             await self._tasks.__aexit__(None, None, None)
 
-    def described(self) -> list[SourceInfo]:
+    async def described(self) -> list[SourceInfo]:
         """What the sources that the caller may use say of themselves."""
         return [source.info for source in self._allowed().values()]
 
@@ -139,10 +138,9 @@ class Service:
             SourceError: not one source gave an answer.
         """
         names = self.chosen(sources)
-        await self._prepare(names)
-        answer = await self.sources.federation.query(
-            question, source=names, filters=filters, limit=limit, told=self._noting(told)
-        )
+        async with self.sources.asked(names) as federation:
+            await self._prepare(names)
+            answer = await federation.query(question, filters=filters, limit=limit, told=self._noting(told))
         outcomes = self._outcomes(answer.reports, everything=not sources)
         return QueryResult(
             passages=[passage_of(number, item) for number, item in enumerate(answer.items, start=1)],
@@ -166,13 +164,14 @@ class Service:
         named = [name for name in allowed if id_.startswith(f"{name}:")]
         places = {name: id_.removeprefix(f"{name}:") for name in sorted(named, key=len)[-1:]}
         places = places or dict.fromkeys(allowed, id_)
-        await self._prepare([*places])
         found: dict[str, Stretch] = {}
         failures: list[LoomError] = []
 
         async def look(name: str) -> None:
             try:
-                stretch = await _read(allowed[name], places[name], start=start, tokens=tokens)
+                async with allowed[name].in_use():
+                    await self._prepare([name])
+                    stretch = await _read(allowed[name], places[name], start=start, tokens=tokens)
             except LoomError as error:
                 failures.append(error)
                 return
@@ -194,8 +193,8 @@ class Service:
             f"they found lately.{unasked}",
         )
 
-    def listed(self) -> SourcesResult:
-        """Every source, and what is wrong with any of them."""
+    async def listed(self) -> SourcesResult:
+        """Every source, and what is wrong with any of them or with the language model."""
         details = [details_of(source) for source in self._allowed().values()]
         details += [
             SourceDetails(
@@ -212,7 +211,7 @@ class Service:
         ]
         complaints: list[str] = []
         if current_caller().sources is None:  # a file names what others may not use
-            complaints.append(self.sources.file.llm_problem)
+            complaints.append(await self._model.problem(self.sources.file))
             if complaint := self.sources.complaint:
                 complaints.append(f"{complaint} Until then the sources before this change are used.")
         return SourcesResult(sources=details, problems=[complaint for complaint in complaints if complaint])
@@ -243,27 +242,26 @@ class Service:
             LoomError: as for `query`.
         """
         try:
-            async with self._engine.turn:
-                llm = await to_thread.run_sync(self.language_model)
+            llm = await self._model.wanted(self.sources.file)
             refusal = "" if llm else _NO_MODEL.format(config=self.settings.config)
         except ConfigError as error:
             llm, refusal = None, f"The language model cannot be used: {error}"
         if llm is not None:
             names = self.chosen(sources)
-            await self._engine.load()
-            from loom_query.answering import answered
-
             try:
-                answer, reports = await answered(
-                    llm,
-                    self.sources.federation,
-                    question,
-                    sources=names,
-                    filters=filters,
-                    pattern=pattern,
-                    limit=limit,
-                    told=self._noting(told),
-                )
+                async with self.sources.asked(names) as federation:
+                    await self._prepare(names, generating=True)
+                    from loom_query.answering import answered
+
+                    answer, reports = await answered(
+                        llm,
+                        federation,
+                        question,
+                        filters=filters,
+                        pattern=pattern,
+                        limit=limit,
+                        told=self._noting(told),
+                    )
             except LLMError as error:
                 refusal = f"The language model gave no answer, so these are the passages: {error}"
             else:
@@ -286,29 +284,18 @@ class Service:
         Raises:
             ConfigError: what is configured cannot be used.
         """
-        file = self.sources.file
-        if file.llm_problem:
-            raise ConfigError(file.llm_problem)
-        if file.llm is None:
-            return None
-        known = next((model for config, model in self._models if config == file.llm), None)
-        if known is None:
-            from loom_core.llm.factory import create_provider
-
-            known = create_provider(file.llm)
-            self._models.append((file.llm, known))
-        return known
+        return self._model.of(self.sources.file)
 
     async def _close(self) -> None:
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
             await self.sources.close()
-            for _, model in self._models:
-                await model.aclose()
+            await self._model.close()
 
-    async def _prepare(self, names: Sequence[str]) -> None:
-        """Load what some sources need to be asked; it counts for no deadline."""
+    async def _prepare(self, names: Sequence[str], *, generating: bool = False) -> None:
+        """Load what some sources need to be asked, and generation; it counts for no deadline."""
+        self.sources.want()
         live = self.sources.live
-        if any(isinstance(live.get(name), OwnSource) for name in names):
+        if generating or any(isinstance(live.get(name), OwnSource) for name in names):
             await self._engine.load()
 
     def _noting(
@@ -370,6 +357,7 @@ _NO_MODEL = (
 
 
 async def _read(source: LiveSource, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+    await source.provider.start(min(source.deadline, START_SECONDS))
     with anyio.move_on_after(source.deadline):
         return await source.read(id_, start=start, tokens=tokens)
     raise SourceError(

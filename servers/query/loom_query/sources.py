@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, LoomError
@@ -17,7 +19,7 @@ from loom_query.query_file import QueryFile, SourceProblem
 from loom_query.source_config import DocumentsConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from pathlib import Path
 
     import httpx2
@@ -41,23 +43,31 @@ class Sources:
 
     Attributes:
         settings: of the run.
-        federation: asks them.
         file: what the configuration says, as it was last understood.
         problems: what is configured and cannot be asked.
         complaint: why the configuration as it is now is not used; empty if it is.
     """
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
+    def __init__(self, settings: Settings, engine: Engine, *, upkeep: bool) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: of the run.
+            engine: what local knowledge bases need.
+            upkeep: whether this is a server, which lasts, and not one command. Then servers that are sources
+                start in the background, and local knowledge bases are worked for, as by their own server:
+                models load while a question waits, and what was added but not embedded is.
+        """
         self.settings = settings
         self._engine = engine
-        self.federation = Federation([])
+        self._upkeep = upkeep
         self.file = QueryFile()
         self.problems: tuple[SourceProblem, ...] = ()
         self.complaint = ""
         self._live: dict[str, tuple[PlannedSource, LiveSource]] = {}
         self._libraries: dict[Path, Library] = {}
         self._tasks: TaskGroup | None = None
-        self._upkeep = False
+        self._wanted = False
         self._seen: object = None
 
     @property
@@ -93,27 +103,46 @@ class Sources:
             self.complaint = str(error)
             return
         self.complaint = ""
+        self._begin()
         for source in gone:
-            await source.close()
+            await source.retire()
 
-    def work_in(self, tasks: TaskGroup, *, upkeep: bool) -> None:
-        """Connect to servers in a task group that the caller ends.
-
-        Args:
-            tasks: the task group.
-            upkeep: whether to work for local knowledge bases there, too, as their own server does: models
-                load while a question waits, and what was added but not embedded is.
-        """
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Connect to servers, and work for local knowledge bases, in a task group that the caller ends."""
         self._tasks = tasks
-        self._upkeep = upkeep
-        if upkeep:
+        if self._upkeep:
             for library in self._libraries.values():
                 library.work_in(tasks)
 
+    def want(self) -> None:
+        """Begin to start or connect to every server that is a source, in the background.
+
+        Servers that become sources later are started then.
+        """
+        self._wanted = self._upkeep
+        self._begin()
+
+    @asynccontextmanager
+    async def asked(self, names: Sequence[str]) -> AsyncGenerator[Federation]:
+        """Some sources as one. They stay open until the block ends, whatever is configured meanwhile.
+
+        Args:
+            names: of sources in `live`.
+        """
+        chosen = [self.live[name] for name in names]
+        async with AsyncExitStack() as uses:
+            for source in chosen:
+                await uses.enter_async_context(source.in_use())
+            yield Federation(
+                [source.provider for source in chosen],
+                deadlines={source.name: source.deadline for source in chosen},
+            )
+
     async def close(self) -> None:
         """Let go of everything; nothing is asked afterwards."""
-        for source in self.live.values():
-            await source.close()
+        async with anyio.create_task_group() as tasks:
+            for source in self.live.values():
+                tasks.start_soon(source.close)
         for library in self._libraries.values():
             library.close()
 
@@ -133,12 +162,14 @@ class Sources:
                 problems.append(SourceProblem(source.name, source.configured.kind, where, error.advice))
         kept = {id(source) for _, source in live.values()}
         gone = [source for _, source in self._live.values() if id(source) not in kept]
-        self.federation.replace(
-            [source.provider for _, source in live.values()],
-            deadlines={name: source.deadline for name, (_, source) in live.items()},
-        )
         self._live, self.file, self.problems = live, planned.file, tuple(problems)
         return gone
+
+    def _begin(self) -> None:
+        if self._wanted:
+            for source in self.live.values():
+                if isinstance(source, McpSource):
+                    source.begin()
 
     def _made(self, planned: PlannedSource, known: tuple[PlannedSource, LiveSource] | None) -> LiveSource:
         """The source that is planned: the one there is, if that is the same."""
@@ -171,8 +202,9 @@ class Sources:
         return McpSource(
             provider,
             connection=connection,
-            start=self._starter(connection),
+            begin=self._beginner(connection),
             deadline=planned.configured.deadline,
+            patient=not self._upkeep,
         )
 
     def _login(self, server: ServerConfig) -> httpx2.Auth | None:
@@ -180,18 +212,18 @@ class Sources:
 
         return oauth_auth(server, self.settings.home)
 
-    def _starter(self, connection: ServerConnection) -> Callable[[], None]:
+    def _beginner(self, connection: ServerConnection) -> Callable[[], None]:
         """Starts a connection's owner task, once."""
-        started = False
+        begun = False
 
-        def start() -> None:
-            nonlocal started
+        def begin() -> None:
+            nonlocal begun
             assert self._tasks is not None, "sources are asked while they are worked for"
-            if not started:
-                started = True
+            if not begun:
+                begun = True
                 self._tasks.start_soon(connection.run)
 
-        return start
+        return begin
 
     def _library(self, home: Path) -> Library:
         """The knowledge bases of a home, opened when they are needed; one for all sources that are there."""

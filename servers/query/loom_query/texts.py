@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.uris import readable
 from loom_core.knowledge.visible import visible
-from loom_core.llm.content import as_data
+from loom_core.server.citing import citation, passages_text
 from loom_core.server.results import TOKEN_CAP, TextBudget
 
 if TYPE_CHECKING:
     from loom_query.models import (
         AskResult,
-        FetchResult,
         Passage,
         QueryResult,
         SentenceInfo,
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ask_text",
-    "citation",
-    "fetch_text",
     "passage_lines",
     "query_text",
     "sentence_line",
@@ -31,19 +28,7 @@ __all__ = [
     "sources_text",
 ]
 
-_QUOTE_END = "\n</passage>"
-_NARROW = "limit, filters, or a more exact question; read one with fetch(id)"
-_NOTHING = "Nothing was found. Try other words, fewer filters, or another source."
 _NO_SOURCE = "There is no source yet. Add documents with loom-kb, or name sources in {config}."
-
-
-def citation(passage: Passage) -> str:
-    """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
-    place = visible(" › ".join([passage.title or "untitled", *passage.heading_path]))
-    stretch = "" if passage.start is None else f"#{passage.start}-{passage.end}"
-    page = f"page {passage.page}" if passage.page else ""
-    address = ", ".join(filter(None, [f"{readable(passage.uri)}{stretch}" if passage.uri else "", page]))
-    return f"[{passage.number}] {place}{f' ({address})' if address else ''}"
 
 
 def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple[str, int]:
@@ -58,19 +43,8 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
         The text, and how many passages are in it.
     """
     notes = [f"(Note: {visible(note)})" for note in result.notes]
-    if not result.passages:
-        return "\n".join([_NOTHING, *notes]), 0
-    budget = TextBudget(max_tokens, narrow=_NARROW)
-    for passage in result.passages:
-        text = _passage_text(passage, detailed=detailed)
-        budget.add(text.removesuffix(_QUOTE_END), end=_QUOTE_END)
-    return "\n\n".join([budget.text(), *notes]), budget.shown
-
-
-def _passage_text(passage: Passage, *, detailed: bool) -> str:
-    lines = [f"{citation(passage)} id={visible(passage.id)}"]
-    lines += passage_lines(passage, detailed=detailed)
-    return "\n".join([*lines, as_data("passage", passage.text)])
+    told = partial(passage_lines, detailed=detailed)
+    return passages_text(result.passages, told, notes=notes, tokens=max_tokens)
 
 
 def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
@@ -85,15 +59,6 @@ def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
     if passage.also_in:
         lines.append(f"also in: {', '.join(passage.also_in)}")
     return [visible(line) for line in lines]
-
-
-def fetch_text(result: FetchResult) -> str:
-    """The answer of `fetch`."""
-    shown = f"{result.start:,} to {result.end:,} of {result.length:,}"
-    place = f"{visible(result.title or 'untitled')} ({visible(result.uri or result.source)})"
-    more = f"\n[truncated: {shown} characters shown; go on with start={result.end}]"
-    quoted = as_data("passage", result.text)
-    return f"{place}, characters {shown}\n\n{quoted}{more if result.end < result.length else ''}"
 
 
 def source_line(source: SourceDetails) -> str:
@@ -149,9 +114,6 @@ def ask_text(result: AskResult) -> tuple[str, int]:
             "\n".join(["Passages:", *(f"{citation(p)} id={visible(p.id)}" for p in result.passages)])
         )
         return "\n\n".join([*blocks, *notes]), len(result.passages)
-    budget = TextBudget(TOKEN_CAP // 2, narrow=_NARROW)
-    for passage in result.passages:
-        text = _passage_text(passage, detailed=False)
-        budget.add(text.removesuffix(_QUOTE_END), end=_QUOTE_END)
-    found = [budget.text()] if result.passages else [_NOTHING]
-    return "\n\n".join([*notes, *found]), budget.shown
+    told = partial(passage_lines, detailed=False)
+    found, shown = passages_text(result.passages, told, tokens=TOKEN_CAP // 2)
+    return "\n\n".join([*notes, found]), shown

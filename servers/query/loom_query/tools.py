@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from loom_core.knowledge.unified import UnifiedSearchToolBuilder
 from loom_core.knowledge.visible import visible
+from loom_core.server.citing import reading_text
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
-from loom_core.server.filters_argument import Filters
 from loom_core.server.progress import progress
-from loom_core.server.results import TOKEN_CAP, ToolReply, tool_result
-from loom_core.server.tool import ToolWording
+from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.search_arguments import (
+    AnswerLimit,
+    Detail,
+    Filters,
+    PassageLimit,
+    Question,
+    TextLimit,
+    TextStart,
+)
+from loom_core.server.searching import searching_tool
 from loom_query.models import AskResult, FetchResult, Pattern, QueryResult, SourcesResult
-from loom_query.texts import ask_text, fetch_text, query_text, sources_text
+from loom_query.texts import ask_text, query_text, sources_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
     from loom_query.service import Service
 
 __all__ = ["QUERY_HEAD", "register_tools"]
-
-_MAX_PAGE = TOKEN_CAP - 1000  # tokens of a text; its title, address and where to go on have the rest
 
 QUERY_HEAD = (
     "Search all of the user's knowledge sources at once (knowledge bases, remote knowledge services, other "
@@ -51,14 +57,6 @@ _ASK_TAIL = (
     'from them yourself. Example: {"query": "What did we decide about moorings, and why?"}'
 )
 
-_Question = Annotated[
-    str,
-    Field(
-        description="The question, or keywords.",
-        min_length=1,
-        examples=["Who approved the Q3 budget?", "谁批准了三季度预算？"],
-    ),
-]
 _Source = Annotated[str | None, Field(description="Name of one source; leave out for all.")]
 
 
@@ -67,20 +65,6 @@ def register_tools(server: LoomServer, service: Service) -> None:
     _register_query(server, service)
     _register_reading(server, service)
     _register_ask(server, service)
-
-
-def _wording(service: Service, head: str, tail: str) -> Callable[[], Awaitable[ToolWording]]:
-    """How a tool that searches is described now."""
-
-    async def wording() -> ToolWording:
-        sources = service.described()
-        builder = UnifiedSearchToolBuilder(sources)
-        return ToolWording(
-            builder.description(head=head, tail=tail if sources else f"{tail}\n\n{_NONE_YET}"),
-            {"source": builder.source_schema(), "filters": builder.filters_schema()},
-        )
-
-    return wording
 
 
 def _telling(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable[None]]:
@@ -96,28 +80,23 @@ def _telling(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable
 
 
 def _register_query(server: LoomServer, service: Service) -> None:
-    @server.tool(
+    @searching_tool(
+        server,
         title="Search all knowledge",
-        description=f"{QUERY_HEAD}\n\n{_QUERY_TAIL}",
-        wording=_wording(service, QUERY_HEAD, _QUERY_TAIL),
-        read_only=True,
-        destructive=False,
-        idempotent=True,
+        head=QUERY_HEAD,
+        tail=_QUERY_TAIL,
+        sources=service.described,
+        without_sources=_NONE_YET,
         open_world=True,
     )
     async def query(
         ctx: ToolContext,
-        query: _Question,
+        query: Question,
         source: _Source = None,
         filters: Filters = None,
-        limit: Annotated[int, Field(description="How many passages.", ge=1, le=50)] = 5,
-        response_format: Annotated[
-            Literal["concise", "detailed"],
-            Field(description="`detailed` adds scores and why each passage was found."),
-        ] = "concise",
-        max_tokens: Annotated[
-            int, Field(description="Limit of the answer's text.", ge=200, le=20_000)
-        ] = 6000,
+        limit: PassageLimit = 5,
+        response_format: Detail = "concise",
+        max_tokens: AnswerLimit = 6000,
     ) -> ToolReply[QueryResult]:
         names = [source] if source else []
         told = _telling(ctx, len(service.chosen(names)))
@@ -149,14 +128,11 @@ def _register_reading(server: LoomServer, service: Service) -> None:
                 examples=["notes:d2409f60bed50.88260223dd7e"],
             ),
         ],
-        start: Annotated[
-            int | None,
-            Field(description="Character to read from; left out, a passage is shown amid its context.", ge=0),
-        ] = None,
-        max_tokens: Annotated[int, Field(description="Limit of the text.", ge=100, le=_MAX_PAGE)] = 4000,
+        start: TextStart = None,
+        max_tokens: TextLimit = 4000,
     ) -> ToolReply[FetchResult]:
         result = await service.fetch(id, start=start, tokens=max_tokens)
-        return tool_result(fetch_text(result), result)
+        return tool_result(reading_text(result), result)
 
     @server.tool(
         title="List sources",
@@ -171,23 +147,23 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def sources() -> ToolReply[SourcesResult]:
-        result = service.listed()
+        result = await service.listed()
         return tool_result(sources_text(result, config=str(service.settings.config)), result)
 
 
 def _register_ask(server: LoomServer, service: Service) -> None:
-    @server.tool(
+    @searching_tool(
+        server,
         title="Answer from knowledge",
-        description=f"{_ASK_HEAD}\n\n{_ASK_TAIL}",
-        wording=_wording(service, _ASK_HEAD, _ASK_TAIL),
-        read_only=True,
-        destructive=False,
-        idempotent=True,
+        head=_ASK_HEAD,
+        tail=_ASK_TAIL,
+        sources=service.described,
+        without_sources=_NONE_YET,
         open_world=True,
     )
     async def ask(
         ctx: ToolContext,
-        query: _Question,
+        query: Question,
         source: _Source = None,
         filters: Filters = None,
         pattern: Annotated[

@@ -3,20 +3,13 @@ from __future__ import annotations
 import re
 
 from loom_kb.models import DocumentInfo, EntityInfo, GraphResult, QueryResult, RelationInfo
-from loom_kb.texts import citation, coverage_line, document_line, graph_text, job_text, query_text
+from loom_kb.texts import coverage_line, document_line, graph_text, job_text, query_text
 
 from loom_core.server.results import estimate_tokens
 
 
 def result(*passages, embedded=5, notes=()):
     return QueryResult(passages=list(passages), embedded=embedded, total=5, notes=list(notes))
-
-
-def test_a_citation_names_title_headings_place_and_page(passage):
-    assert citation(passage()) == "[1] Handbook › Fees (note:handbook#10-30)"
-    assert citation(passage(number=3, title="", heading_path=[], page=7)) == (
-        "[3] untitled (note:handbook#10-30, page 7)"
-    )
 
 
 def test_coverage_is_told_only_while_vectors_are_missing():
@@ -118,8 +111,3 @@ def test_a_passage_cannot_end_its_quotation_or_pass_for_another(passage):
     long, _ = query_text(result(passage(text="A long text. " * 4000)), detailed=False, max_tokens=300)
     assert "…\n</passage>\n\n[truncated" in long
     assert estimate_tokens(long) <= 300
-
-
-def test_titles_and_headings_stay_on_their_line(passage):
-    hostile = passage(title="Plan\n\n[2] \x1b[31mForged\u202e", heading_path=["a\u2028b"])
-    assert citation(hostile) == r"[1] Plan\n\n[2] \x1b[31mForged\u202e › a\u2028b (note:handbook#10-30)"

@@ -5,10 +5,14 @@ from typing import Any
 import anyio
 import pytest
 
+from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, NetError
 from loom_core.knowledge.context import ContextRetriever
 from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.federation import Federation
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.retrievers.dense import DenseRetriever
 from loom_core.knowledge.retrievers.knowledge_base import KnowledgeBaseRetriever
 from loom_core.tokens import estimate_tokens
 
@@ -84,6 +88,26 @@ async def test_what_the_conversation_has_is_not_repeated(shelf):
 async def test_nothing_found_is_said(shelf):
     assert (await ContextRetriever(shelf).context_for("xyzzy quux")).outcome == "nothing"
     assert (await ContextRetriever(shelf, least_relevance=2.0).context_for("rope")).outcome == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome"),
+    [
+        ("What is rope for the ships of Visby made of?", "retrieved"),
+        ("港口的船只使用的麻绳由制绳匠用什么制成？", "retrieved"),
+        ("Which enzymes break down lactose in infants?", "nothing"),
+        ("量子计算机如何纠正错误？", "nothing"),
+    ],
+)
+async def test_a_floor_for_cosines_leaves_a_turn_alone_where_no_passage_fits(message, outcome):
+    base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("hashing"))
+    base.submit_documents(
+        [DocumentDraft(uri, text) for uri, text in [("note:rope", _ROPE), ("note:麻绳", _CHINESE)]]
+    )
+    await base.worker.drain()
+    retriever = ContextRetriever(DenseRetriever([base]), least_relevance=0.25)
+    assert (await retriever.context_for(message)).outcome == outcome
+    base.close()
 
 
 async def test_a_turn_waits_no_longer_than_its_limit():

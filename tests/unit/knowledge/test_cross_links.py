@@ -81,3 +81,43 @@ def test_a_link_never_lifts_a_passage_above_the_best_one(rows):
     assert len({link.target for link in links}) == len(links)
     for link in links:
         assert scores[link.target] < link.score <= 0.9 * max(scores)
+
+
+@pytest.mark.parametrize(
+    ("query", "seed", "target", "name"),
+    [
+        (
+            "Of what church is the diocese of the birthplace of Meehan Bonnar?",
+            item("Meehan Bonnar", "He was born in Fredericton, and skated there."),
+            item("A diocese", "The diocese that has its seat in Fredericton is Anglican."),
+            "Fredericton",
+        ),
+        (
+            "执导《静港》的人在哪里获奖？",
+            静港,
+            item("电影节", "在厦门电影节上，林若曦获奖。"),
+            "林若曦",
+        ),
+    ],
+)
+def test_what_two_sources_mention_connects_their_passages(query, seed, target, name):
+    other = item("Marzipan", "It is made in Lübeck.")
+    (link,) = cross_links(query, [("people", seed), ("places", target), ("places", other)], [1.0, 0.3, 0.3])
+    assert link.target == 1
+    assert 0.3 < link.score <= 0.75
+    assert link.why.endswith(f"mentions “{name}”, and so does this passage")
+
+
+def test_a_name_that_many_candidates_mention_connects_none():
+    seed = item("Port", "It lies in Visby.")
+    many = [("b", item(f"No {n}", f"Number {n} is in Visby, too.")) for n in range(9)]
+    assert cross_links("rope", [("a", seed), *many], [1.0] + [0.1] * 9) == []
+    assert len(cross_links("rope", [("a", seed), *many[:8]], [1.0] + [0.1] * 8)) == 8
+
+
+def test_what_a_lead_has_found_counts_by_its_link_alone():
+    question = "Where was the director of The Silent Harbour born?"
+    born = item("Births", "Where a director was born is asked here.")
+    (link,) = cross_links(question, [("films", FILM)], [1.0], led_to=[("people", born), ("people", PERSON)])
+    assert link.target == 2
+    assert 0.5 < link.score <= 0.9

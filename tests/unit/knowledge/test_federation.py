@@ -8,7 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_core.errors import ConfigError, InvalidInputError, NetError, NotFoundError, SourceError
+from loom_core.errors import (
+    ConfigError,
+    InvalidInputError,
+    NetError,
+    NotFoundError,
+    SourceError,
+    SourceStartingError,
+)
 from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.federated import SourceReport
 from loom_core.knowledge.federation import Federation
@@ -268,3 +275,29 @@ async def test_the_same_passage_in_two_sources_is_cited_once_with_both_ids():
     finally:
         wiki.close()
         notes.close()
+
+
+class Starting(Shelf):
+    """A source that is ready to be asked once `ready` is set."""
+
+    def __init__(self, name: str, texts: dict[str, str]) -> None:
+        super().__init__(name, texts)
+        self.ready = anyio.Event()
+
+    async def start(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self.ready.wait()
+            return
+        raise SourceStartingError(f"{self.name} is still starting.", advice="Ask again in a moment.")
+
+
+async def test_a_source_that_is_still_starting_is_named_as_that():
+    starting = Starting("城市", {"1": "麻绳 rope"})
+    federation = Federation([ROPE, starting], deadlines={"城市": 0.05})
+    answer = await federation.query("rope")
+    assert [(r.source, r.state) for r in answer.reports] == [("shop", "answered"), ("城市", "starting")]
+    assert answer.notes[1] == "城市: 城市 is still starting. Ask again in a moment."
+    starting.ready.set()
+    answer = await federation.query("rope")
+    assert {r.state for r in answer.reports} == {"answered"}
+    assert set(ids(answer.items)) == {"shop:1", "城市:1"}

@@ -123,6 +123,12 @@ async def test_a_refusal_says_what_can_be_done(server, status, advice):
     assert "query" not in refused.value.message
 
 
+async def test_an_answer_that_is_too_large_is_told_with_what_can_be_set(server):
+    with pytest.raises(NetError, match="more than 8,388,608 bytes") as refused:
+        await api(server, answer=json.dumps({"results": ["麻绳" * (3 << 20)]})).query("麻绳")
+    assert "`limit_field`" in refused.value.advice
+
+
 async def test_what_is_no_json_is_told(server):
     with pytest.raises(SourceError, match="what is no JSON"):
         await api(server, answer="<html>").query("rope")

@@ -175,7 +175,8 @@ async def test_what_hangs_costs_its_deadline(connected, web):
 class Scripted:
     """A server of the handshake era, by hand: answers each method with what the test says."""
 
-    def __init__(self, web, **results) -> None:
+    def __init__(self, web, *, as_events=False, **results) -> None:
+        self.as_events = as_events
         self.results = {
             "initialize": {
                 "protocolVersion": "2025-11-25",
@@ -205,7 +206,10 @@ class Scripted:
             return
         answer |= {"result": result} if result else {"error": {"code": -32601, "message": "no such method"}}
         body = json.dumps(answer).encode()
-        head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"
+        kind = "application/json"
+        if self.as_events:
+            body, kind = b"event: message\ndata: " + body + b"\n\n", "text/event-stream"
+        head = f"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {kind}\r\n\r\n"
         connection.sendall(head.encode() + body)
 
 
@@ -224,10 +228,12 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(c
         assert connection.state == "ready"
 
 
-async def test_a_result_that_does_not_say_of_what_type_it_is_counts_as_complete(connected, web):
+@pytest.mark.parametrize("as_events", [False, True])
+async def test_a_result_that_does_not_say_of_what_type_it_is_counts_as_complete(connected, web, as_events):
     kept = {"ttlMs": 0, "cacheScope": "private"}
     scripted = Scripted(
         web,
+        as_events=as_events,
         **{
             "server/discover": {
                 "supportedVersions": ["2026-07-28"],

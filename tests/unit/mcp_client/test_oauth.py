@@ -122,7 +122,7 @@ async def test_without_a_person_the_answer_is_the_refusal_and_the_problem_says_w
     auth = oauth_auth(entry(server), home)
     assert await ask(auth, server) == 401
     assert auth.problem.message == "Nobody has logged in at '知识'."
-    assert "mcp login 知识" in auth.problem.advice
+    assert "`loom-query-server mcp login 知识`" in auth.problem.advice
 
 
 async def test_a_login_in_another_process_is_noticed(server, person, home):

@@ -142,7 +142,7 @@ def test_a_project_is_used_once_it_is_trusted_and_no_longer_when_it_changes(tmp_
     assert not before.ready
     assert before.problems["a"].untrusted
     assert "is a project's, and not trusted" in before.problems["a"].message
-    assert before.problems["a"].advice.endswith(f"`mcp trust {project}`.")
+    assert before.problems["a"].advice.endswith(f"trust it: `loom-query-server mcp trust {project}`.")
     TrustedFiles(home).trust(project, project.read_bytes())
     (config,) = _read(home, project=project).ready
     assert config.cwd == tmp_path / "项目"

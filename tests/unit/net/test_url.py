@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import NetError
 from loom_core.net import canonical_url, redacted
-from loom_core.net.url import host_of, origin_of, parse_url
+from loom_core.net.url import host_of, is_base_url, origin_of, parse_url
 
 CANONICAL = {
     "https://Example.COM": "https://example.com",
@@ -71,6 +71,27 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
         assert host_of(host) == host
         assert 0 < port < 65536
         assert canonical_url(str(parsed)) == str(parsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("https://api.example/v1", True),
+        ("http://localhost:8000", True),
+        ("http://知识.例子/v1/", True),
+        ("", False),
+        ("api.example/v1", False),
+        ("ftp://api.example/", False),
+        ("https:///v1", False),
+        ("https://me:secret@api.example/v1", False),
+        ("https://api.example/v1?key=secret", False),
+        ("https://api.example/v1#part", False),
+        ("https://api.example:port/", False),
+        ("https://[::1", False),
+    ],
+)
+def test_paths_can_be_put_behind_an_address_of_a_host_without_key_and_query(text: str, is_one: bool) -> None:
+    assert is_base_url(text) is is_one
 
 
 def test_messages_show_neither_queries_nor_passwords() -> None:

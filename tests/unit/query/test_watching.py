@@ -6,7 +6,10 @@ import anyio
 import pytest
 from loom_kb.app import build as build_kb
 from loom_kb.settings import Settings as KbSettings
+from loom_query.live_source import OwnSource
 from mcp import Client
+
+from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 
 TOOLS = "notifications/tools/list_changed"
 
@@ -61,7 +64,7 @@ async def test_a_broken_edit_keeps_the_sources_there_are_and_says_so(configure, 
     async with running() as service:
         path.write_text('{"sources": {', encoding="utf-8")
         await service.sources.refresh()
-        listed = service.listed()
+        listed = await service.listed()
         assert [source.name for source in listed.sources] == ["harbour"]
         (problem,) = listed.problems
         assert "query.json:1:14: the file ends too early" in problem
@@ -70,8 +73,8 @@ async def test_a_broken_edit_keeps_the_sources_there_are_and_says_so(configure, 
         assert "Ada Brown" in answer.passages[0].text
         configure({})
         await service.sources.refresh()
-        assert service.listed().problems == []
-        assert service.listed().sources == []
+        assert (await service.listed()).problems == []
+        assert (await service.listed()).sources == []
 
 
 async def test_a_knowledge_base_that_another_program_makes_becomes_a_source(connected, home, news):
@@ -97,3 +100,34 @@ async def test_a_source_that_stays_as_it_is_keeps_what_it_has_read(configure, ru
         await service.sources.refresh()
         assert service.sources.live["harbour"] is not before
         assert list(service.sources.live) == ["harbour"]
+
+
+async def test_a_question_ends_with_the_sources_that_it_began_with(configure, running, harbour, ports):
+    configure({"harbour": harbour, "港口": ports})
+    async with running() as service:
+        names = service.chosen([])
+        async with service.sources.asked(names) as sources:
+            await sources.query("Who is the harbour master?")
+            configure({"港口": {**ports, "deadline": 3}})
+            await service.sources.refresh()
+            assert list(service.sources.live) == ["港口"]
+            answer = await sources.query("青岛港的港长是谁？ Who is the harbour master?")
+        assert {report.state for report in answer.reports} == {"answered"}
+        assert {item.metadata["knowledge_base"] for item in answer.items} == {"harbour", "港口"}
+
+
+async def test_a_source_that_is_retired_is_closed_by_its_last_user():
+    texts = DocumentsKnowledgeBase([TextDocument(text="青岛港的港长是李明。")], name="港口")
+    closed = []
+
+    def close():
+        texts.close()
+        closed.append(True)
+
+    source = OwnSource(texts, base=texts, kind="documents", deadline=5, close=close)
+    async with source.in_use():
+        async with source.in_use():
+            await source.retire()
+        assert not closed
+        assert (await source.provider.query("港长"))[0].content == "青岛港的港长是李明。"
+    assert closed

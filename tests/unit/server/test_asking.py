@@ -64,10 +64,13 @@ class Painter:
 
     async def sell(self, ctx: ToolContext, confirm: bool = False) -> ToolReply[Told]:
         """Sells everything, if the user agrees."""
-        if not confirm:
-            await consent(
-                ctx, "Sell all of it?", otherwise="call `sell` with confirm: true", deadline=self.deadline
-            )
+        await consent(
+            ctx,
+            "Sell all of it?",
+            confirmed=confirm,
+            otherwise="call `sell` with confirm: true",
+            deadline=self.deadline,
+        )
         self.painted.append("sold")
         return tool_result("sold", Told(told=["sold"]))
 
@@ -198,6 +201,16 @@ async def test_only_who_accepts_has_agreed(connect, painter, result, expected):
     assert asked[0].requested_schema == {"type": "object", "properties": {}}
 
 
+async def test_what_a_model_says_of_the_user_counts_only_where_they_cannot_be_asked(connect, painter):
+    answer, asked = answering(ElicitResult(action="decline"), accepted())
+    async with connect(painter, answer) as client:
+        refused = await client.call_tool("sell", {"confirm": True})
+        assert told(refused).startswith("The user said no; nothing was done.")
+        assert painter.painted == []
+        assert told(await client.call_tool("sell", {"confirm": True})) == "sold"
+    assert [params.message for params in asked] == ["Sell all of it?"] * 2
+
+
 async def test_an_answer_that_does_not_fit_the_question_is_an_error_that_names_the_field(connect, painter):
     answer, _ = answering(accepted(color="red", times="often"))
     async with connect(painter, answer) as client:
@@ -222,7 +235,7 @@ async def test_a_user_who_does_not_answer_in_time_has_not_answered():
             assert told(await client.call_tool("paint", {"what": "a boat"})) == "timed_out"
             refused = told(await client.call_tool("sell", {}))
             await stopped.wait()
-    assert refused.startswith("The user did not answer within 0.05 s; nothing was done. Ask them; if they")
+    assert refused.startswith("The user did not answer within 0.05 s; nothing was done. Call again when")
 
 
 async def test_an_answer_that_comes_too_late_in_a_round_trip_does_not_count():

@@ -66,6 +66,11 @@ def test_an_issuer_needs_the_address_that_its_tokens_are_for(settings):
         settings("--http", "--public-url", "https://kb.example/mcp")
     chosen = settings("--http", "--issuer", "https://login.example", "--public-url", "https://kb.example/mcp")
     assert chosen.auth.issuer.resource == "https://kb.example/mcp"
+    assert not chosen.auth.issuer.typed
+    letter = ("--issuer", "https://login.example", "--public-url", "https://kb.example/mcp", "--typed-tokens")
+    assert settings("--http", *letter).auth.issuer.typed
+    with pytest.raises(ConfigError, match="without --issuer"):
+        settings("--http", "--typed-tokens")
     assert "OAuth by https://login.example" in ready_lines("kb", "http://127.0.0.1:1/mcp", chosen)[0]
 
 

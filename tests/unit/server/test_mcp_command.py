@@ -133,7 +133,7 @@ def test_a_file_that_is_a_link_stays_one(terminal: Terminal) -> None:
         (("add", "a", "https://host", "--env", "A=b"), "are for a command"),
         (("add", "a", "--header", "A=b", "--", "x"), "is for a URL"),
         (("add", "a", "--env", "A=${input:x}", "--", "x"), "how other programs write it"),
-        (("list", "--", "x"), "Only `mcp add` takes a command"),
+        (("list", "--", "x"), "Only `loom-query-server mcp add` takes a command"),
         (("test",), "Which server"),
         (("test", "a", "--all"), "Which server"),
     ],

@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from loom_core.errors import LoomError
+from loom_core.mcp_client.verbs import verb
 from loom_core.server.install.command import Program
 from loom_core.server.install.machine import Machine
 from loom_core.server.mcp_front import run_mcp
 from loom_core.server.mcp_options import add_mcp_options
 
 
-def _run(folder: Path, *line: str, served: tuple[str, ...] = ()) -> int:
+def _run(folder: Path, *line: str, served: tuple[str, ...] = (), program: str = "loom-query-server") -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--home", type=Path)
     for option in ("--json", "--debug"):
         parser.add_argument(option, action="store_true")
     add_mcp_options(parser)
     machine = Machine("linux", folder, folder, {})
-    program = Program(name="loom-query-server", module="loom_query", description="", machine=machine)
-    return run_mcp(program, parser.parse_args(["--home", str(folder / "home"), *line]), served)
+    runs = Program(name=program, module="loom_query", description="", machine=machine)
+    return run_mcp(runs, parser.parse_args(["--home", str(folder / "home"), *line]), served)
 
 
 def test_answers_go_to_standard_output_and_what_else_is_said_beside_it(
@@ -91,3 +93,21 @@ def test_only_a_test_loads_the_sdk() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        (("remove", "文件"), "`loom-other-server mcp list`"),
+        (("login", "文件"), "`loom-other-server mcp list`"),
+        (("test",), "`loom-other-server mcp test NAME`, or `loom-other-server mcp test --all`"),
+        (("trust",), "`loom-other-server mcp trust FILE`"),
+    ],
+)
+def test_verbs_are_told_as_they_are_typed_for_the_program_that_runs(
+    line: tuple[str, ...], typed: str, tmp_path: Path
+) -> None:
+    with pytest.raises(LoomError) as told:
+        _run(tmp_path, *line, program="loom-other-server")
+    assert typed in told.value.advice
+    assert verb("list") == "`loom-query-server mcp list`", "whose verbs they are in any other program"

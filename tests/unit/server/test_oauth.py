@@ -59,7 +59,7 @@ def issuer(publish):
     return publish(jwk(RSA, "a"), jwk(EC, "b"))
 
 
-def signed(issuer, *, key=RSA, algorithm="RS256", kid="a", without=(), **claims):
+def signed(issuer, *, key=RSA, algorithm="RS256", kid="a", without=(), header=None, **claims):
     now = int(time.time())
     given = {
         "iss": issuer,
@@ -71,7 +71,8 @@ def signed(issuer, *, key=RSA, algorithm="RS256", kid="a", without=(), **claims)
         **claims,
     }
     body = {name: value for name, value in given.items() if name not in without}
-    return jwt.encode(body, key, algorithm=algorithm, headers={"kid": kid} if kid else None)
+    said = ({"kid": kid} if kid else {}) | (header or {})
+    return jwt.encode(body, key, algorithm=algorithm, headers=said)
 
 
 def verifier(issuer):
@@ -119,6 +120,45 @@ async def test_scopes_and_sources_come_from_the_claims(issuer):
 )
 async def test_a_token_that_is_not_for_this_server_now_does_not_hold(issuer, claims):
     assert await verifier(issuer).verify(signed(issuer, **claims)) is None
+
+
+@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", None])
+async def test_an_access_token_is_taken_by_whatever_name_issuers_give_it(issuer, typ):
+    assert await verifier(issuer).verify(signed(issuer, header={"typ": typ}))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"header": {"typ": "logout+jwt"}},
+        {"header": {"typ": "dpop+jwt"}},
+        {"nonce": "n"},
+        {"at_hash": "h"},
+        {"c_hash": "h", "header": {"typ": None}},
+        {"typ": "ID"},
+        {"typ": "Refresh"},
+        {"token_use": "id"},
+    ],
+    ids=str,
+)
+async def test_a_token_of_another_kind_gives_no_access(issuer, claims, caplog):
+    assert await verifier(issuer).verify(signed(issuer, **claims)) is None
+    assert "it is no access token by its" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"typ": "Bearer", "nonce": "n"}, {"token_use": "access"}, {"header": {"typ": "at+jwt"}, "nonce": "n"}],
+    ids=str,
+)
+async def test_a_token_that_says_that_it_gives_access_may_carry_what_id_tokens_have(issuer, claims):
+    assert await verifier(issuer).verify(signed(issuer, **claims))
+
+
+@pytest.mark.parametrize(("typ", "holds"), [("at+jwt", True), ("JWT", False), (None, False)])
+async def test_who_wants_the_letter_of_the_standard_takes_typed_tokens_only(issuer, typ, holds):
+    check = JwtVerifier(Issuer(issuer, RESOURCE, typed=True))
+    assert (await check.verify(signed(issuer, header={"typ": typ})) is not None) is holds
 
 
 async def test_a_list_of_audiences_may_hold_this_server(issuer):

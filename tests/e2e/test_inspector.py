@@ -1,4 +1,4 @@
-"""The MCP Inspector against loom-kb: schemas that every host can use, and a call that works."""
+"""The MCP Inspector against each server: schemas that every host can use, and a call that works."""
 
 from __future__ import annotations
 
@@ -64,6 +64,18 @@ def test_every_host_can_use_the_schemas_and_a_tool_answers(era, target, inspect)
     added, _ = inspect(target, *call, "--protocol-era", era)
     assert added["structuredContent"]["job"]["state"] == "done"
     assert added["content"][0]["text"].splitlines()[1].startswith("- 青岛港 (text:")
+
+
+@pytest.mark.parametrize(("transport", "era"), [("stdio", "modern"), ("http", "legacy")])
+def test_every_host_can_use_the_query_server(transport, era, inspect, loom_query, request):
+    url = [request.getfixturevalue("query_url"), "--transport", "http"] if transport == "http" else []
+    listed, told = inspect(url or loom_query, "--method", "tools/list", "--strict", "--protocol-era", era)
+    assert [tool["name"] for tool in listed["tools"]] == ["query", "fetch", "sources", "ask"]
+    assert portable(told)
+    asked = json.dumps({"query": "青岛港的港长是谁？"}, ensure_ascii=False)
+    call = ("--method", "tools/call", "--tool-name", "query", "--tool-args-json", asked)
+    found, _ = inspect(url or loom_query, *call, "--protocol-era", era)
+    assert "李明" in found["structuredContent"]["passages"][0]["text"]
 
 
 def test_every_host_can_use_what_chatgpt_sees(home, inspect):

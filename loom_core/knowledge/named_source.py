@@ -1,0 +1,42 @@
+"""What sources have in common that are told by who made them what they are called and what is in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.interface import KnowledgeBaseProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["NamedSource"]
+
+
+class NamedSource(KnowledgeBaseProvider):
+    """A source that says of itself what it was given to say.
+
+    Args:
+        name: its name among other sources.
+        description: what is in it, in one sentence.
+        search_hints: what to search in it for.
+    """
+
+    def __init__(self, name: str, *, description: str = "", search_hints: Sequence[str] = ()) -> None:
+        self._name = name
+        self._description = description
+        self._hints = tuple(search_hints)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What is in it."""
+        return self._description
+
+    @property
+    def search_hints(self) -> Sequence[str]:
+        """What to search in it for."""
+        return self._hints

@@ -1,0 +1,56 @@
+"""What it takes to read an answer in any format: how far it has come, and the errors of one that is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.errors import LLMError, capitalised
+
+if TYPE_CHECKING:
+    from loom_core.errors import ModelFailure
+    from loom_core.llm.spec import ProviderSpec
+
+__all__ = ["MAX_LENGTH", "WireReader"]
+
+MAX_LENGTH = 8 * 2**20
+"""Letters that an answer may have."""
+
+
+class WireReader:
+    """Reads one answer; a subclass knows the format.
+
+    Args:
+        spec: the vendor.
+        model: the model that was asked.
+        output_tool: the tool whose arguments are the text of the answer, or empty.
+        max_length: letters that an answer may have.
+    """
+
+    def __init__(
+        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = MAX_LENGTH
+    ) -> None:
+        self._spec = spec
+        self._asked = model
+        self._output_tool = output_tool
+        self._max_length = max_length
+        self._length: int = 0
+        self._model = ""
+        self._finish = ""
+
+    def unreadable(self, why: str) -> LLMError:
+        """The error of an answer that cannot be used."""
+        return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
+
+    def _broken_off(self) -> LLMError:
+        return self._error("connection", "sent half an answer of", "The stream ended before it did.")
+
+    def _too_long(self) -> LLMError:
+        return self.unreadable(f"it has more than {self._max_length} letters")
+
+    def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
+        return LLMError(
+            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
+            advice="Try again, or use another model.",
+            failure=failure,
+            provider=self._spec.name,
+        )

@@ -1,0 +1,33 @@
+"""How messages name the verbs of the command `mcp`: as one types them, with the program in front."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["named_by", "verb"]
+
+_program: ContextVar[str] = ContextVar("program", default="loom-query-server")
+
+
+def verb(words: str) -> str:
+    """A verb as it is typed: `verb("list")` is "`loom-query-server mcp list`", quotes included.
+
+    Args:
+        words: the verb, and what is given to it.
+    """
+    return f"`{_program.get()} mcp {words}`"
+
+
+@contextmanager
+def named_by(program: str) -> Generator[None]:
+    """Name another program while the block lasts: the one whose verbs are run."""
+    token = _program.set(program)
+    try:
+        yield
+    finally:
+        _program.reset(token)

@@ -1,0 +1,85 @@
+"""Both generations of the TypeScript SDK as clients of each server, over stdio and HTTP: with Node 20."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SOURCES = Path(__file__).parent / "typescript"
+VERSIONS = {"v1": None, "v2": "2026-07-28", "v2-legacy": "2025-11-25"}  # the first generation does not tell
+
+
+@pytest.fixture(scope="module")
+def driver(load: Callable[[Path], ModuleType]) -> list[str]:
+    """The script beside the packages it needs, and what runs it."""
+    nodejs = load(Path(__file__).parents[1] / "fixtures" / "node.py")
+    program = nodejs.node(least=(20, 0))
+    return [program, shutil.copy(SOURCES / "drive.mjs", nodejs.installed(SOURCES))]
+
+
+@pytest.fixture(scope="module")
+def seen_by(driver: list[str]) -> Callable[..., dict[str, Any]]:
+    """Drives a client of a generation, and gives what it saw of a server."""
+
+    def drive(generation: str, transport: str, target: list[str]) -> dict[str, Any]:
+        done = subprocess.run(
+            [*driver, generation, transport, *target],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            env=dict(os.environ),
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return drive
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("generation", VERSIONS)
+def test_a_typescript_client_lists_adds_asks_and_is_refused(generation, transport, seen_by, home, request):
+    server = [sys.executable, "-m", "loom_kb", "--home", str(home), "--embedder", "hashing"]
+    target = [request.getfixturevalue("http_url")] if transport == "http" else server
+    seen = seen_by(generation, transport, target)
+    assert seen["server"] == "loom-kb"
+    assert seen.get("version") == VERSIONS[generation]
+    assert seen["tools"] == ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+    assert seen["added"] == "done"
+    assert seen["text"].startswith("[1] 青岛港 (text:")
+    assert "李明" in seen["passages"][0]["text"]
+    assert seen["resource"] == "青岛港"
+    assert "李明" in seen["read"]
+    assert seen["progress"] == sorted(set(seen["progress"]))
+    assert seen["refused"] is True
+
+
+@pytest.mark.parametrize(
+    ("generation", "transport"),
+    [("v1", "http"), ("v2", "stdio"), ("v2", "http"), ("v2-legacy", "stdio")],
+)
+def test_a_typescript_client_asks_and_reads_from_the_query_server(
+    generation, transport, seen_by, loom_query, request
+):
+    target = [request.getfixturevalue("query_url")] if transport == "http" else loom_query
+    seen = seen_by(generation, transport, target)
+    assert seen["server"] == "loom-query-server"
+    assert seen.get("version") == VERSIONS[generation]
+    assert seen["tools"] == ["query", "fetch", "sources", "ask"]
+    assert seen["text"].startswith("[1] 青岛港 (note:青岛")
+    assert seen["passages"][0]["source"] == "港口"
+    assert "李明" in seen["passages"][0]["text"]
+    assert "李明" in seen["read"]
+    assert seen["progress"] == [1]
+    assert seen["refused"] is True
