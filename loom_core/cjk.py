@@ -20,6 +20,8 @@ _CJK_CHAR = re.compile(f"[{CJK}]")
 _HAN_CHAR = re.compile(f"[{HAN}]")
 _KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uff66-\uff9d\uac00-\ud7af]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f]+")
+# Paths and addresses, whatever the writer's language is; it begins where nothing stands before, to be linear.
+_PLACE = re.compile(r"(?<![!-~])[!-~]*[/\\][!-~]*")
 _LONGEST_READ = 4000
 
 
@@ -36,12 +38,13 @@ def holds_cjk(text: str) -> bool:
 def is_chinese(text: str) -> bool:
     """Whether a text is written in Chinese, names in other scripts apart: what to answer its writer in.
 
-    A word of Latin script says about as much as two Han characters. Only the first 4,000 characters are read.
+    A word of Latin script says about as much as two Han characters, and those of paths and addresses say
+    nothing. Only the first 4,000 characters are read.
     """
     sample = text[:_LONGEST_READ]
     if not holds_cjk(sample) or _KANA_OR_HANGUL.search(sample):
         return False
-    return len(_HAN_CHAR.findall(sample)) > 2 * len(_LATIN_WORD.findall(sample))
+    return len(_HAN_CHAR.findall(sample)) > 2 * len(_LATIN_WORD.findall(_PLACE.sub(" ", sample)))
 
 
 def cjk_parts(text: str) -> tuple[list[str], list[str]]:

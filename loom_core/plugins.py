@@ -22,26 +22,30 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from inspect import Signature
 
+    from loom_core.agent.memory import Memory
     from loom_core.knowledge.interface import Reranker, Retriever
     from loom_core.llm.interface import LLMProvider
+    from loom_core.tools.interface import Tool
 
     Factory = Callable[..., object]
 
-__all__ = ["PluginKind", "create", "register", "registered"]
+__all__ = ["PluginKind", "PluginRegistry", "create", "register", "registered"]
 
 _log = logging.getLogger(__name__)
 
-PluginKind = Literal["llm", "retriever", "reranker"]
-"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Retriever` and `Reranker` of
-`loom_core.knowledge.interface`."""
+PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
+"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.agent.memory`,
+`Retriever` and `Reranker` of `loom_core.knowledge.interface`, `Tool` of `loom_core.tools.interface`."""
 
 _GROUP = "loom.plugins"
 
 # This module lies below what it creates, so Loom's own are named by text and imported when they are wanted.
 _RETRIEVERS = "loom_core.knowledge.retrievers"
 _RERANKERS = "loom_core.knowledge.rerankers"
+_TOOLS = "loom_core.tools.builtin"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
+    "memory": {"in_memory": "loom_core.agent.memory.in_memory", "sqlite": "loom_core.agent.memory.sqlite"},
     "retriever": {
         "bm25": f"{_RETRIEVERS}.bm25",
         "decomposition": f"{_RETRIEVERS}.decomposition",
@@ -59,6 +63,16 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "cross_encoder": f"{_RERANKERS}.cross_encoder",
         "features": f"{_RERANKERS}.features",
         "llm": f"{_RERANKERS}.llm",
+    },
+    "tool": {
+        "edit_file": f"{_TOOLS}.write_file",
+        "http_get": f"{_TOOLS}.http_request",
+        "http_request": f"{_TOOLS}.http_request",
+        "list_files": f"{_TOOLS}.list_files",
+        "read_file": f"{_TOOLS}.read_file",
+        "search_files": f"{_TOOLS}.search_files",
+        "shell": f"{_TOOLS}.shell",
+        "write_file": f"{_TOOLS}.write_file",
     },
 }
 
@@ -86,9 +100,13 @@ def register(kind: PluginKind, name: str) -> Callable[[_F], _F]:
 @overload
 def create(kind: Literal["llm"], name: str, *args: object, **params: object) -> LLMProvider: ...
 @overload
-def create(kind: Literal["retriever"], name: str, *args: object, **params: object) -> Retriever: ...
+def create(kind: Literal["memory"], name: str, *args: object, **params: object) -> Memory: ...
 @overload
 def create(kind: Literal["reranker"], name: str, *args: object, **params: object) -> Reranker: ...
+@overload
+def create(kind: Literal["retriever"], name: str, *args: object, **params: object) -> Retriever: ...
+@overload
+def create(kind: Literal["tool"], name: str, *args: object, **params: object) -> Tool: ...
 def create(kind: PluginKind, name: str, *args: object, **params: object) -> object:
     """Make what is registered under a name.
 
@@ -119,6 +137,53 @@ def registered(kind: PluginKind) -> list[str]:
         ConfigError: there is no such kind.
     """
     return _registry.names(kind)
+
+
+class PluginRegistry:
+    """`register` and `create` by the name of the kind: `@PluginRegistry.register_tool("clock")`.
+
+    There is one registry in a process, and this is another spelling for it.
+    """
+
+    @staticmethod
+    def register_llm(name: str) -> Callable[[_F], _F]:
+        """See `register`."""
+        return register("llm", name)
+
+    @staticmethod
+    def register_memory(name: str) -> Callable[[_F], _F]:
+        """See `register`."""
+        return register("memory", name)
+
+    @staticmethod
+    def register_retriever(name: str) -> Callable[[_F], _F]:
+        """See `register`."""
+        return register("retriever", name)
+
+    @staticmethod
+    def register_tool(name: str) -> Callable[[_F], _F]:
+        """See `register`."""
+        return register("tool", name)
+
+    @staticmethod
+    def get_llm(name: str, *args: object, **params: object) -> LLMProvider:
+        """See `create`."""
+        return create("llm", name, *args, **params)
+
+    @staticmethod
+    def get_memory(name: str, *args: object, **params: object) -> Memory:
+        """See `create`."""
+        return create("memory", name, *args, **params)
+
+    @staticmethod
+    def get_retriever(name: str, *args: object, **params: object) -> Retriever:
+        """See `create`."""
+        return create("retriever", name, *args, **params)
+
+    @staticmethod
+    def get_tool(name: str, *args: object, **params: object) -> Tool:
+        """See `create`."""
+        return create("tool", name, *args, **params)
 
 
 class _Registry:
@@ -183,7 +248,7 @@ def _load(entry_point: EntryPoint) -> None:
         loaded = entry_point.load()
         if callable(loaded):
             loaded()
-    except Exception:  # noqa: BLE001 - other people's code may raise anything and must not stop Loom
+    except (Exception, SystemExit):  # noqa: BLE001 - other people's code may do anything and must not stop Loom
         _log.warning(
             "The plugin %r (%s) was passed over.", entry_point.name, entry_point.value, exc_info=True
         )

@@ -2,7 +2,7 @@
 
     python -m tools.contract
 
-A contract has every surface of a server: of each profile without content and with some, for descriptions
+A contract has every surface of a server: of each profile without content and with some, where descriptions
 and arguments depend on it. Of a surface with content only the definitions that differ are written. A test
 compares the files with the servers, so that no change goes unseen, breaking or not.
 """
@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from loom_agent.app import build as build_agent
+from loom_agent.settings import Settings as AgentSettings
 from loom_kb.app import build as build_kb
 from loom_kb.settings import Settings as KbSettings
 from loom_query.app import build as build_query
@@ -68,7 +70,19 @@ async def loom_query() -> Contract:
     return await _surfaces(server)
 
 
-CONTRACTS: Mapping[str, Callable[[], Coroutine[None, None, Contract]]] = {"kb": loom_kb, "query": loom_query}
+async def loom_agent() -> Contract:
+    """What loom-agent-server promises now: the same whatever there is."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        async with Client(build_agent(AgentSettings(home, home / "agent.json")).protocol) as client:
+            return {"full": await surface(client)}
+
+
+CONTRACTS: Mapping[str, Callable[[], Coroutine[None, None, Contract]]] = {
+    "agent": loom_agent,
+    "kb": loom_kb,
+    "query": loom_query,
+}
 """How to find what the server in each folder of `servers/` promises."""
 
 

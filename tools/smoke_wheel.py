@@ -3,7 +3,8 @@
     python -m tools.smoke_wheel loom-kb ENVIRONMENT
 
 ENVIRONMENT is a virtual environment with the wheels of the server in it and nothing of this repository.
-loom-kb is asked about the documents that its wheel ships, loom-query-server about texts in its configuration.
+loom-kb is asked about the documents that its wheel ships, loom-query-server about texts in its configuration;
+loom-agent-server has its demonstration keep a note.
 Run it from the repository's root.
 """
 
@@ -24,6 +25,10 @@ from tests.e2e.jsonrpc import Era, StdioServer
 
 _KB_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job"}
 _QUERY_TOOLS = {"query", "fetch", "sources", "ask"}
+_AGENT_TOOLS = {
+    "agent_run", "agent_wait", "agent_reply", "agent_decide", "agent_control", "agent_runs", "agent_events",
+    "tool_search",
+}  # fmt: skip
 _MINUTE = 60.0
 _CONFIG = {
     "sources": {
@@ -74,9 +79,27 @@ def _smoke_query(programs: Path, era: Era) -> None:
             assert server.close_input() == 0, server.stderr
 
 
+def _smoke_agent(programs: Path, era: Era) -> None:
+    _installed(programs / "python", "loom_agent")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(programs / "loom-agent-server"), "serve", "--provider", "mock"]
+        with closing(_started(command, era, folder)) as server:
+            _check_tools(server, _AGENT_TOOLS)
+            for goal in ("Note: buy oranges.", "请记一条笔记：买橙子。"):
+                run = _call(server, "agent_run", goal=goal)["structuredContent"]
+                assert run["status"] == "input_required", run
+                decisions = [{"id": run["pending"][0]["id"], "action": "approve"}]
+                done = _call(server, "agent_decide", run_id=run["run_id"], decisions=decisions)
+                assert done["structuredContent"]["status"] == "completed", done
+                assert goal in done["content"][0]["text"], done
+                print(f"{era}: {goal} → {done['structuredContent']['output'].splitlines()[0]}")
+            assert server.close_input() == 0, server.stderr
+
+
 _SMOKE: dict[str, Callable[[Path, Era], None]] = {
     "loom-kb": _smoke_kb,
     "loom-query-server": _smoke_query,
+    "loom-agent-server": _smoke_agent,
 }
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.loaders.opening import open_regular
+from loom_core.files.opening import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

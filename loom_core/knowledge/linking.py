@@ -7,6 +7,7 @@ depends on its text and on the names alone, never on the order in which they cam
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from itertools import chain, compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ __all__ = ["NameIndex", "NameMatch", "bare", "is_marked"]
 
 _MAX_TOKENS = 24  # a longer title is a sentence, and nobody quotes it whole
 _LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
+_SIGNS = re.compile(r"[\W_]+")
 
 
 class NameMatch(NamedTuple):
@@ -97,7 +99,8 @@ def bare(text: str) -> bytes:
     out, as a possessive may add it to a word.
     """
     if not text.isascii():
-        text = unicodedata.normalize("NFKD", text).casefold()
+        # Signs first, as some stand for letters (`⒜`), which are no part of a name.
+        text = unicodedata.normalize("NFKD", _SIGNS.sub("", text)).casefold()
     return text.lower().encode("ascii", "ignore").translate(None, _LEFT_OUT)
 
 

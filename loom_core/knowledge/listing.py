@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loom_core.files.opening import leads_within
 from loom_core.knowledge.loaders import scan
-from loom_core.knowledge.loaders.opening import leads_within
 from loom_core.knowledge.record.jobs import Found
 from loom_core.knowledge.stored import stored_uris
 from loom_core.knowledge.uris import uri_of

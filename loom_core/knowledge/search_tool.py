@@ -107,8 +107,8 @@ class DocumentSearchTool(Tool):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """It only reads."""
-        return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=True)
+        """It only reads, and only from the sources that were configured."""
+        return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """See `Tool.call`; `structured` has the passages, and `metadata` the reports of the sources."""

@@ -69,6 +69,10 @@ class FallbackProvider(LLMProvider):
         """US dollars for an answer of the preferred model, or None where the price is not known."""
         return self._providers[0].cost(usage)
 
+    def window(self) -> int | None:
+        """The smallest of those that are known: any of the models may have to read the conversation."""
+        return min((window for each in self._providers if (window := each.window())), default=None)
+
     def problem(self) -> str:
         """Of the preferred model, where none can be asked; see `LLMProvider.problem`."""
         problems = [provider.problem() for provider in self._providers]

@@ -14,7 +14,7 @@ from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMRe
 from loom_core.llm.limits import RateLimits
 from loom_core.llm.line import Line
 from loom_core.llm.metering import Meter
-from loom_core.llm.prices import load_lists
+from loom_core.llm.prices import list_window, load_lists
 from loom_core.llm.streamed import StreamedAnswer
 from loom_core.llm.wire import Connection
 from loom_core.retry import RetryPolicy
@@ -129,6 +129,12 @@ class HostedProvider(LLMProvider):
     def cost(self, usage: Usage) -> float | None:
         """US dollars for an answer that takes so much, or None where the price is not known."""
         return self._meter.cost(usage)
+
+    def window(self) -> int | None:
+        """What the vendor's row says, else the lists of models; see `LLMProvider.window`."""
+        return self._spec.window or list_window(
+            provider=self.name, model=self._model, base_url=self._base_url
+        )
 
     def problem(self) -> str:
         """See `LLMProvider.problem`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -106,6 +106,21 @@ class Usage:
     cache_write_tokens: int = 0
     estimated: bool = False
     cost: float | None = None
+
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """What several answers took together; the cost is None if that of one is not known."""
+        each = list(usages)
+        costs = [usage.cost for usage in each if usage.cost is not None]
+        return cls(
+            input_tokens=sum(usage.input_tokens for usage in each),
+            output_tokens=sum(usage.output_tokens for usage in each),
+            reasoning_tokens=sum(usage.reasoning_tokens for usage in each),
+            cache_read_tokens=sum(usage.cache_read_tokens for usage in each),
+            cache_write_tokens=sum(usage.cache_write_tokens for usage in each),
+            estimated=any(usage.estimated for usage in each),
+            cost=sum(costs) if len(costs) == len(each) else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +302,13 @@ class LLMProvider(ABC):
 
     def cost(self, usage: Usage) -> float | None:
         """US dollars for an answer that takes so much, or None where the price is not known."""
+        return None
+
+    def window(self) -> int | None:
+        """How many tokens a conversation and its answer may have together, or None where that is not known.
+
+        The first call may load lists, which takes most of a second: make it in a thread.
+        """
         return None
 
     def problem(self) -> str:

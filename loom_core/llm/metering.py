@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loom_core.errors import capitalised
 from loom_core.llm.interface import LLMResponse, Usage
-from loom_core.llm.json_body import json_body
-from loom_core.llm.messages import (
-    AssistantMessage,
-    ImagePart,
-    ReasoningPart,
-    SystemMessage,
-    TextPart,
-    ToolCallPart,
-    ToolMessage,
-    UserMessage,
-)
+from loom_core.llm.messages import ImagePart, ToolMessage, UserMessage
 from loom_core.llm.prices import list_price
 from loom_core.llm.replay import with_reasoning_to_replay
+from loom_core.llm.sizing import answer_size, json_size, message_size, tool_size
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from loom_core.llm.interface import ChatRequest
-    from loom_core.llm.messages import AssistantPart, Message, UserPart
+    from loom_core.llm.messages import Message
     from loom_core.llm.prices import Prices
     from loom_core.llm.spec import ProviderSpec
 
 __all__ = ["Meter", "Spent"]
 
 _log = logging.getLogger(__name__)
-
-_MESSAGE = 4
-"""Tokens around a message: its role, its beginning and its end."""
-
-_TOOL = 12
-"""Tokens around the description of a tool."""
-
-_IMAGE = 1000
-"""Tokens of an image: OpenAI counts 765 for a square of 1024 pixels, Anthropic 1 600 at most."""
 
 _MEMORY = 0.8
 """How much of what earlier answers said about the ratio is left after another one."""
@@ -149,7 +130,7 @@ class Meter:
             usage = replace(
                 usage,
                 input_tokens=self.estimate(request),
-                output_tokens=self._corrected(_assistant_size(response.message.parts)),
+                output_tokens=self._corrected(answer_size(response.message.parts)),
             )
         elif usage.input_tokens > 0 and not _has_images(request.messages):
             self._answered.append((request, usage.input_tokens))
@@ -178,11 +159,8 @@ class Meter:
     def _size(self, request: ChatRequest) -> int:
         """Tokens of a request, not corrected; of its reasoning only what goes back to the vendor."""
         messages = with_reasoning_to_replay(request.messages, self._spec, tools=bool(request.tools))
-        size = sum(map(_message_size, messages))
-        for tool in request.tools:
-            size += _TOOL + estimate_tokens(tool.name) + estimate_tokens(tool.description)
-            size += _json_size(tool.parameters)
-        return size + (_json_size(request.output.schema) if request.output else 0)
+        size = sum(map(message_size, messages)) + sum(map(tool_size, request.tools))
+        return size + (json_size(request.output.schema) if request.output else 0)
 
     def _corrected(self, size: int) -> int:
         ratio = min(max(self._reported / self._estimated, _LOWEST), _HIGHEST)
@@ -224,38 +202,6 @@ class Meter:
             unpriced=spent.unpriced + (cost is None),
         )
         return replace(usage, cost=cost)
-
-
-def _message_size(message: Message) -> int:
-    if isinstance(message, AssistantMessage):
-        return _MESSAGE + _assistant_size(message.parts)
-    if isinstance(message, SystemMessage):
-        return _MESSAGE + estimate_tokens(message.text)
-    return _MESSAGE + sum(map(_part_size, message.parts))
-
-
-def _part_size(part: UserPart) -> int:
-    return _IMAGE if isinstance(part, ImagePart) else estimate_tokens(part.text)
-
-
-def _assistant_size(parts: Iterable[AssistantPart]) -> int:
-    size = 0
-    for part in parts:
-        match part:
-            case TextPart(text) | ReasoningPart(text):
-                size += estimate_tokens(text)
-            case ToolCallPart():
-                size += _MESSAGE + estimate_tokens(part.name)
-                size += estimate_tokens(part.unreadable) if part.unreadable else _json_size(part.arguments)
-    return size
-
-
-def _json_size(value: Mapping[str, Any]) -> int:
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = json.dumps(json_body(value), ensure_ascii=False)  # as it is sent, if it can be
-    return estimate_tokens(text)
 
 
 def _has_images(messages: Iterable[Message]) -> bool:

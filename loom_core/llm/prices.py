@@ -1,4 +1,4 @@
-"""What an answer costs, where that is known."""
+"""What the lists of prices know of a model: what an answer costs, and how much it reads at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from genai_prices import Usage as ListedUsage
-    from genai_prices.types import ModelPrice
+    from genai_prices.types import ModelInfo, ModelPrice, Provider
 
     from loom_core.llm.interface import Usage
 
-__all__ = ["Prices", "list_price", "load_lists"]
+__all__ = ["Prices", "list_price", "list_window", "load_lists"]
 
 _LISTED = {
     "openai": "openai",
@@ -84,26 +84,42 @@ def list_price(usage: Usage, *, provider: str, model: str, base_url: str = "") -
     Who answers at `base_url` counts first, as some vendors have two platforms with prices of their own; then
     `provider`, for gateways. The first call takes most of a second; `load_lists` does that beforehand.
     """
+    entry = _entry(provider=provider, model=model, base_url=base_url)
+    if entry is None or min(usage.input_tokens, usage.output_tokens) < 0:
+        return None
+    vendor, listed = entry
+    if (prices := _plain(listed.get_prices(datetime.now(UTC)))) is not None:
+        return prices.cost(usage)
+    try:
+        return float(listed.calc_price(_listed_usage(usage), vendor).total_price)
+    except (LookupError, ValueError):  # numbers that cannot be
+        return None
+
+
+def list_window(*, provider: str, model: str, base_url: str = "") -> int | None:
+    """How many tokens a conversation and its answer may have together, or None where that is not known.
+
+    The lists and the arguments are those of `list_price`.
+    """
+    entry = _entry(provider=provider, model=model, base_url=base_url)
+    return entry[1].context_window if entry is not None else None
+
+
+def _entry(*, provider: str, model: str, base_url: str) -> tuple[Provider, ModelInfo] | None:
+    """What the lists have of a model: under the address of who answers, else under the vendor's name."""
     if not load_lists():
         return None
-    if base_url and (cost := _listed(usage, model, base_url=base_url)) is not None:
-        return cost
-    return _listed(usage, model, provider=_LISTED[provider]) if provider in _LISTED else None
-
-
-def _listed(
-    usage: Usage, model: str, *, provider: str | None = None, base_url: str | None = None
-) -> float | None:
-    """What the lists say, by the vendor's name there or its address."""
     from genai_prices.data_snapshot import get_snapshot
 
-    try:
-        vendor, listed = get_snapshot().find_provider_model(model, None, provider, base_url)
-        if (prices := _plain(listed.get_prices(datetime.now(UTC)))) is not None:
-            return prices.cost(usage) if min(usage.input_tokens, usage.output_tokens) >= 0 else None
-        return float(listed.calc_price(_listed_usage(usage), vendor).total_price)
-    except (LookupError, ValueError):  # not in the lists; numbers that cannot be
-        return None
+    ways = ((None, base_url or None), (_LISTED.get(provider), None))
+    for name, address in ways:
+        if name is None and address is None:
+            continue
+        try:
+            return get_snapshot().find_provider_model(model, None, name, address)
+        except LookupError:
+            continue
+    return None
 
 
 def _plain(listed: ModelPrice) -> Prices | None:

@@ -81,6 +81,7 @@ class ProviderSpec:
         call_filler: such fields for the first call of an answer, where it has to have them and has none, as
             another model made it.
         think_tags: whether reasoning may stand in the text, between `<think>` and `</think>`.
+        window: how many tokens a conversation and its answer may have together; 0 where that is not known.
         shortens: whether it shortens a conversation that is too long, and does not say so. Where it read much
             less than was sent, a warning is logged.
         stream_only: whether answers come piece by piece only, at least while the model thinks.
@@ -123,6 +124,7 @@ class ProviderSpec:
     call_extras: tuple[str, ...] = ()
     call_filler: Mapping[str, Any] = field(default_factory=dict[str, Any])
     think_tags: bool = False
+    window: int = 0
     shortens: bool = False
     stream_only: bool = False
     stream_usage: bool = True

@@ -21,7 +21,7 @@ from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMess
 if TYPE_CHECKING:
     from loom_core.llm.messages import MessageLike
 
-__all__ = ["GenerateOptions", "Generated", "generate"]
+__all__ = ["GenerateOptions", "Generated", "generate", "read_value"]
 
 _Value = TypeVar("_Value")
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -61,7 +61,7 @@ class Generated(Generic[_Value]):
     @property
     def usage(self) -> Usage:
         """What all answers took together; the cost is None if that of one is not known."""
-        return _sum([response.usage for response in self.responses])
+        return Usage.total(response.usage for response in self.responses)
 
 
 @overload
@@ -128,6 +128,18 @@ async def generate(
             raise _failed(provider, response, wrong)
         chinese = is_chinese(conversation[0].text) if conversation else False
         conversation = (*conversation, *_again(response, wrong, chinese=chinese))
+
+
+def read_value(answer: str, output: OutputSchema) -> tuple[dict[str, Any] | None, list[str]]:
+    """The value of a schema that an answer holds, for who asks the model in ways of their own.
+
+    Returns:
+        The value; or None, and what is wrong with the answer, a line each.
+
+    Raises:
+        InvalidInputError: the schema cannot be used.
+    """
+    return _read(answer, output, _by_schema(output))
 
 
 _Check = Callable[[object], "tuple[Any, list[str]]"]
@@ -231,16 +243,3 @@ def _beginning(response: LLMResponse) -> str:
     text = response.content.strip()
     shown = text if len(text) <= _BEGINNING else f"{text[:_BEGINNING]}…"
     return json.dumps(shown, ensure_ascii=False)
-
-
-def _sum(usages: Sequence[Usage]) -> Usage:
-    costs = [usage.cost for usage in usages if usage.cost is not None]
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-        reasoning_tokens=sum(usage.reasoning_tokens for usage in usages),
-        cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
-        cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
-        estimated=any(usage.estimated for usage in usages),
-        cost=sum(costs) if len(costs) == len(usages) else None,
-    )

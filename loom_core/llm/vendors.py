@@ -346,7 +346,9 @@ OLLAMA = ProviderSpec(
     tool_choices=frozenset({"auto"}),
     image_urls=False,
     think_tags=True,
-    # How much a model reads is a setting of the server: https://docs.ollama.com/context-length
+    # How much a model reads is a setting of the server, by default 4k, 32k or 256k tokens by its memory; what
+    # is more is left out in silence: https://docs.ollama.com/context-length
+    window=32_768,
     shortens=True,
 )
 

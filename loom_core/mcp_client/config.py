@@ -108,7 +108,7 @@ class ServerConfig(BaseModel):
         era: which generation of the protocol is spoken.
         allow: which of its tools may be used: names with `*` and `?`.
         deny: which may not, whatever `allow` says.
-        trusted: whether its annotations may lower the risk of a tool; never more than that.
+        trusted: whether its annotations may lower the risk of a tool, and an approval outlasts other words.
         sampling: whether it may ask our language model.
         roots: folders that it is told it may work in.
         where: `file:line:column` of its entry, for messages; empty where it is in no file.

@@ -74,7 +74,8 @@ class LoomSection(_Form):
     allow: list[str] = Field(default=["*"], description="Which of its tools may be used: names with * and ?.")
     deny: list[str] = Field(default=[], description="Which may not, whatever `allow` says.")
     trusted: bool = Field(
-        default=False, description="Whether it is believed when it says that a tool changes nothing."
+        default=False,
+        description="Whether it is believed that a tool changes nothing, and may word its tools anew.",
     )
     sampling: bool = Field(default=False, description="Whether it may ask our language model.")
     roots: list[str] = Field(default=[], description="Folders that it is told it may work in.")

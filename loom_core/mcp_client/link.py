@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from loom_core.keys import redacted
-from loom_core.mcp_client.environment import child_environment
 from loom_core.mcp_client.facts import ServerFacts
 from loom_core.mcp_client.fault import Fault, FaultError, leaf
 from loom_core.mcp_client.http import HttpTransport
 from loom_core.mcp_client.process import ChildProcess
 from loom_core.mcp_client.stdio import StdioTransport
 from loom_core.mcp_client.wording import plain, plain_line
+from loom_core.tools.environment import child_environment
 
 if TYPE_CHECKING:
     import httpx2

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from loom_core.mcp_client.arguments import ToolArguments
 from loom_core.mcp_client.output import OutputParts
 from loom_core.mcp_client.tool import ServerTool, ToolHome
 from loom_core.mcp_client.wording import plain_line
+from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.interface import CallContext, ToolAnnotations, ToolOutput
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import anyio.to_thread
 from loom_core.errors import ConfigError
 from loom_core.mcp_client.result_cache import canonical
 from loom_core.mcp_client.trust import ToolPins
+from loom_core.tools.schema import without_keywords
 
 if TYPE_CHECKING:
     import mcp_types
@@ -22,11 +23,24 @@ __all__ = ["Approvals", "definition_hash"]
 _log = logging.getLogger(__name__)
 
 
-def definition_hash(definition: mcp_types.Tool) -> str:
-    """What a tool is known by: its name, what it says of itself, and what it takes."""
+_WORDS = frozenset({"$comment", "description", "enum", "examples", "title"})
+
+
+def definition_hash(definition: mcp_types.Tool, *, words: bool = True) -> str:
+    """What a tool is known by: its name, what it says of itself, and what it takes.
+
+    Args:
+        definition: what the server says.
+        words: whether texts, and the choices that an argument has, count, too. Somebody else's tool could
+            hide in them what it wants of a model, so an approval is for these very words. But a server of
+            which all that is believed may word its tools anew: one of ours does with every source it gets.
+    """
+    facts = {"name", "input_schema", "annotations"}
     says = definition.model_dump(
-        mode="json", by_alias=True, include={"name", "title", "description", "input_schema", "annotations"}
+        mode="json", by_alias=True, include=facts | {"title", "description"} if words else facts
     )
+    if not words:
+        says["inputSchema"] = without_keywords(definition.input_schema, _WORDS)
     return hashlib.sha256(canonical(says).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -68,7 +82,7 @@ class Approvals:
 
         Args:
             server: its id.
-            digests: the tools' names as the server has them, with their `definition_hash`.
+            digests: the tools' names as the server has them, with their `fingerprint`.
 
         Raises:
             ConfigError: `trust.json` cannot be read or written.

@@ -51,6 +51,7 @@ class ServerStatus:
         tools: how many can be called.
         left_out: tools that cannot be, with the reason.
         facts: what it says of itself, or None.
+        required: whether its entry says that nothing is to be done without it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ServerStatus:
     tools: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     facts: ServerFacts | None = None
+    required: bool = False
 
 
 class MCPToolRegistry:
@@ -168,6 +170,7 @@ class MCPToolRegistry:
                 len(server.tools),
                 server.left_out,
                 server.connection.facts,
+                server.connection.config.required,
             )
             for name, server in self._servers.items()
         ]
@@ -205,7 +208,7 @@ class MCPToolRegistry:
         digests: dict[str, dict[str, str]] = {}
         for tool in tools:
             if isinstance(tool, MCPTool):
-                digests.setdefault(tool.server, {})[tool.own_name] = tool.digest
+                digests.setdefault(tool.server, {})[tool.own_name] = tool.fingerprint
         for server, pins in digests.items():
             await self._approvals.approve(server, pins)
 

@@ -36,8 +36,8 @@ from pydantic_core import PydanticCustomError, SchemaError
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.references import referred
-from loom_core.mcp_client.arguments import ToolArguments
-from loom_core.mcp_client.schema_form import parts_of
+from loom_core.tools.arguments import ToolArguments
+from loom_core.tools.schema_form import parts_of
 
 __all__ = ["schema_model"]
 

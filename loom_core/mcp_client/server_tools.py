@@ -15,9 +15,9 @@ from loom_core.errors import LoomError
 from loom_core.mcp_client.filters import ToolFilter
 from loom_core.mcp_client.meta_tools import MetaTool, meta_tools
 from loom_core.mcp_client.pins import Approvals, definition_hash
-from loom_core.mcp_client.schema_form import schema_problem
 from loom_core.mcp_client.tool import MCPTool, ServerTool
 from loom_core.mcp_client.wording import plain_line
+from loom_core.tools.schema_form import schema_problem
 
 if TYPE_CHECKING:
     import mcp_types

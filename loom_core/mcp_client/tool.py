@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,13 +11,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.mcp_client.arguments import ToolArguments
-from loom_core.mcp_client.names import display_name, wire_name
 from loom_core.mcp_client.output import call_output
-from loom_core.mcp_client.schema_check import SchemaCheck
-from loom_core.mcp_client.schema_form import schema_problem
+from loom_core.mcp_client.pins import definition_hash
 from loom_core.mcp_client.wording import plain, plain_line, plain_schema
+from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
+from loom_core.tools.names import display_name, wire_name
+from loom_core.tools.schema_check import SchemaCheck
+from loom_core.tools.schema_form import schema_problem
 
 if TYPE_CHECKING:
     import mcp_types
@@ -80,17 +82,9 @@ class ServerTool(Tool):
         return self._wire_name
 
     @property
-    def approval_reason(self) -> str:
-        """Why the user has to approve it before it is called; empty if that need not be."""
-        return ""
-
-    @property
-    def needs_approval(self) -> bool:
-        """Whether the user has to approve it, for it is new or has changed since; see `approval_reason`.
-
-        It is for who asks the user to heed this: `call` does not.
-        """
-        return bool(self.approval_reason)
+    def needs_seconds(self) -> float:
+        """Infinite: the connection has a clock of its own, which progress starts anew, and not for ever."""
+        return math.inf
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Check the arguments and ask the server; see `Tool.call`."""
@@ -121,7 +115,7 @@ class MCPTool(ServerTool):
     as the tool's own schema has them are left out of it; its text stays.
 
     Attributes:
-        digest: what it is known by: another one as soon as its description or its arguments change.
+        digest: of all that the server says of it.
     """
 
     def __init__(self, definition: mcp_types.Tool, home: ToolHome, *, digest: str) -> None:
@@ -138,6 +132,9 @@ class MCPTool(ServerTool):
         self._claimed = definition.annotations
         self._annotations = believed(definition.annotations, trusted=home.connection.config.trusted)
         self._arguments = ToolArguments(self.name, definition.input_schema)
+        self._fingerprint = (
+            definition_hash(definition, words=False) if home.connection.config.trusted else digest
+        )
         self._results = _checked_by(definition.output_schema)
         self._model: type[BaseModel] | None = None
 
@@ -176,9 +173,18 @@ class MCPTool(ServerTool):
         return believed(self._claimed, trusted=True)
 
     @property
+    def fingerprint(self) -> str:
+        """Another one as soon as it says something else; a trusted server may say the same in other words."""
+        return self._fingerprint
+
+    @property
     def approval_reason(self) -> str:
         """That it was never approved, or has changed since; empty if it is as it was then."""
-        return self._home.approvals.reason(self.server, self.own_name, self.digest)
+        return self._home.approvals.reason(self.server, self.own_name, self.fingerprint)
+
+    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, checked and put right by the schema that the server sent."""
+        return self._arguments.checked(arguments)
 
     async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         checked = self._arguments.checked(arguments)

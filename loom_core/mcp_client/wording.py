@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, cast
+
+from loom_core.tools.plain_text import without_control
 
 __all__ = ["DESCRIPTION_BYTES", "plain", "plain_line", "plain_schema"]
 
@@ -13,16 +14,6 @@ DESCRIPTION_BYTES = 2048
 
 _ARGUMENT_BYTES = 1024  # of one argument's description
 _CUT = " … [cut]"
-# Escape sequences go whole: without their first character they would be seen as noise.
-_ESCAPES = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?")
-_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters; a tab and a line end are no harm
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2060-\u2064\ufeff\ufff9-\ufffb"  # seen by models only
-    "\u202a-\u202e\u2066-\u206f"  # those that turn the direction of writing
-    "\ud800-\udfff"  # halves of characters, which UTF-8 cannot hold
-    "\U000e0000-\U000e0fff]"  # tags and selectors: whole texts can be hidden in them
-)
 _WORDS = frozenset({"$comment", "description", "title"})
 _DATA = frozenset({"const", "default", "enum", "example", "examples"})
 _NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
@@ -35,7 +26,7 @@ def plain(text: str, *, most: int = DESCRIPTION_BYTES) -> str:
         text: what a server says.
         most: bytes in UTF-8, the mark included.
     """
-    seen = _UNSEEN.sub("", _LINE_ENDS.sub("\n", _ESCAPES.sub("", text))).strip()
+    seen = without_control(text).strip()
     if len(seen) * 4 <= most or len(seen.encode()) <= most:
         return seen
     kept = seen.encode()[: most - len(_CUT.encode())].decode(errors="ignore")

@@ -54,6 +54,11 @@ class Gate:
             NetError: a private name, an address that may not be asked, or a port of another service.
         """
         _, host, port = origin_of(url)
+        if not self._policy.names_host(host):
+            raise NetError(
+                f"{host} may not be asked: only some hosts may.",
+                advice=f"Ask one of: {', '.join(sorted(self._policy.only_hosts))}.",
+            )
         address = address_of(host)
         if self._policy.allows_host(host) or (address is not None and self._policy.allows_address(address)):
             return

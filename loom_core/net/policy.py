@@ -24,6 +24,7 @@ class NetPolicy:
     Attributes:
         allowed_hosts: names that may be asked whatever addresses they have, in canonical form.
         allowed_networks: networks that may be asked although they are not on the open internet.
+        only_hosts: names that may be asked, and no others; `*.example.org` for all below one. Empty for all.
         proxy: URL of a proxy through which everything goes, or empty. The proxy resolves names, so that
             the addresses of a name cannot be checked here; proxies of the environment are never used.
         max_redirects: how many redirects are followed.
@@ -37,6 +38,7 @@ class NetPolicy:
 
     allowed_hosts: frozenset[str] = frozenset()
     allowed_networks: tuple[Network, ...] = ()
+    only_hosts: frozenset[str] = frozenset()
     proxy: str = ""
     max_redirects: int = 5
     max_bytes: int = 64 << 20
@@ -72,11 +74,17 @@ class NetPolicy:
                         advice="Write a name (wiki.example), an address, or a network (10.1.0.0/16).",
                     ) from None
                 hosts.add(host)
-        return cls(frozenset(hosts), tuple(networks), proxy)
+        return cls(frozenset(hosts), tuple(networks), proxy=proxy)
 
     def allows_host(self, host: str) -> bool:
         """Whether a host is named by a rule."""
         return host in self.allowed_hosts
+
+    def names_host(self, host: str) -> bool:
+        """Whether a host is one of `only_hosts`, or there are none."""
+        if not self.only_hosts or host in self.only_hosts:
+            return True
+        return any(only.startswith("*.") and host.endswith(only[1:]) for only in self.only_hosts)
 
     def allows_address(self, address: Address) -> bool:
         """Whether an address, or an IPv4 address inside it, is in a network that is allowed by a rule."""

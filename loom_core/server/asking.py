@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from mcp.server.elicitation import render_elicitation_schema
@@ -16,7 +17,17 @@ from loom_core.server.wellformed import well_formed
 if TYPE_CHECKING:
     from loom_core.server.context import ToolContext
 
-__all__ = ["DEADLINE", "Answer", "ConsentError", "Outcome", "ask", "can_ask", "consent"]
+__all__ = [
+    "DEADLINE",
+    "Answer",
+    "ConsentError",
+    "FormAnswer",
+    "Outcome",
+    "ask",
+    "ask_form",
+    "can_ask",
+    "consent",
+]
 
 DEADLINE = 300.0
 """Seconds that a user has to answer, where nothing else is said."""
@@ -41,6 +52,19 @@ class Answer(Generic[ModelT_co]):
 
     outcome: Outcome
     value: ModelT_co | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormAnswer:
+    """What the user filled into a form that is known as a JSON Schema only.
+
+    Attributes:
+        outcome: what came of the question.
+        content: what was filled in, unchecked; empty unless it was accepted.
+    """
+
+    outcome: Outcome
+    content: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class ConsentError(LoomError):
@@ -85,30 +109,50 @@ async def ask(
         InvalidInputError: the client answered with something that is not the form.
         TypeError: the model is no form.
     """
-    if not can_ask(ctx):
-        return Answer("unavailable")
-    request = ElicitRequest(
-        params=ElicitRequestFormParams(message=well_formed(message), requested_schema=_form(model))
-    )
+    given = await ask_form(ctx, message, _form(model), name=name, deadline=deadline)
+    if given.outcome != "accepted":
+        return Answer(given.outcome)
     try:
-        responses = await ctx.client_input.fetch({name: request}, deadline=deadline)
-    except TimeoutError:
-        return Answer("timed_out")
-    except InputUnavailableError:
-        return Answer("unavailable")
-    response = responses[name]
-    if not isinstance(response, ElicitResult) or response.action == "cancel":
-        return Answer("cancelled")
-    if response.action == "decline":
-        return Answer("declined")
-    try:
-        return Answer("accepted", model.model_validate(response.content or {}))
+        return Answer("accepted", model.model_validate(given.content))
     except ValidationError as error:
         wrong = ", ".join(str(detail["loc"][0]) for detail in error.errors() if detail["loc"])
         raise InvalidInputError(
             f"The client's answer to “{message}” does not fit the question: {wrong or 'not a form'}.",
             advice="Ask the user in the conversation.",
         ) from error
+
+
+async def ask_form(
+    ctx: ToolContext, message: str, schema: Mapping[str, Any], *, name: str, deadline: float = DEADLINE
+) -> FormAnswer:
+    """Ask the user to fill in a form that another program describes; see `ask`.
+
+    Args:
+        ctx: the call.
+        message: the question, for people.
+        schema: JSON Schema of the form, an object of plain properties; empty for one without any.
+        name: as for `ask`.
+        deadline: as for `ask`.
+    """
+    if not can_ask(ctx):
+        return FormAnswer("unavailable")
+    request = ElicitRequest(
+        params=ElicitRequestFormParams(
+            message=well_formed(message), requested_schema=well_formed(_form_schema(schema))
+        )
+    )
+    try:
+        responses = await ctx.client_input.fetch({name: request}, deadline=deadline)
+    except TimeoutError:
+        return FormAnswer("timed_out")
+    except InputUnavailableError:
+        return FormAnswer("unavailable")
+    response = responses[name]
+    if not isinstance(response, ElicitResult) or response.action == "cancel":
+        return FormAnswer("cancelled")
+    if response.action == "decline":
+        return FormAnswer("declined")
+    return FormAnswer("accepted", response.content or {})
 
 
 async def consent(
@@ -155,5 +199,9 @@ async def consent(
 
 
 def _form(model: type[BaseModel]) -> dict[str, Any]:
-    schema = render_elicitation_schema(model)
-    return {"properties": {}, **{word: schema[word] for word in _SCHEMA_KEYWORDS if word in schema}}
+    return _form_schema(render_elicitation_schema(model))
+
+
+def _form_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    allowed = {word: schema[word] for word in _SCHEMA_KEYWORDS if word in schema}
+    return {"type": "object", "properties": {}, **allowed}

@@ -66,6 +66,14 @@ class ClientInput(Protocol):
         """Whether there is a way at all; what the client can answer, its capabilities say."""
         ...
 
+    @property
+    def kept(self) -> dict[str, str]:
+        """What the function puts here it finds again when it is run again with the client's responses.
+
+        Such as the id of what it has started: put it here before anything is fetched. It goes along sealed.
+        """
+        ...
+
     async def fetch(
         self, requests: Mapping[str, InputRequest], *, deadline: float
     ) -> Mapping[str, InputResponse]:
@@ -120,11 +128,19 @@ class RoundTrips:
         self._params = params
         self._taken: dict[str, InputResponse] = {}
         self._available = available
+        self._kept: dict[str, str] | None = None
 
     @property
     def available(self) -> bool:
         """Whether a result of this method may ask for input."""
         return self._available
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """See `ClientInput.kept`."""
+        if self._kept is None:
+            self._kept = dict(self._state.get("kept", {}))
+        return self._kept
 
     async def fetch(
         self, requests: Mapping[str, InputRequest], *, deadline: float
@@ -149,6 +165,7 @@ class RoundTrips:
         state = {
             "answers": {name: _wire(response) for name, response in self._taken.items()},
             "asked": {name: self._state["asked"].get(name, now) for name in missing},
+            "kept": self.kept,
         }
         raise InputRequired(InputRequiredResult(input_requests=missing, request_state=json.dumps(state)))
 
@@ -172,6 +189,7 @@ class LiveRequests:
     def __init__(self, session: ServerSession, request_id: RequestId | None) -> None:
         self._session = session
         self._request_id = request_id
+        self.kept: dict[str, str] = {}
 
     @property
     def available(self) -> bool:

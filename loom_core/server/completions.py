@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from loom_core.errors import NotFoundError
-from loom_core.server.arguments import closest
 from loom_core.server.context import ToolContext, taking_context
 from loom_core.server.failure import protocol_error
 from loom_core.server.wellformed import well_formed
+from loom_core.tools.function_arguments import closest
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext

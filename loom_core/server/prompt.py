@@ -6,17 +6,16 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mcp_types import GetPromptResult, PromptArgument
 from mcp_types import Prompt as PromptDefinition
 from mcp_types import PromptMessage as PromptBlock
 
-from loom_core.server.arguments import ToolArguments
+from loom_core.server.arguments import arguments_of, values_for
 from loom_core.server.content import Content, block
-
-if TYPE_CHECKING:
-    from loom_core.server.context import ToolContext
+from loom_core.server.context import ToolContext
+from loom_core.tools.function_arguments import FunctionArguments
 
 __all__ = ["Prompt", "PromptFunction", "PromptMessage"]
 
@@ -44,7 +43,7 @@ class Prompt:
     """
 
     name: str
-    arguments: ToolArguments
+    arguments: FunctionArguments
     definition: PromptDefinition
     _function: PromptFunction
 
@@ -58,7 +57,7 @@ class Prompt:
         description = description or inspect.getdoc(function) or ""
         if not title.strip() or not description.strip():
             raise ValueError(f"prompt {name!r}: a title and a description are required")
-        arguments = ToolArguments.of(function, name, kind="prompt")
+        arguments = arguments_of(function, name, kind="prompt")
         _check_text(function, name, arguments.context_name)
         definition = PromptDefinition(
             name=name, title=title, description=description, arguments=_defined(arguments.schema)
@@ -72,7 +71,7 @@ class Prompt:
             InvalidInputError: the arguments are not valid.
             Exception: whatever the function raises.
         """
-        messages = await self._function(**self.arguments.parse(given, context))
+        messages = await self._function(**values_for(self.arguments, given, context))
         return GetPromptResult(
             description=self.definition.description,
             messages=[PromptBlock(role=said.role, content=block(said.content)) for said in messages],

@@ -8,10 +8,10 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from loom_core.errors import NotFoundError
-from loom_core.server.arguments import closest
 from loom_core.server.client_input import input_required
 from loom_core.server.context import ToolContext
 from loom_core.server.failure import protocol_error
+from loom_core.tools.function_arguments import closest
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext

@@ -77,6 +77,11 @@ class TaskCall:
         """See `ClientInput.available`."""
         return self._task is not None or self._before.available
 
+    @property
+    def kept(self) -> dict[str, str]:
+        """See `ClientInput.kept`."""
+        return self._before.kept
+
     async def fetch(
         self, requests: Mapping[str, InputRequest], *, deadline: float
     ) -> Mapping[str, InputResponse]:

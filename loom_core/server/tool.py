@@ -14,16 +14,16 @@ from mcp_types import CallToolResult, ToolAnnotations
 from mcp_types import Tool as ToolDefinition
 from pydantic import BaseModel
 
-from loom_core.server.arguments import ToolArguments
+from loom_core.server.arguments import arguments_of, values_for
 from loom_core.server.content import block
-from loom_core.server.context import taking_context
+from loom_core.server.context import ToolContext, taking_context
 from loom_core.server.results import ToolReply
-from loom_core.server.schema import without_titles
 from loom_core.server.wellformed import well_formed
+from loom_core.tools.function_arguments import FunctionArguments
+from loom_core.tools.schema import without_titles
 
 if TYPE_CHECKING:
     from loom_core.server.caller import Scope
-    from loom_core.server.context import ToolContext
 
 __all__ = ["DESCRIPTION_BYTES", "Tool", "ToolFunction", "ToolWording", "WordingFunction"]
 
@@ -64,7 +64,7 @@ class Tool:
     """
 
     name: str
-    arguments: ToolArguments
+    arguments: FunctionArguments
     _function: ToolFunction
     _definition: ToolDefinition
     _wording: WordingFunction | None
@@ -89,7 +89,7 @@ class Tool:
         """
         if not title.strip():
             raise ValueError(f"tool {name!r}: a title is required")
-        arguments = ToolArguments.of(function, name, keywords=keywords)
+        arguments = arguments_of(function, name, keywords=keywords)
         if reason := find_invalid_x_mcp_header(arguments.schema):
             raise ValueError(f"tool {name!r}: {reason}")
         definition = ToolDefinition(
@@ -137,7 +137,7 @@ class Tool:
             InvalidInputError: the arguments are not valid.
             Exception: whatever the function raises.
         """
-        reply = await self._function(**self.arguments.parse(given, context))
+        reply = await self._function(**values_for(self.arguments, given, context))
         texts = [] if reply.contents and not reply.text else [reply.text]
         return CallToolResult(
             content=[block(content) for content in (*texts, *reply.contents)],

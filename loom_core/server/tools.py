@@ -8,12 +8,12 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.arguments import closest
 from loom_core.server.caller import current_caller
 from loom_core.server.client_input import input_required
 from loom_core.server.context import ToolContext
 from loom_core.server.failure import told
 from loom_core.tools.depth import called_with
+from loom_core.tools.function_arguments import closest
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext

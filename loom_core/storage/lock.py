@@ -41,16 +41,20 @@ class ProcessLock:
             True if this object holds the lock now, also when it did before.
 
         Raises:
-            OSError: the lock file cannot be made (no such folder, read-only file system).
+            OSError: the lock file cannot be written (no such folder, read-only file system, full disk).
         """
         if self._file is not None:
             return True
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         for _ in range(_TRIES):
             if _try_lock(file):
-                os.ftruncate(file, 0)
-                os.lseek(file, 0, os.SEEK_SET)
-                os.write(file, str(os.getpid()).encode())
+                try:
+                    os.ftruncate(file, 0)
+                    os.lseek(file, 0, os.SEEK_SET)
+                    os.write(file, str(os.getpid()).encode())
+                except OSError:  # the disk is full: nobody would ever give the lock back
+                    os.close(file)
+                    raise
                 self._file = file
                 return True
             if _is_locked(file):

@@ -36,6 +36,7 @@ class Database:
             that are missing run in one transaction, after a copy of the file was put beside it (`back_up`).
         read_only: refuse to change anything.
         busy_seconds: how long to wait for another process that writes.
+        repair: what to do where the file is damaged, in a sentence.
 
     Raises:
         RecordError: the file cannot be opened or written, is not a database, was written by a newer Loom,
@@ -49,8 +50,10 @@ class Database:
         schema: Sequence[str],
         read_only: bool = False,
         busy_seconds: float = 30.0,
+        repair: str = "`loom-kb check --repair` saves what can be read of it.",
     ) -> None:
         self._path = path
+        self._repair = repair
         self._schema = schema
         self._read_only = read_only
         self._busy_seconds = busy_seconds
@@ -249,7 +252,9 @@ class Database:
         if "readonly" in text or "unable to open" in text:
             return "Check that the folder exists and that this user may write to it."
         if any(sign in text for sign in ("not a database", "malformed", "decode to UTF-8")):
-            return "It is damaged: `loom-kb check --repair` saves what can be read of it."
+            return f"It is damaged. {self._repair}"
         if "locked" in text or "busy" in text:
             return f"Another process was writing for over {self._busy_seconds:g} s: try again, or stop it."
+        if "disk I/O" in text:  # of a full disk, too, where SQLite cannot tell
+            return "Look whether the disk is full or failing; everything acknowledged so far is safe."
         return "Run the command again with --debug for details."

@@ -1,1 +1,28 @@
-"""What tests of several parts share. Nothing but tests imports it."""
+"""What tests need: Loom's own, and those of programs that are built on it. Nothing but tests imports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.llm.mock import MockAnswer
+    from loom_core.testing.agent_tester import AgentTester, SeenCall
+    from loom_core.testing.mock_llm import MockCall, MockLLM, MockTurn, call
+
+__all__ = ["AgentTester", "MockAnswer", "MockCall", "MockLLM", "MockTurn", "SeenCall", "call"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "AgentTester": ".agent_tester",
+            "MockAnswer": "loom_core.llm.mock",
+            "MockCall": ".mock_llm",
+            "MockLLM": ".mock_llm",
+            "MockTurn": ".mock_llm",
+            "SeenCall": ".agent_tester",
+            "call": ".mock_llm",
+        },
+    )

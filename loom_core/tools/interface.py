@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +62,8 @@ class ToolOutput:
         is_error: the call failed, and the text says why and what to do.
         parts: what models can see besides: they follow the text.
         metadata: what programs want to know of the call and models need not read.
+        ends_run: the run that made the call ends with this, if it is no error: the text is its answer, and
+            the model is not asked again.
     """
 
     text: str
@@ -67,6 +71,7 @@ class ToolOutput:
     is_error: bool = False
     parts: tuple[ImagePart, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    ends_run: bool = False
 
     def message(self, call_id: str) -> ToolMessage:
         """The output as the answer to a model's tool call."""
@@ -84,12 +89,16 @@ class Question:
             given.
         url: where the person has to go instead; the answer says whether they agreed to.
         origin: who asks, such as the id of a server.
+        tool: the tool that is about to be called, where the question is whether it may be; else empty.
+        arguments: of that call.
     """
 
     text: str
     schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     url: str = ""
     origin: str = ""
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,8 @@ class Answer:
 
     Attributes:
         action: they answered, said no, or made no choice.
-        content: what they answered, as the question's schema wants it.
+        content: what they answered, as the question's schema wants it. Where the question is whether a tool
+            may be called: `arguments`, if it may be with others; `reason`, if they say why not.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -122,12 +132,17 @@ class CallContext:
         ask: asks a person; None where nobody can be asked.
         seconds: how long it may take; None for the tool's own limit.
         depth: how many agents stand above this call, each started by a tool of the one before.
+        run_id: the run that makes the call; empty where it is none.
+        call_id: the call. A call that is made again after a crash has the same one: with `run_id` it is what
+            others can know it again by.
     """
 
     progress: ProgressFunction | None = None
     ask: AskFunction | None = None
     seconds: float | None = None
     depth: int = 0
+    run_id: str = ""
+    call_id: str = ""
 
 
 class Tool(ABC):
@@ -167,6 +182,44 @@ class Tool(ABC):
         """Whether its calls may run at the same time as others."""
         return self.annotations.read_only
 
+    @property
+    def fingerprint(self) -> str:
+        """What a person approves: another one as soon as the tool says something else of itself."""
+        says = [self.description, dict(self.args_schema), repr(self.annotations)]
+        text = json.dumps(says, sort_keys=True, ensure_ascii=False, default=repr)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def approval_reason(self) -> str:
+        """Why a person has to approve each call of it, whatever the rules say; empty if that need not be."""
+        return ""
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person has to approve its calls; see `approval_reason`.
+
+        It is for who asks the person to heed this: `call` does not.
+        """
+        return bool(self.approval_reason)
+
+    @property
+    def needs_seconds(self) -> float:
+        """So long may a call take, where who calls would grant less by itself; infinite for no limit."""
+        return 0.0
+
+    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The arguments as `call` takes them: checked, put right where they are nearly right, with defaults.
+
+        It does nothing else. What comes of it is what a person is asked about and rules are matched with.
+
+        Returns:
+            The arguments; None, as here, where `args_schema` says all there is to check.
+
+        Raises:
+            InvalidInputError: what is wrong, what is expected and what was given, for a model.
+        """
+        return None
+
     @abstractmethod
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Run it.
@@ -179,6 +232,19 @@ class Tool(ABC):
             What came of it. What went wrong and a model can act on is an output with `is_error`: wrong
             arguments, a refusal, a server that is gone, a deadline. Cancellation goes through.
         """
+
+    async def abandoned(self, *, context: CallContext) -> None:
+        """A call that had begun is given up: its run has ended. What goes on for it has to end, too.
+
+        For tools whose calls leave something behind that goes on by itself, also after a crash.
+
+        Args:
+            context: says which call of which run.
+
+        Raises:
+            LoomError: it may go on; this is logged.
+        """
+        return
 
     def spec(self) -> ToolSpec:
         """The tool as a model is offered it.

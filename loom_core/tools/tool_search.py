@@ -13,7 +13,10 @@ from unicodedata import normalize
 from loom_core.cjk import cjk_parts
 from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
 
-__all__ = ["ToolSearch", "search_words"]
+__all__ = ["TOOL_SEARCH", "ToolSearch", "search_words"]
+
+TOOL_SEARCH = "tool_search"
+"""What it is called, by people and models."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _ENDINGS = ("ing", "ed", "s")
@@ -122,7 +125,7 @@ class ToolSearch(Tool):
     @property
     def name(self) -> str:
         """`tool_search`, for people and models."""
-        return "tool_search"
+        return TOOL_SEARCH
 
     @property
     def description(self) -> str:

@@ -16,7 +16,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 SERVERS = Path(__file__).parents[2] / "servers"
-MODULES = {"kb": "loom_kb", "query": "loom_query"}
+MODULES = {"agent": "loom_agent", "kb": "loom_kb", "query": "loom_query"}
+SEARCHES = ("kb", "query")  # what they say depends on what they hold, and they have two profiles
 RECORDED = Path(__file__).with_name("recorded_server.py")
 
 # What mcp-assert finds and we do not follow, by its rule.
@@ -65,7 +66,7 @@ def promise(run: Run, tmp_path: Path) -> Callable[[str, str], Path]:
     return promise
 
 
-@pytest.mark.parametrize("server", MODULES)
+@pytest.mark.parametrize("server", SEARCHES)
 def test_mcp_contract_finds_the_promise_kept_with_content_or_without(
     server, run: Run, command, promise, loom_kb
 ):
@@ -77,7 +78,13 @@ def test_mcp_contract_finds_the_promise_kept_with_content_or_without(
     assert kept.returncode == 0, kept.stdout
 
 
-@pytest.mark.parametrize("server", MODULES)
+def test_mcp_contract_finds_the_promise_of_the_agents_server_kept(run: Run, command, promise):
+    check = ("mcp-contract", "check", "-f", promise("agent", "full"))
+    kept = run(*check, "--strict", "--", *command("agent"))
+    assert kept.returncode == 0, kept.stdout
+
+
+@pytest.mark.parametrize("server", SEARCHES)
 def test_mcp_contract_tells_a_promise_kept_from_one_that_is_broken(server, run: Run, command, promise):
     check = ("mcp-contract", "check", "-f", promise(server, "chatgpt"))
     assert run(*check, "--strict", "--", *command(server, "--profile", "chatgpt")).returncode == 0
@@ -89,6 +96,7 @@ def test_mcp_contract_tells_a_promise_kept_from_one_that_is_broken(server, run: 
 @pytest.mark.parametrize(
     ("server", "options", "tools"),
     [
+        ("agent", (), 8),
         ("kb", (), 7),
         ("kb", ("--allow-urls",), 7),
         ("kb", ("--profile", "chatgpt"), 2),

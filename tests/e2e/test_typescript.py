@@ -24,8 +24,9 @@ VERSIONS = {"v1": None, "v2": "2026-07-28", "v2-legacy": "2025-11-25"}  # the fi
 def driver(load: Callable[[Path], ModuleType]) -> list[str]:
     """The script beside the packages it needs, and what runs it."""
     nodejs = load(Path(__file__).parents[1] / "fixtures" / "node.py")
-    program = nodejs.node(least=(20, 0))
-    return [program, shutil.copy(SOURCES / "drive.mjs", nodejs.installed(SOURCES))]
+    program, folder = nodejs.node(least=(20, 0)), nodejs.installed(SOURCES)
+    shutil.copy(SOURCES / "connect.mjs", folder)
+    return [program, shutil.copy(SOURCES / "drive.mjs", folder)]
 
 
 @pytest.fixture(scope="module")
@@ -81,5 +82,5 @@ def test_a_typescript_client_asks_and_reads_from_the_query_server(
     assert seen["passages"][0]["source"] == "港口"
     assert "李明" in seen["passages"][0]["text"]
     assert "李明" in seen["read"]
-    assert seen["progress"] == [1]
+    assert seen["progress"] in ([1], [])  # the second generation drops what comes together with the answer
     assert seen["refused"] is True

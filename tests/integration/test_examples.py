@@ -166,3 +166,50 @@ def test_an_example_without_a_key_says_which_one_it_needs(example: str, advice: 
     assert run.returncode == 1
     assert advice in run.stderr
     assert "Traceback" not in run.stderr
+
+
+async def test_the_first_agent_counts_words(monkeypatch, capsys):
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    monkeypatch.chdir(_EXAMPLES.parent)
+    await _example("agent_quickstart").main("Which is longer?")
+    shown = capsys.readouterr()
+    assert shown.out == "README.md is the longer one.\n"
+    assert shown.err == "completed after 2 turns\n"
+    assert re.fullmatch(r"README.md: \d+ words", _example("agent_quickstart").count_words("README.md"))
+
+
+@pytest.mark.parametrize(("said", "paid"), [("y", True), ("n", False)])
+async def test_the_team_hands_over_and_pays_back_what_a_person_approves(said, paid, monkeypatch, capsys):
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    asked: list[str] = []
+
+    def answered(question: str) -> str:
+        asked.append(question)
+        return said
+
+    monkeypatch.setattr("builtins.input", answered)
+    example = _example("agent_team")
+    await example.main("我想退掉订单 42")
+    assert capsys.readouterr().out == "You get your money back within three days.\n"
+    assert len(asked) == 1
+    assert asked[0].startswith("pay_back {'number': 42, 'amount': 39.9}")
+    assert example.pay_back(42, 39.9) == "39.90 are on their way, for order 42."
+    team = example.desk()
+    result = await team.run("我想退掉订单 42")
+    events = await team.journal.events(result.runs[-1].run_id)
+    told = [each.payload["status"] for each in events if each.type == "tool_result"]
+    assert told == ["success", "success" if paid else "denied"]
+
+
+async def test_the_agent_of_a_server_answers_from_files_and_does_nothing_twice(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LOOM_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "文档"
+    folder.mkdir()
+    (folder / "决定.md").write_text("# 决定 12\n我们选择了 Kùzu 作为图数据库。\n", encoding="utf-8")
+    example, question = _example("agent_mcp"), "我们选择了什么图数据库？"
+    model = example.script(folder, question)
+    assert "我们选择了 Kùzu" in await example.answer(model, folder, question)
+    assert capsys.readouterr().err == "→ kb:add\n→ kb:query\n"
+    asked = len(model.calls)
+    assert "我们选择了 Kùzu" in await example.answer(model, folder, question)
+    assert len(model.calls) == asked == 3

@@ -84,6 +84,82 @@ except LoomError as error:
 json.dump(dict(refusal=refusal, advice=advice), sys.stdout)
 """
 
+AGENT = """
+import json, sys
+import anyio
+from collections import Counter
+from pathlib import Path
+from loom_core.agent.agent import Agent
+from loom_core.agent.journal import Journal
+from loom_core.agent.run import Budget
+from loom_core.errors import RecordError
+from loom_core.llm.messages import AssistantMessage, ToolCallPart
+from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.tools.function_tool import tool
+
+effects, full = Counter(), anyio.Event()
+
+@tool(open_world=False)
+async def send(number: int) -> str:
+    "Send."
+    effects[number] += 1
+    return f"{number}：" + "山高水长" * 20_000
+
+def script(request):
+    turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
+    if full.is_set():
+        return "done"
+    return MockAnswer(calls=tuple(
+        ToolCallPart(f"c{number}", "send", {"number": number}) for number in (2 * turn, 2 * turn + 1)
+    ))
+
+async def look(pending):
+    "A person who sees what was done."
+    assert pending.kind == "unknown"
+    return not effects[pending.arguments["number"]]
+
+async def main(disk):
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(12 << 20))
+    agent = Agent(
+        MockProvider(script), tools=[send], journal=Journal(disk / "runs.db"), permissions="allow",
+        approve=look, compaction=None, budget=Budget(iterations=10_000), loop_guard=None,
+    )
+    refusal = ""
+    try:
+        await agent.run("寄信")
+    except RecordError as error:
+        refusal = str(error)
+    (run,) = await agent.journal.runs()
+    try:
+        await agent.resume(run.id)
+        still = ""
+    except RecordError as error:
+        still = str(error)
+    events = await agent.journal.events(run.id, limit=100_000)
+    begun = {event.payload["call_id"] for event in events if event.type == "tool_start"}
+    uncommitted = [number for number in effects if f"c{number}" not in begun]
+    before = sum(effects.values())
+    full.set()
+    ballast.unlink()
+    result = await agent.resume(run.id)
+    events = await agent.journal.events(run.id, limit=100_000)
+    ended = Counter(event.payload["call_id"] for event in events if event.type == "tool_result")
+    await agent.aclose()
+    json.dump(
+        dict(
+            refusal=refusal, left=run.status, still=still, uncommitted=uncommitted, before=before,
+            status=result.status, output=result.output,
+            twice=[n for n, times in effects.items() if times > 1],
+            without=[n for n in effects if ended[f"c{n}"] != 1],
+            gaps=[e.seq for e in events] != list(range(1, len(events) + 1)),
+        ),
+        sys.stdout,
+    )
+
+anyio.run(main, Path(sys.argv[1]))
+"""
+
 
 @pytest.fixture(autouse=True)
 def may_mount() -> None:
@@ -114,6 +190,20 @@ def test_when_the_disk_is_full_the_reason_is_told_and_all_goes_on_with_room(tmp_
     assert any("full" in note for note in told["notes"])
     assert told["found"] == told["acknowledged"]
     assert told["healthy"] == "text:1"
+
+
+def test_an_agent_whose_disk_is_full_stops_and_goes_on_with_room(
+    tmp_path: Path,
+) -> None:
+    told = run_on_disk(tmp_path, 'mount -t tmpfs -o size=16m none "$1"', AGENT)
+    assert "full" in told["refusal"]
+    assert "full" in told["still"]
+    assert told["left"] == "working"
+    assert told["before"] > 4
+    assert told["uncommitted"] == [], "nothing is done that was not written down before"
+    assert (told["status"], told["output"]) == ("completed", "done")
+    assert told["twice"] == told["without"] == []
+    assert not told["gaps"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused_with_advice(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def tool() -> dict[str, Any]:
     return runpy.run_path(str(_TOOL))
 
 
-@pytest.mark.parametrize("server", ["kb", "query"])
+@pytest.mark.parametrize("server", ["agent", "kb", "query"])
 async def test_the_tools_are_what_was_promised(server, tool):
     changes = tool["compared"](tool["accepted"](server), await tool["CONTRACTS"][server]())
     said = "\n".join(
@@ -42,6 +42,12 @@ def test_what_was_accepted_has_each_profile_with_and_without_content(server, too
     fixed = [tool for tool in contract["full"]["tools"] if tool["name"] not in {"query", "ask"}]
     assert len(fixed) >= 2
     assert all(tool in contract["full, with content"]["tools"] for tool in fixed)
+
+
+def test_what_the_agents_server_offers_depends_on_nothing(tool):
+    contract = tool["accepted"]("agent")
+    assert contract.keys() == {"full"}
+    assert [item["name"] for item in contract["full"]["prompts"]] == ["run", "status"]
 
 
 def test_a_surface_that_is_gone_breaks(tool):

@@ -32,7 +32,11 @@ _HEAVY = {
     "onnxruntime", "openai", "pathspec", "pptx", "pypdfium2", "python_calamine", "rjieba", "selectolax",
     "Stemmer", "tantivy",
 }  # fmt: skip
-_COMMANDS = {"loom-kb": "loom_kb", "loom-query-server": "loom_query"}
+_COMMANDS = {
+    "loom-agent-server": "loom_agent",
+    "loom-kb": "loom_kb",
+    "loom-query-server": "loom_query",
+}
 _NOT_OURS = {"__pycache__", "node_modules", "build", "dist", "htmlcov"}
 
 # In two parts each, so that this file does not name them either.
@@ -135,7 +139,7 @@ def test_pins_carry_hashes_and_agree_with_each_other() -> None:
         pins = re.findall(
             r"^(\S+)==(\S+)(?: ;[^\\]*)? \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE
         )
-        assert len(pins) == len(re.findall(r"^[A-Za-z0-9]", text, re.MULTILINE)) > 100, "a pin has no hash"
+        assert len(pins) == len(re.findall(r"^[A-Za-z0-9]", text, re.MULTILINE)) > 40, "a pin has no hash"
         for package, version in pins:
             versions.setdefault(f"{name} {package}", set()).add(version)
     runtime = [(key.partition(" ")[2], found) for key, found in versions.items() if key.startswith("loom-")]

@@ -5,18 +5,21 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.plugins import create, register, registered
+from loom_core.plugins import PluginRegistry, create, register, registered
 
 _OWN_RETRIEVERS = {
     "bm25", "decomposition", "dense", "fusion", "graph",
     "hybrid", "hyde", "keyword", "knowledge_base", "multi_query",
 }  # fmt: skip
 _OWN_RERANKERS = {"api", "cross_encoder", "features", "llm"}
+_OWN_TOOLS = {
+    "edit_file", "http_get", "http_request", "list_files", "read_file", "search_files", "shell", "write_file",
+}  # fmt: skip
 
 
 def _run(program: str, *folders: Path) -> subprocess.CompletedProcess[str]:
@@ -44,12 +47,19 @@ def test_own_retrievers_and_rerankers_are_listed() -> None:
     assert set(registered("reranker")) >= _OWN_RERANKERS
 
 
+def test_own_tools_and_memories_are_listed() -> None:
+    assert set(registered("tool")) >= _OWN_TOOLS
+    assert set(registered("memory")) >= {"in_memory", "sqlite"}
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("retriever", name) for name in sorted(_OWN_RETRIEVERS)]
-    + [("reranker", name) for name in sorted(_OWN_RERANKERS)],
+    + [("reranker", name) for name in sorted(_OWN_RERANKERS)]
+    + [("tool", name) for name in sorted(_OWN_TOOLS)]
+    + [("memory", "in_memory"), ("memory", "sqlite")],
 )
-def test_every_own_name_leads_to_what_registers_it(kind: Literal["retriever", "reranker"], name: str) -> None:
+def test_every_own_name_leads_to_what_registers_it(kind: Any, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name!r} cannot be made"):
         create(kind, name, no_such=1)
 
@@ -129,7 +139,7 @@ def test_unknown_name_is_told_with_those_that_exist() -> None:
 
 
 def test_unknown_kind_is_told_with_those_that_exist() -> None:
-    with pytest.raises(ConfigError, match=r"no kind of plugin 'chunker'.*retriever, reranker"):
+    with pytest.raises(ConfigError, match=r"no kind of plugin 'chunker'.*reranker, retriever, tool"):
         registered("chunker")  # type: ignore[arg-type]
 
 
@@ -218,8 +228,10 @@ def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: P
     folder = _install(
         tmp_path,
         "loom_broken",
-        entry_points="gone = no_such\nfaulty = faulty_module\nthief = thief_module\ngood = good_module",
+        entry_points="gone = no_such\nfaulty = faulty_module\nleaving = leaving_module\n"
+        "thief = thief_module\ngood = good_module",
         modules={
+            "leaving_module": "raise SystemExit('no licence server')",
             "faulty_module": "raise OSError('no licence')",
             "thief_module": """
                 from loom_core.plugins import register
@@ -241,7 +253,60 @@ def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: P
         folder,
     )
     assert done.stdout == "good\n"
-    for name in ("gone", "faulty", "thief"):
+    for name in ("gone", "faulty", "leaving", "thief"):
         assert f"The plugin '{name}' ({name if name != 'gone' else 'no_such'}" in done.stderr
     assert "no licence" in done.stderr
     assert "'dense' is taken" in done.stderr
+
+
+def test_tools_and_memories_of_an_installed_distribution_are_created_by_name(tmp_path: Path) -> None:
+    folder = _install(
+        tmp_path,
+        "loom_extra",
+        entry_points="extra = extra_module",
+        modules={
+            "extra_module": """
+                from loom_core.plugins import PluginRegistry
+                from loom_core.tools.function_tool import tool
+
+                @PluginRegistry.register_tool("时钟")
+                def clock(zone="UTC"):
+                    @tool(name="时钟", read_only=True)
+                    def clock() -> str:
+                        return zone
+                    return clock
+
+                @PluginRegistry.register_memory("forgetful")
+                class Forgetful:
+                    pass
+            """,
+        },
+    )
+    done = _run(
+        """
+        import anyio
+        from loom_core.plugins import PluginRegistry, registered
+        made = PluginRegistry.get_tool("时钟", zone="Asia/Shanghai")
+        print(anyio.run(made.call, {}).text)
+        print(type(PluginRegistry.get_memory("forgetful")).__name__, "forgetful" in registered("memory"))
+        """,
+        folder,
+    )
+    assert done.stdout.splitlines() == ["Asia/Shanghai", "Forgetful True"]
+
+
+def test_the_registry_class_is_the_same_registry() -> None:
+    @PluginRegistry.register_llm("test-facade")
+    def llm(name: str) -> str:
+        return name
+
+    @PluginRegistry.register_retriever("test-facade")
+    def retriever() -> str:
+        return "retriever"
+
+    assert PluginRegistry.get_llm("test-facade", "m") == create("llm", "test-facade", "m") == "m"
+    assert PluginRegistry.get_retriever("test-facade") == create("retriever", "test-facade") == "retriever"
+
+
+def test_a_tool_that_comes_with_loom_is_created_by_name(tmp_path: Path) -> None:
+    assert PluginRegistry.get_tool("read_file", tmp_path).name == "read_file"

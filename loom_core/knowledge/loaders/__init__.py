@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.loaders.encoding import decode
+    from loom_core.files.encoding import decode
     from loom_core.knowledge.loaders.folder import ScanEntry, scan
     from loom_core.knowledge.loaders.limits import LoadLimits
     from loom_core.knowledge.loaders.load import load_bytes, load_file
@@ -32,7 +32,7 @@ if not TYPE_CHECKING:
         {
             "LoadLimits": ".limits",
             "ScanEntry": ".folder",
-            "decode": ".encoding",
+            "decode": "loom_core.files.encoding",
             "load_bytes": ".load",
             "load_file": ".load",
             "scan": ".folder",

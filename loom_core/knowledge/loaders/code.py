@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.cleaning import clean_text
 from loom_core.knowledge.loaders.content import Content
 from loom_core.knowledge.loaders.definitions import find_definition, language_of
-from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.model import Block
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.cleaning import clean_text
 from loom_core.knowledge.loaders.content import ContentWriter
-from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.loaders.tables import write_table
 
 if TYPE_CHECKING:

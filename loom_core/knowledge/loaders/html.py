@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.cleaning import clean_line, clean_text, join_lines
 from loom_core.knowledge.loaders.content import ContentWriter
-from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.loaders.tables import write_table
 from loom_core.knowledge.loaders.titles import usable_title
 

@@ -6,9 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING, cast
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.cleaning import clean_line
 from loom_core.knowledge.loaders.content import ContentWriter
-from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.loaders.titles import usable_title
 
 if TYPE_CHECKING:

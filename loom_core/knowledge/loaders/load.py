@@ -9,9 +9,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders.encoding import decode
+from loom_core.files.encoding import decode
+from loom_core.files.opening import OutsideError, open_regular
 from loom_core.knowledge.loaders.limits import LoadLimits
-from loom_core.knowledge.loaders.opening import OutsideError, open_regular
 from loom_core.knowledge.loaders.registry import format_for, unsupported_advice
 from loom_core.knowledge.loaders.signature import find_signature, looks_binary
 from loom_core.knowledge.loaders.source import Source

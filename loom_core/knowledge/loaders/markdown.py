@@ -6,9 +6,9 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.cleaning import clean_line, clean_text
 from loom_core.knowledge.loaders.content import Content, HeadingStack
-from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.loaders.titles import usable_title
 from loom_core.knowledge.model import Block
 

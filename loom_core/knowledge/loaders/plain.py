@@ -6,9 +6,9 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.cleaning import clean_line, clean_text
 from loom_core.knowledge.loaders.content import Content, HeadingStack
-from loom_core.knowledge.loaders.encoding import decode
 from loom_core.knowledge.loaders.headings import Line, find_headings, is_rule
 from loom_core.knowledge.model import Block
 

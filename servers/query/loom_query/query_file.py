@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.jsonc import JsonReader
+from loom_core.jsonc import read_config
 from loom_core.knowledge.visible import ACTING
 from loom_core.llm.json_schema.values import readable_path
 from loom_query.source_config import (
@@ -108,25 +108,7 @@ def read_query_file(path: Path, *, required: bool = False) -> QueryFile:
     Raises:
         ConfigError: it cannot be read, or is no such configuration; the message says where and why.
     """
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigError(
-                f"{path} is larger than {_MAX_BYTES >> 20} MB.", advice="Make it a knowledge base."
-            )
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        if required:
-            raise ConfigError(f"There is no file {path}.", advice="Check --config.") from None
-        return QueryFile(sources=(_everything(path),))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}.", advice="Put it right.") from None
-    try:
-        root = JsonReader(depth=_DEPTH).read(text)
-    except UnreadableTextError as error:
-        raise ConfigError(
-            f"{path}:{error.line}:{error.column}: {error.reason}.", advice="Correct it there."
-        ) from None
+    text, root = read_config(path, depth=_DEPTH, required=required, most_bytes=_MAX_BYTES)
     return QueryFile(sources=(_everything(path),)) if root is None else _Reading(path, text, root).file()
 
 

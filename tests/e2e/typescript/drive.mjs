@@ -3,43 +3,15 @@
 //     node drive.mjs v1|v2|v2-legacy stdio COMMAND ARGUMENT…
 //     node drive.mjs v1|v2|v2-legacy http URL
 //
-// v1 and v2 are the generations of the SDK; v2 opens in the era of 2026-07-28, v2-legacy with a handshake.
+// See connect.mjs for v1, v2 and v2-legacy.
+
+import { call as callTool, connect } from "./connect.mjs";
 
 const [generation, transport, target, ...rest] = process.argv.slice(2);
-const info = { name: "loom-tests", version: "1" };
-
-const second = async (mode) => {
-  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
-  const client = new Client(info, { versionNegotiation: { mode } });
-  if (transport === "http") {
-    return [client, new StreamableHTTPClientTransport(new URL(target))];
-  }
-  const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
-  return [client, new StdioClientTransport({ command: target, args: rest })];
-};
-const open = {
-  v1: async () => {
-    const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
-    const client = new Client(info);
-    if (transport === "http") {
-      const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
-      return [client, new StreamableHTTPClientTransport(new URL(target))];
-    }
-    const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
-    return [client, new StdioClientTransport({ command: target, args: rest })];
-  },
-  v2: () => second("auto"),
-  "v2-legacy": () => second("legacy"),
-};
-
-const [client, wire] = await open[generation]();
-await client.connect(wire);
+const client = await connect(generation, transport, target, rest);
 const progress = [];
 const options = { onprogress: (value) => progress.push(value.progress) };
-const call = (name, args) => {
-  const params = { name, arguments: args };
-  return generation === "v1" ? client.callTool(params, undefined, options) : client.callTool(params, options);
-};
+const call = (name, args) => callTool(generation, client, name, args, options);
 const tools = (await client.listTools()).tools; // from here on the client checks answers against output schemas
 let added;
 if (tools.some((tool) => tool.name === "add")) {

@@ -11,6 +11,8 @@ from loom_kb.app import build
 from loom_kb.settings import Settings
 from mcp import Client
 
+from loom_core.mcp_client.pins import definition_hash
+
 OPERATORS = {"gte", "gt", "lte", "lt", "ne", "contains"}
 
 UNDERSTOOD: list[tuple[Any, str]] = [
@@ -59,6 +61,19 @@ async def ask(client: Client, **arguments: Any) -> tuple[bool, str]:
     result = await client.call_tool("query", arguments)
     (content,) = result.content
     return bool(result.is_error), content.text
+
+
+async def test_a_source_more_leaves_the_tools_what_they_are_but_for_their_words(tmp_path: Path):
+    server = build(Settings(home=tmp_path, roots=(), embedder="hashing", version="1"))
+    async with Client(server.protocol) as client:
+        before = {tool.name: tool for tool in (await client.list_tools()).tools}
+        await client.call_tool("add", {"text": "船停在码头。", "title": "停泊", "source": "笔记"})
+        after = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    assert definition_hash(after["query"]) != definition_hash(before["query"])
+    assert {name: definition_hash(tool, words=False) for name, tool in after.items()} == {
+        name: definition_hash(tool, words=False) for name, tool in before.items()
+    }
 
 
 async def test_the_schema_of_filters_is_small_and_names_the_operators(tmp_path: Path):

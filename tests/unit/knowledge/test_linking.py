@@ -118,6 +118,7 @@ def test_what_is_bare_of_a_name_is_not_in_a_text_with_its_words_elsewhere():
 @given(texts, texts, texts)
 @example("a", "½A", "B")
 @example("A's", "", "'b")
+@example("0", "0🄐B", "0")
 def test_a_text_that_holds_a_name_holds_what_is_bare_of_it(before: str, name: str, after: str):
     id_ = name_key(name)
     index = NameIndex()

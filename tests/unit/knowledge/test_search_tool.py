@@ -53,6 +53,7 @@ def test_it_says_what_its_sources_hold_and_takes_only_their_names(shelf):
     assert "架子: tags" in schema["properties"]["filters"]["description"]
     assert tool.spec().name == "search_documents"
     assert tool.annotations.read_only
+    assert not tool.annotations.open_world, "the sources are those that were configured"
     assert tool.is_concurrency_safe
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import Usage
-from loom_core.llm.prices import Prices, list_price, load_lists
+from loom_core.llm.prices import Prices, list_price, list_window, load_lists
 from loom_core.llm.vendors import VENDORS
 
 _USAGE = Usage(
@@ -156,3 +156,10 @@ def test_in_a_fresh_process_the_lists_are_optional_and_ask_no_network(program: s
 
 def test_the_lists_are_loaded_where_they_are_installed():
     assert load_lists()
+
+
+def test_the_lists_say_how_much_a_model_reads_at_once():
+    assert list_window(provider="anthropic", model="claude-haiku-4-5") == 200_000
+    assert list_window(provider="kimi", model="moonshot-v1-32k") in {None, 32_000, 32_768}
+    assert list_window(provider="custom", model="mine", base_url="https://llm.example/v1") is None
+    assert list_window(provider="custom", model="mine") is None

@@ -35,6 +35,20 @@ def test_a_tool_that_says_something_else_is_another_one(change: dict[str, Any]) 
     assert _hash(**change) != _hash()
 
 
+def test_a_tool_in_other_words_is_the_same_where_words_do_not_count() -> None:
+    def known(**changes: Any) -> str:
+        return definition_hash(Tool.model_validate({**_DEFINITION, **changes}), words=False)
+
+    a = {"type": "string", "description": "来源", "enum": ["笔记", "合同"]}
+    worded = {"type": "object", "properties": {"a": a, "b": {"type": "string", "title": "B"}}}
+
+    assert known(description="Sources: 笔记, 合同.", title="Read", inputSchema=worded) == known()
+    assert known(annotations={"readOnlyHint": False}) != known()
+    for more in ({"description": {"type": "string"}}, {"enum": {"enum": ["x"]}}, {"a": {"type": "integer"}}):
+        schema = {**worded, "properties": {**worded["properties"], **more}}
+        assert known(inputSchema=schema) != known()
+
+
 def test_the_order_of_its_arguments_and_its_looks_do_not_count() -> None:
     other = {"properties": {"b": {"type": "string"}, "a": {"type": "string"}}, "type": "object"}
 

@@ -17,6 +17,7 @@ from loom_core.mcp_client.config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.mcp_client.tool import MCPTool
 from loom_core.tools.interface import Answer, CallContext, Question, ToolAnnotations
+from loom_core.tools.permissions import identity
 
 _SCRIPT = str(Path(__file__).parent / "listed_server.py")
 _READS = {"readOnlyHint": True, "destructiveHint": False}
@@ -281,6 +282,27 @@ async def test_a_tool_is_approved_until_it_changes(tmp_path: Path, opened: Opene
     async with opened(server.config()) as registry:
         assert registry.find("s:a").needs_approval
         assert not registry.find("s:announce").needs_approval
+
+
+async def test_a_trusted_server_may_word_its_tools_anew(tmp_path: Path, opened: Opened) -> None:
+    server = _Listed(tmp_path, "kb", _tool("announce"), _tool("a", "Sources: none."))
+    async with opened(server.config(trusted=True)) as registry:
+        first = registry.find("kb:a")
+        await registry.approve(registry.tools())
+
+        server.offer(_tool("announce"), _tool("a", "Sources: 合同."))
+        await registry.find("kb:announce").call({})
+        await _until(registry, lambda: registry.find("kb:a").description == "Sources: 合同.")
+        assert not registry.find("kb:a").needs_approval
+        assert identity(registry.find("kb:a")) == identity(first)
+
+        schema = {"type": "object", "properties": {"历史": {"type": "string"}}}
+        server.offer(_tool("announce"), _tool("a", "Sources: 合同.", inputSchema=schema))
+        await registry.find("kb:announce").call({})
+        await _until(registry, lambda: registry.find("kb:a").needs_approval)
+        assert identity(registry.find("kb:a")) != identity(first)
+    async with opened(server.config()) as registry:  # it is not trusted any more
+        assert registry.find("kb:announce").needs_approval
 
 
 async def test_wrong_arguments_never_reach_the_server(tmp_path: Path, opened: Opened) -> None:

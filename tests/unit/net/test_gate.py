@@ -54,6 +54,27 @@ def test_a_rule_opens_a_private_place_on_any_port() -> None:
         gate(rules=["127.0.0.0/8"]).check(parse_url("http://localhost/"))
 
 
+def test_where_some_hosts_are_named_no_others_pass() -> None:
+    named = Gate(NetPolicy(only_hosts=frozenset({"api.example.com", "*.example.org"})), resolve)
+
+    for url in ("https://api.example.com/", "https://a.b.example.org/"):
+        named.check(parse_url(url))
+    for url in (
+        "https://example.com/",
+        "https://example.org/",
+        "https://notexample.org/",
+        "https://8.8.8.8/",
+    ):
+        with pytest.raises(NetError, match="only some hosts may") as refused:
+            named.check(parse_url(url))
+        assert refused.value.advice == "Ask one of: *.example.org, api.example.com."
+
+
+def test_a_host_that_is_named_is_not_allowed_to_be_a_private_place() -> None:
+    with pytest.raises(NetError, match="this machine itself"):
+        Gate(NetPolicy(only_hosts=frozenset({"127.0.0.1"})), resolve).check(parse_url("http://127.0.0.1/"))
+
+
 async def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
     with pytest.raises(NetError, match=r"example.com \(10.0.0.7\) may not be asked: it is a private address"):
         await gate("8.8.8.8", "2606:4700::1111", "10.0.0.7").addresses("example.com", 80)

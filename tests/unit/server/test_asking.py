@@ -12,7 +12,7 @@ from mcp import Client, MCPError
 from mcp_types import ClientCapabilities, ElicitResult, ErrorData, InputRequiredResult, ListRootsResult
 from pydantic import BaseModel, Field
 
-from loom_core.server.asking import ConsentError, ask, can_ask, consent
+from loom_core.server.asking import ConsentError, ask, ask_form, can_ask, consent
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
 from loom_core.server.prompt import PromptMessage
@@ -373,3 +373,47 @@ async def test_another_worker_goes_on_with_a_call_if_it_has_the_keys(keys, name,
 def test_what_came_of_a_question_is_in_the_error():
     error = ConsentError("No.", advice="Ask.", outcome="declined")
     assert (str(error), error.outcome) == ("No. Ask.", "declined")
+
+
+async def test_a_form_of_another_program_is_asked_with_what_the_protocol_allows_of_it(connect, painter):
+    schema = {"properties": {"名字": {"type": "string"}}, "required": ["名字"], "$comment": "not for clients"}
+    given = []
+
+    @painter.server.tool(
+        title="Ask", read_only=True, destructive=False, idempotent=True, open_world=False, name="asks"
+    )
+    async def asks(ctx: ToolContext) -> ToolReply[Told]:
+        """Asks by a schema."""
+        given.append(await ask_form(ctx, "谁？", schema, name="who"))
+        return tool_result(given[-1].outcome, Told(told=[]))
+
+    answer, asked = answering(accepted(名字="李明"))
+    async with connect(painter, answer) as client:
+        assert told(await client.call_tool("asks", {})) == "accepted"
+    assert given[-1].content == {"名字": "李明"}
+    assert asked[0].requested_schema == {
+        "type": "object",
+        "properties": {"名字": {"type": "string"}},
+        "required": ["名字"],
+    }
+
+
+async def test_what_a_function_keeps_it_finds_again_when_it_is_run_again(connect, painter):
+    begun = []
+
+    @painter.server.tool(
+        title="Begin", read_only=False, destructive=False, idempotent=False, open_world=False, name="begins"
+    )
+    async def begins(ctx: ToolContext) -> ToolReply[Told]:
+        """Begins something once, and asks about it."""
+        kept = ctx.client_input.kept
+        if "begun" not in kept:
+            begun.append("东西")
+            kept["begun"] = begun[-1]
+        answer = await ask_form(ctx, "Go on?", {}, name="go-on")
+        return tool_result(f"{kept['begun']} {answer.outcome}", Told(told=[]))
+
+    answer, _ = answering(accepted())
+    async with connect(painter, answer) as client:
+        assert told(await client.call_tool("begins", {})) == "东西 accepted"
+    assert begun == ["东西"]

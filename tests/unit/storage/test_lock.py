@@ -90,6 +90,22 @@ def test_without_a_folder_there_is_no_lock(tmp_path: Path):
     assert lock.holder() is None
 
 
+def test_a_lock_whose_file_cannot_be_written_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "锁.lock"
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            ProcessLock(path).acquire()
+
+    lock = ProcessLock(path)
+    assert lock.acquire()
+    lock.release()
+
+
 def test_a_lock_file_with_other_content_has_no_holder(tmp_path: Path):
     (tmp_path / "lock").write_text("somebody", encoding="ascii")
     assert ProcessLock(tmp_path / "lock").holder() is None

@@ -223,6 +223,12 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_acknowledged(database: D
     assert texts(database) == ["safe"]
 
 
+def test_a_disk_that_fails_is_told_so(database: Database):
+    with pytest.raises(RecordError, match="disk I/O error") as caught, database.write():
+        raise sqlite3.OperationalError("disk I/O error")  # as SQLite says it of some full disks, too
+    assert "full or failing" in caught.value.advice
+
+
 def test_a_database_that_is_only_read_refuses_to_change(tmp_path: Path):
     database = Database(tmp_path / "a.db", schema=SCHEMA)
     add(database, "safe")

@@ -108,9 +108,9 @@ def test_sixty_passages_of_one_corpus_take_no_time_worth_speaking_of():
     words = WALL.split()
     rng = np.random.default_rng(0)
     items = [item(str(n), " ".join(rng.permutation(words * 2)) + f" {n % 30}") for n in range(60)]
-    started = time.perf_counter()
+    started = time.thread_time()
     assert len(without_near_duplicates(items)) == 60
-    assert time.perf_counter() - started < 0.25  # about 2 ms; the rest is for a busy machine
+    assert time.thread_time() - started < 0.25  # about 2 ms of the processor; the rest is for a busy machine
 
 
 # -- variety ----------------------------------------------------------------------------------------

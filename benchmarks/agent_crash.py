@@ -1,0 +1,384 @@
+"""Agents are killed at random moments: every run comes to its end, and nothing is done twice or lost.
+
+    python benchmarks/agent_crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER]
+
+Processes that share one journal drive scripted runs of several turns, with calls side by side and one after
+the other, an agent as a tool, conversations that are shortened, and sessions that go on; another process
+begins the runs, approves, changes and refuses calls, pauses, aborts, resumes (`agent_crash_actor.py`). One of
+them gets SIGKILL at a random moment and is started again. What the tools do is counted here, outside of the
+processes that are killed.
+
+At last all runs are let come to their end, and each is compared with what was counted: no call that must not
+be made twice was, unless a person said so of one of which nobody knew; nothing has a result that was not
+done; what was refused was not done, and what was changed was done as changed; every call has one result, and
+events are numbered without a gap. What the model was asked with, each time as long as it got before it was
+shortened, and each conversation that is remembered, is sent to strict fakes of OpenAI and Anthropic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import signal
+import socketserver
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.agent.events import StreamEvent
+    from loom_core.agent.journal import Journal
+    from loom_core.agent.run import Run
+    from loom_core.llm.messages import Message
+
+_ACTOR = Path(__file__).with_name("agent_crash_actor.py")
+_START_SECONDS = 60
+_END_SECONDS = 300
+_REPEATABLE = frozenset({"read", "put"})
+_VENDORS = ("openai", "anthropic")
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 256  # callers of several processes at once
+
+
+class Effects:
+    """Counts what tools do; in threads, for processes that are killed."""
+
+    def __init__(self, address: Path) -> None:
+        self.done: dict[tuple[str, str], list[str]] = {}
+        self._lock = threading.Lock()
+        effects = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                line = self.rfile.readline()
+                if line.endswith(b"\n"):
+                    effects.count(json.loads(line))
+                    try:
+                        self.wfile.write(b"done\n")
+                    except OSError:  # whoever did it is dead
+                        return
+
+        server = _Server(str(address), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def count(self, effect: dict[str, str]) -> None:
+        """Something was done."""
+        with self._lock:
+            self.done.setdefault((effect["run"], effect["call"]), []).append(effect["what"])
+
+
+class Actors:
+    """The processes, each of which is started again when it was killed."""
+
+    def __init__(self, path: Path, address: Path, *, processes: int, seed: int) -> None:
+        self._path = path
+        self._address = address
+        self._dice = random.Random(seed)
+        self._living: dict[str, subprocess.Popen[str]] = {}
+        self._roles = {"person": "person"} | {f"driver {number}": "drive" for number in range(processes)}
+        self.killed = Counter[str]()
+
+    def start_missing(self) -> None:
+        """Start those that do not run, and wait until they have begun."""
+        started: list[subprocess.Popen[str]] = []
+        for name, role in self._roles.items():
+            if name not in self._living:
+                more = str(self._address) if role == "drive" else str(self._dice.randrange(10**9))
+                command = [sys.executable, str(_ACTOR), role, str(self._path), more]
+                self._living[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                started.append(self._living[name])
+        for process in started:
+            assert process.stdout is not None
+            if process.stdout.readline() != "began\n":
+                sys.exit("a process ended before it had begun")
+
+    def kill_one(self) -> None:
+        """Kill one at a random moment; the person less often."""
+        time.sleep(self._dice.expovariate(1.5))
+        weights = [0.2 if name == "person" else 1.0 for name in self._living]
+        name = self._dice.choices(list(self._living), weights)[0]
+        self.killed[self._roles[name]] += 1
+        self._kill(self._living.pop(name))
+
+    def end(self) -> None:
+        """Kill all."""
+        while self._living:
+            self._kill(self._living.popitem()[1])
+
+    def _kill(self, process: subprocess.Popen[str]) -> None:
+        if process.poll() is not None:
+            sys.exit(f"a process ended by itself with {process.returncode}")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+class Record:
+    """The journal as it is in the file, looked at from outside."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: dict[int, int] = {}
+        self.under_way = Counter[str]()
+        self.lost: list[str] = []
+
+    def look(self) -> None:
+        """See what is under way, and that nothing that was there before has gone."""
+        if not self._path.exists():
+            return
+        with closing(self._open()) as db:
+            rows = db.execute("SELECT key, status FROM runs").fetchall()
+            for key, status in rows:
+                if status in {"working", "input_required", "paused"}:
+                    self.under_way[status] += 1
+                last = db.execute(
+                    "SELECT MAX(key) FROM events WHERE key BETWEEN ? AND ?", (key << 32, key + 1 << 32)
+                ).fetchone()[0]
+                if (last or 0) < self._seen.get(key, 0):
+                    self.lost.append(f"run {key} has fewer events than before")
+                self._seen[key] = last or 0
+
+    def open_runs(self) -> int:
+        """How many runs are not at their end, or have an order to obey."""
+        with closing(self._open()) as db:
+            return db.execute(
+                "SELECT COUNT(*) FROM runs WHERE status IN ('working', 'input_required', 'paused')"
+                " OR key IN (SELECT run FROM orders)"
+            ).fetchone()[0]
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=30)
+
+
+class _Calls:
+    """What a run's events tell of its calls."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, str] = {}
+        self.starts = Counter[str]()
+        self.results: dict[str, list[str]] = {}
+        self.kinds: dict[str, str] = {}
+        self.asked = Counter[str]()
+        self.decided: dict[str, str] = {}
+        self.again = Counter[str]()
+
+    def see(self, event: StreamEvent) -> None:
+        """Take in an event."""
+        payload: Any = event.payload
+        id_ = payload.get("call_id", "")
+        match event.type:
+            case "tool_calls_start":
+                self.tools |= {call["call_id"]: call["tool"] for call in payload["calls"]}
+            case "tool_start":
+                self.starts[id_] += 1
+            case "tool_result":
+                self.results.setdefault(id_, []).append(payload["status"])
+            case "approval_required":
+                self.kinds[payload["pending"]["id"]] = kind = payload["pending"]["kind"]
+                self.asked[kind] += 1
+            case "approval_decided" if self.kinds[id_] == "unknown":
+                self.again[id_] += payload["action"] == "approve"
+            case "approval_decided":
+                self.decided[id_] = payload["action"]
+            case _:
+                pass
+
+    def compared(self, id_: str, done: Sequence[str]) -> list[str]:
+        """What is wrong with a call that was done so."""
+        decided, results = self.decided.get(id_), self.results.get(id_)
+        once = self.tools[id_] not in _REPEATABLE
+        if self.tools[id_] == "help":  # what is done for it is done in a run of its own
+            return [] if results is not None and len(results) == 1 else [f"results {results}"]
+        found = {
+            f"results {results}": results is None or len(results) != 1,
+            f"done {len(done)} times, begun {self.starts[id_]} times": len(done) > self.starts[id_],
+            f"done {len(done)} times, approved again {self.again[id_]} times": (
+                once and len(done) > 1 + self.again[id_]
+            ),
+            "has a result, and was not done": results == ["success"] and not done,
+            "done, although nobody approved it": (
+                self.tools[id_] == "sign" and bool(done) and decided not in {"approve", "edit"}
+            ),
+            f"done with other arguments than decided: {done}": any(
+                what.endswith("（改）") != (decided == "edit") for what in done
+            ),
+        }
+        return [text for text, wrong in found.items() if wrong]
+
+
+class Findings:
+    """What is compared at last."""
+
+    def __init__(self, done: dict[tuple[str, str], list[str]]) -> None:
+        self._done = done
+        self.wrong: list[str] = []
+        self.counts = Counter[str]()
+
+    async def compare(self, path: Path) -> None:
+        """Compare all runs of a journal with what was counted."""
+        from loom_core.agent.journal import Journal
+        from loom_core.agent.memory import SQLiteMemory
+
+        journal = Journal(path)
+        memory = SQLiteMemory(journal=journal)
+        sessions: dict[str, list[Message]] = {}
+        histories: list[Sequence[Message]] = []
+        for run in reversed(await journal.runs(limit=100_000)):
+            self.counts[f"runs {run.status}"] += 1
+            events = await journal.events(run.id, limit=100_000)
+            self._check_run(run, events)
+            self._check_calls(run, events)
+            requests, conversation = await _conversations(journal, run.id)
+            histories += requests
+            sessions[run.request.session_id] = conversation
+        for session_id, conversation in sessions.items():
+            if await memory.messages(session_id) != conversation:
+                self.wrong.append(f"session {session_id} is not remembered as it was")
+        await journal.aclose()
+        await self._check_taken([*histories, *sessions.values()])
+
+    def _check_run(self, run: Run, events: Sequence[StreamEvent]) -> None:
+        number = _number(run)
+        self.counts["runs for a call"] += run.request.profile == "helper"
+        types = Counter(event.type for event in events)
+        self.counts["events"] += len(events)
+        for type_ in ("compression_applied", "paused", "aborted", "resumed", "message_received"):
+            self.counts[type_] += types[type_]
+        if [event.seq for event in events] != list(range(1, len(events) + 1)):
+            self.wrong.append(f"run {number}: its events are not numbered without a gap")
+        if run.status not in {"completed", "aborted"}:
+            self.wrong.append(f"run {number} is {run.status}: {run.problem}")
+        if run.status == "completed" and run.output != f"任务 {number} 完成":
+            self.wrong.append(f"run {number} has the output {run.output!r}")
+
+    def _check_calls(self, run: Run, events: Sequence[StreamEvent]) -> None:
+        calls = _Calls()
+        for event in events:
+            calls.see(event)
+        self.counts.update({f"asked: {kind}": number for kind, number in calls.asked.items()})
+        where = f"run {_number(run)}"
+        for id_, name in calls.tools.items():
+            self.counts["calls"] += 1
+            if calls.starts[id_]:
+                self.counts["made again" if calls.starts[id_] > 1 else "made once"] += 1
+            done = self._done.get((run.id, id_), [])
+            self.wrong += [f"{where}, {name} {id_}: {wrong}" for wrong in calls.compared(id_, done)]
+        strange = {call for run_id, call in self._done if run_id == run.id} - calls.tools.keys()
+        if strange:
+            self.wrong.append(f"{where}: done without being wanted: {strange}")
+
+    async def _check_taken(self, histories: Sequence[Sequence[Message]]) -> None:
+        from loom_core.errors import LoomError
+        from loom_core.llm.providers import PROVIDERS
+        from loom_core.retry import RetryPolicy
+        from loom_core.testing.vendors import FakeVendors
+
+        fake = FakeVendors()
+        async with fake.http_client() as http_client:
+            for vendor in _VENDORS:
+                model = PROVIDERS[vendor](
+                    api_key=fake.key,
+                    base_url=fake.base_url(vendor),
+                    http_client=http_client,
+                    retry=RetryPolicy(attempts=1),
+                )
+                for history in histories:
+                    self.counts["histories sent"] += 1
+                    try:
+                        await model.chat(_asked_on(history))
+                    except LoomError as error:
+                        self.wrong.append(f"{vendor} does not take a history: {error}")
+
+
+def _number(run: Run) -> str:
+    """Of the task of a run."""
+    return run.request.goal.split("：", 1)[0].removeprefix("任务 ")
+
+
+def _asked_on(history: Sequence[Message]) -> list[Message]:
+    """A history with something to answer."""
+    from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
+
+    more = [UserMessage((TextPart("谢谢"),))] if isinstance(history[-1], AssistantMessage) else []
+    return [*history, *more]
+
+
+async def _conversations(journal: Journal, run_id: str) -> tuple[list[list[Message]], list[Message]]:
+    """What the model was asked with in a run, and the conversation as it is at the end.
+
+    Of requests that each go on with the one before only the last is there: it holds the others.
+    """
+    from loom_core.agent.state import RunState
+
+    log = await journal.claim(run_id)
+    assert log is not None
+    asked: list[list[Message]] = []
+    async with log:
+        for number, step in enumerate(log.steps):
+            if step.event.type == "model_start":
+                history = RunState.restored(log.steps[: number + 1]).history
+                if asked and history[: len(asked[-1])] == asked[-1]:
+                    asked.pop()
+                asked.append(history)
+        return asked, RunState.restored(log.steps).conversation()
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    arguments.add_argument("--kills", type=int, default=200)
+    arguments.add_argument("--processes", type=int, default=1, help="that drive runs")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
+    args = arguments.parse_args()
+    base: Path = args.keep or Path(tempfile.mkdtemp(prefix="loom-agent-crash-"))
+    base.mkdir(parents=True, exist_ok=True)
+    path = base.resolve() / "runs.db"
+    effects = Effects(base / "effects.sock")
+    record = Record(path)
+    actors = Actors(path, base / "effects.sock", processes=args.processes, seed=args.seed)
+    began = time.monotonic()
+    try:
+        for kill in range(1, args.kills + 1):
+            actors.start_missing()
+            actors.kill_one()
+            record.look()
+            if kill % 20 == 0:
+                print(f"{kill} kills, {sum(map(len, effects.done.values()))} effects", file=sys.stderr)
+        path.with_name(f"{path.name}.stop").touch()
+        actors.start_missing()
+        ends = time.monotonic() + _END_SECONDS
+        while record.open_runs() and time.monotonic() < ends:
+            time.sleep(0.2)
+        took = time.monotonic() - began
+    finally:
+        actors.end()
+    findings = Findings(effects.done)
+    asyncio.run(findings.compare(path))
+    wrong = [*record.lost, *findings.wrong]
+    print(f"{args.kills} kills of {args.processes} + 1 processes in {took:.0f} s: {dict(actors.killed)}")
+    print("at the kills: " + ", ".join(f"{count} {what}" for what, count in record.under_way.most_common()))
+    print(f"{sum(map(len, effects.done.values()))} effects; {dict(findings.counts)}")
+    print("\n".join(wrong) if wrong else "nothing done twice, nothing lost, every run at its end")
+    if not args.keep and not wrong:
+        shutil.rmtree(base)
+    elif wrong:
+        print(f"everything is in {base}")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

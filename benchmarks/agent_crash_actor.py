@@ -1,0 +1,232 @@
+"""One process of the crash run of agents (`agent_crash.py`), which goes on until it is killed.
+
+    python benchmarks/agent_crash_actor.py drive JOURNAL SOCKET
+    python benchmarks/agent_crash_actor.py person JOURNAL SEED
+
+`drive` drives runs. What their model answers follows from the conversation alone, so that it is the same
+whoever asks; what the tools do is counted by who listens at the socket. One of the tools is an agent, with a
+task of its own and the same other tools. `person` begins runs, decides what
+they ask, and now and then pauses, aborts, resumes them or says something; once the file `JOURNAL.stop` is
+there it begins nothing and lets all runs come to their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+import anyio
+
+from loom_core.agent.agent import Agent
+from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.compaction_settings import Compaction
+from loom_core.agent.host import RunHost
+from loom_core.agent.journal import Journal
+from loom_core.agent.memory import SQLiteMemory
+from loom_core.agent.orders import Abort, Decided, Order, Pause, Reply, Resume
+from loom_core.agent.run import Pending, Run, RunRequest
+from loom_core.agent.summary import SECTIONS
+from loom_core.errors import InvalidInputError
+from loom_core.llm.interface import ChatRequest
+from loom_core.llm.messages import ToolCallPart
+from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.tools.function_tool import tool
+from loom_core.tools.interface import CallContext
+from loom_core.tools.permission_rule import PermissionRule
+from loom_core.tools.permissions import Permissions
+
+_GOAL = "任务 {number}：把该读的读完，该寄的寄出，该付的付清，该签的签好。"
+_STEP = "任务 {task} 第 {step} 步"
+_TOOLS = ("read", "read", "put", "send", "send", "pay", "pay", "sign")
+_WINDOW = 4000  # tokens, so that a run of many steps is shortened
+_FIRST_HELP = 1_000_000  # tasks from here on are those of the agent that is a tool
+_OPEN = 12  # runs at the same time
+_LOOK_SECONDS = 0.3
+
+
+class World:
+    """The tools; each effect is reported to whoever counts them before the call has a result."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.tools = [
+            tool(self._read, name="read", read_only=True, open_world=False),
+            tool(self._put, name="put", idempotent=True, concurrency_safe=True),
+            tool(self._send, name="send", concurrency_safe=True),
+            tool(self._pay, name="pay"),
+            tool(self._sign, name="sign"),
+        ]
+
+    async def _read(self, what: str, context: CallContext) -> str:
+        """Read: may be done again, side by side."""
+        return await self._done("read", what, context)
+
+    async def _put(self, what: str, context: CallContext) -> str:
+        """Put somewhere: may be done again, side by side."""
+        return await self._done("put", what, context)
+
+    async def _send(self, what: str, context: CallContext) -> str:
+        """Send: once, side by side."""
+        return await self._done("send", what, context)
+
+    async def _pay(self, what: str, context: CallContext) -> str:
+        """Pay: once, one after the other."""
+        return await self._done("pay", what, context)
+
+    async def _sign(self, what: str, context: CallContext) -> str:
+        """Sign: once, if a person agrees."""
+        return await self._done("sign", what, context)
+
+    async def _done(self, name: str, what: str, context: CallContext) -> str:
+        await asyncio.sleep(random.random() * 0.03)
+        reader, writer = await asyncio.open_unix_connection(self._address)
+        effect = {"run": context.run_id, "call": context.call_id, "tool": name, "what": what}
+        writer.write(json.dumps(effect).encode() + b"\n")
+        await reader.readline()
+        writer.close()
+        await asyncio.sleep(random.random() * 0.03)
+        return f"{name} {what}：" + "山高水长" * 60
+
+
+def answer(request: ChatRequest) -> MockAnswer | str:
+    """The next step of the task: a few calls, or the end."""
+    said = "\n".join(message.text for message in request.messages)
+    task = max(int(number) for number in re.findall(r"任务 (\d+)：", said))
+    done = [int(step) for step in re.findall(rf"任务 {task} 第 (\d+) 步", said)]
+    step = max(done, default=0) + 1
+    if step > (4 + task % 5 if task < _FIRST_HELP else 1 + task % 2):
+        return f"任务 {task} 完成"
+    dice = random.Random(f"{task}/{step}")
+    names = dice.sample(_TOOLS, dice.randrange(1, 5))
+    calls = [
+        ToolCallPart(f"t{task}s{step}c{number}", name, {"what": f"t{task}s{step}c{number}"})
+        for number, name in enumerate(names)
+    ]
+    if task < _FIRST_HELP and dice.random() < 0.15:
+        goal = _GOAL.format(number=_FIRST_HELP + 10 * task + step)
+        calls.append(ToolCallPart(f"t{task}s{step}help", "help", {"goal": goal}))
+    return MockAnswer(_STEP.format(task=task, step=step), reasoning="想一想。" * 5, calls=tuple(calls))
+
+
+def summary(request: ChatRequest) -> str:
+    """A summary that says how far the task is."""
+    said = "\n".join(message.text for message in request.messages)
+    steps = re.findall(r"任务 \d+ 第 \d+ 步", said)
+    told = "；".join(sorted(set(steps))[-40:]) or "无"
+    return "\n\n".join(f"## {section.title_zh}\n{told}" for section in SECTIONS[:1]) + "".join(
+        f"\n\n## {section.title_zh}\n无" for section in SECTIONS[1:]
+    )
+
+
+async def drive(path: Path, address: str) -> None:
+    """Drive whatever nobody drives."""
+    journal = Journal(path)
+    rules = [PermissionRule(action="ask", tool="sign"), PermissionRule(action="allow", tool="*")]
+    tools, memory = World(address).tools, SQLiteMemory(journal=journal)
+    helper = Agent(
+        MockProvider(answer, delay=0.002),
+        tools=tools,
+        memory=memory,
+        permissions=Permissions(rules),
+        compaction=None,
+        name="helper",
+        description="Does a task.",
+    )
+    agent = Agent(
+        MockProvider(answer, delay=0.002),
+        tools=[*tools, AgentTool(helper, name="help")],
+        journal=journal,
+        memory=memory,
+        permissions=Permissions(rules),
+        wait_for_orders=True,
+        compaction=Compaction(llm=MockProvider(summary, delay=0.02), window=_WINDOW),
+    )
+    async with agent, RunHost(journal, {agent.name: agent}, look_seconds=_LOOK_SECONDS):
+        print("began", flush=True)
+        await anyio.sleep_forever()
+
+
+class Person:
+    """Begins runs, and has a say in them."""
+
+    def __init__(self, journal: Journal, *, stop: Path, seed: int) -> None:
+        self._journal = journal
+        self._stop = stop
+        self._dice = random.Random(seed)
+
+    async def live(self) -> None:
+        """Go on until the process ends."""
+        while True:
+            stopping = self._stop.exists()
+            runs = await self._journal.runs(status=("working", "input_required", "paused"), limit=1000)
+            for run in runs:
+                await self._see_to(run, stopping=stopping)
+            for run in await self._journal.runs(status=("aborted",), limit=5):
+                if not stopping and self._dice.random() < 0.03:
+                    await self._order(run, Resume(by="小王"))
+            if not stopping and sum(run.request.profile != "helper" for run in runs) < _OPEN:
+                await self._begin()
+            await anyio.sleep(0.05)
+
+    async def _begin(self) -> None:
+        latest = [run for run in await self._journal.runs(limit=100) if run.request.profile != "helper"]
+        number = int(latest[0].request.idempotency_key) + 1 if latest else 1
+        request = RunRequest(goal=_GOAL.format(number=number), idempotency_key=str(number))
+        ended = [run for run in latest if run.status in {"completed", "aborted"}][:20]
+        if ended and self._dice.random() < 0.4:
+            session_id = self._dice.choice(ended).request.session_id
+            request = RunRequest(goal=request.goal, idempotency_key=str(number), session_id=session_id)
+        try:
+            await self._journal.create(request)
+        except InvalidInputError:  # the session is at work
+            return
+
+    async def _see_to(self, run: Run, *, stopping: bool) -> None:
+        dice = self._dice
+        for pending in run.pending:
+            if stopping or dice.random() < 0.5:
+                await self._order(run, self._decision(pending))
+        if run.status == "paused" and (stopping or dice.random() < 0.2):
+            await self._order(run, Resume(by="小王"))
+        if not stopping:
+            told = dice.random()
+            if told < 0.002:
+                await self._order(run, Abort(reason="先不做", by="小王"))
+            elif told < 0.007:
+                await self._order(run, Pause(by="小王"))
+            elif told < 0.014:
+                await self._order(run, Reply(text="请快一点。", by="小王"))
+
+    def _decision(self, pending: Pending) -> Decided:
+        if self._dice.random() < (0.5 if pending.kind == "unknown" else 0.2):
+            return Decided(id=pending.id, action="deny", reason="不用了", by="小王")
+        if pending.kind == "approval" and self._dice.random() < 0.3:
+            changed = {"what": f"{pending.arguments['what']}（改）"}
+            return Decided(id=pending.id, action="edit", arguments=changed, by="小王")
+        return Decided(id=pending.id, action="approve", by="小王")
+
+    async def _order(self, run: Run, order: Order) -> None:
+        try:
+            await self._journal.order(run.id, order)
+        except InvalidInputError:  # it stands differently by now
+            return
+
+
+async def person(path: Path, seed: int) -> None:
+    """Be the person."""
+    journal = Journal(path)
+    print("began", flush=True)
+    await Person(journal, stop=path.with_name(f"{path.name}.stop"), seed=seed).live()
+
+
+async def main() -> None:
+    role, path, more = sys.argv[1:]
+    await (drive(Path(path), more) if role == "drive" else person(Path(path), int(more)))
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,91 @@
+"""Three agents at a help desk: one takes what people say, and hands it over to who knows about it.
+
+    pip install 'loom-mcp-core[openai]'
+    DEEPSEEK_API_KEY=… python examples/agent_team.py "我想退掉订单 42"
+
+What is paid back, a person has to approve: you are asked here. Without a key, scripts stand in for the
+models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from loom_core.agent import Agent, MultiAgentSystem
+from loom_core.errors import LoomError
+from loom_core.llm.factory import create_provider
+from loom_core.testing import MockLLM, call
+from loom_core.tools import tool
+
+if TYPE_CHECKING:
+    from loom_core.agent import Pending
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.testing import MockTurn
+
+
+@tool(read_only=True, open_world=False)
+def find_order(number: int) -> dict[str, object]:
+    """What there is of an order."""
+    return {"number": number, "what": "a kettle", "paid": 39.9, "state": "delivered"}
+
+
+@tool
+def pay_back(number: int, amount: float) -> str:
+    """Pay money back for an order."""
+    return f"{amount:.2f} are on their way, for order {number}."
+
+
+async def approve(pending: Pending) -> bool:
+    """Ask whoever sits here."""
+    wanted = f"{pending.tool} {dict(pending.arguments)}"
+    return await asyncio.to_thread(input, f"{wanted} — {pending.reason} Do it? [y/N] ") == "y"
+
+
+def desk() -> MultiAgentSystem:
+    """The agents, and who may hand over to whom."""
+    reception = Agent(
+        model([call("handoff_to_orders", note="They want to send order 42 back.")]),
+        name="reception",
+        description="Talks with people first, and finds out what they want.",
+    )
+    orders = Agent(
+        model(
+            [
+                call("find_order", number=42),
+                call("pay_back", number=42, amount=39.9),
+                "You get your money back within three days.",
+            ]
+        ),
+        tools=[find_order, pay_back],
+        approve=approve,
+        name="orders",
+        description="Knows about orders, and pays money back.",
+        system_prompt="Pay back what was paid, and no more.",
+    )
+    repairs = Agent(model([]), name="repairs", description="Helps with things that do not work.")
+    return MultiAgentSystem([reception, orders, repairs])
+
+
+def model(turns: Sequence[MockTurn]) -> LLMProvider:
+    """The model of an agent, or a script in its place."""
+    return create_provider("deepseek") if os.environ.get("DEEPSEEK_API_KEY") else MockLLM(turns)
+
+
+async def main(words: str) -> None:
+    team = desk()
+    result = await team.run(words)
+    for step in result.steps:
+        print(f"{step.step}: {step.value}", file=sys.stderr)
+    print(result)
+    await team.journal.aclose()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(" ".join(sys.argv[1:]) or "I want to send order 42 back."))
+    except LoomError as error:
+        sys.exit(str(error))

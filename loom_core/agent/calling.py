@@ -1,0 +1,95 @@
+"""The run that makes a call, for tools that start runs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from loom_core.agent.spending import left_of
+
+if TYPE_CHECKING:
+    from loom_core.agent.journal import Journal
+    from loom_core.agent.people import Asking
+    from loom_core.agent.record import RunRecord
+    from loom_core.agent.run import Budget, Run
+
+__all__ = ["PARENT_CALL", "PARENT_RUN", "SPENT", "CallingRun", "calling_run", "calls_of", "is_for_call"]
+
+SPENT = "loom/spent"
+"""Where the output of a tool (`ToolOutput.metadata`) has a `Spent`: what was taken for the call, and counts
+for the run that made it. Turns and seconds do not: a run counts its own."""
+
+PARENT_RUN = "parent_run"
+PARENT_CALL = "parent_call"
+"""Where a run (`RunRequest.metadata`) says for which call of which run it is."""
+
+_calling: ContextVar[CallingRun | None] = ContextVar("_calling", default=None)
+
+
+class CallingRun:
+    """The run that makes a call."""
+
+    def __init__(self, record: RunRecord, asking: Asking) -> None:
+        self._record = record
+        self._asking = asking
+        self._inner: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    @property
+    def run(self) -> Run:
+        """As it stands."""
+        return self._record.run
+
+    @property
+    def journal(self) -> Journal:
+        """Where it is."""
+        return self._record.journal
+
+    @property
+    def left(self) -> Budget:
+        """What it may still take."""
+        state = self._record.state
+        return left_of(self.run.request.budget, self._record.spent, granted_from=state.granted_from)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it has anybody to ask."""
+        return self._asking.anybody
+
+    @contextmanager
+    def drives(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> Generator[None]:
+        """A run for a call of this one is driven in the block: it is left when this one is."""
+        self._inner.append(leave)
+        try:
+            yield
+        finally:
+            self._inner.remove(leave)
+
+    async def leave(self) -> None:
+        """Leave the runs that are driven for its calls; see `RunLoop.leave`."""
+        async with anyio.create_task_group() as group:
+            for leave in self._inner:
+                group.start_soon(leave)
+
+
+def is_for_call(run: Run) -> bool:
+    """Whether a run is for a call of another one: who drives that one drives it, and nobody else."""
+    return PARENT_RUN in run.request.metadata
+
+
+def calling_run() -> CallingRun | None:
+    """The run for which this task makes a call; None where it makes none."""
+    return _calling.get()
+
+
+@contextmanager
+def calls_of(run: CallingRun) -> Generator[None]:
+    """Let what is called in the block be calls of a run."""
+    token = _calling.set(run)
+    try:
+        yield
+    finally:
+        _calling.reset(token)

@@ -1,0 +1,62 @@
+"""Old results of tools, shortened to their beginning: the cheapest way to make room in a history."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from loom_core.llm.messages import TextPart, ToolMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.llm.messages import Message
+
+__all__ = ["blob_address", "cleared"]
+
+_HEAD = 300  # characters that are left of a result
+_SHORTEST = 1000  # characters: a result that is not longer is left as it is
+_BLOB = re.compile(r"loom://[^\s\"'<>()\[\]]*/blobs/\d+")
+
+
+def cleared(history: Sequence[Message], *, until: int) -> tuple[Message, ...]:
+    """A history whose long results of tools are shortened, up to a place.
+
+    What is left says how much there was, and where the whole is, if it was kept apart. Images are taken out.
+    Everything else is the same message as before.
+
+    Args:
+        history: the conversation, oldest first.
+        until: the first place that stays as it is.
+    """
+    return tuple(
+        _shortened(message) if place < until and isinstance(message, ToolMessage) else message
+        for place, message in enumerate(history)
+    )
+
+
+def blob_address(text: str) -> str:
+    """The address of the whole of a result that is shown in part (`loom://runs/…/blobs/1`), or empty."""
+    found = _BLOB.findall(text)
+    return found[-1] if found else ""
+
+
+def _shortened(message: ToolMessage) -> ToolMessage:
+    text = message.text
+    images = sum(not isinstance(part, TextPart) for part in message.parts)
+    if len(text) <= _SHORTEST and not images:
+        return message
+    head = text if len(text) <= _SHORTEST else text[:_HEAD].rstrip()
+    out: list[str] = []
+    if len(text) > _SHORTEST:
+        out.append(f"{len(text) - len(head):,} of {len(text):,} characters")
+    if images:
+        out.append(f"{images} image{'s' * (images > 1)}")
+    address = blob_address(text[len(head) :])
+    where = f" The whole is at {address}." if address else ""
+    note = (
+        f"[This is an old result: {' and '.join(out)} were taken out to make room.{where} "
+        "Call the tool again if you need them.]"
+    )
+    return replace(message, parts=(TextPart(f"{head}\n\n{note}" if head else note),))

@@ -1,0 +1,84 @@
+"""When and how an agent's conversations are shortened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.agent.ingredients import given_model
+from loom_core.errors import ConfigError
+from loom_core.llm.interface import LLMProvider
+
+if TYPE_CHECKING:
+    from loom_core.agent.compaction import Compactor
+
+__all__ = ["Compaction", "Compactors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """When and how conversations that become too long are shortened; see `Compactor`.
+
+    Attributes:
+        llm: the model that summarises; None for the agent's own.
+        window: tokens of a conversation and its answer that the agent's model takes; None for what is known
+            of it.
+        warn_at: how full it is when a warning is due.
+        apply_at: how full it is when the conversation is shortened.
+        target: how full it is to be then.
+
+    Raises:
+        ConfigError: the parts do not grow from `target` over `warn_at` to `apply_at`, the window has no room,
+            or `llm` is no provider.
+    """
+
+    llm: LLMProvider | None = None
+    window: int | None = None
+    warn_at: float = 0.80
+    apply_at: float = 0.92
+    target: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target < self.warn_at <= self.apply_at <= 1 or (self.window or 1) < 1:
+            raise ConfigError(
+                f"A conversation cannot be shortened to {self.target:g}, with a warning at {self.warn_at:g}, "
+                f"at {self.apply_at:g} of {self.window or 'all'} tokens.",
+                advice="Use numbers that grow in this order, above 0 and up to 1, and a window above 0.",
+            )
+        if self.llm is not None:
+            given_model(self.llm, configurations=False)
+
+
+class Compactors:
+    """Makes what shortens the conversations of one agent.
+
+    Args:
+        settings: see `Compaction`.
+        llm: the agent's model.
+        reserve: tokens that are kept free for an answer; None for the usual number.
+    """
+
+    def __init__(self, settings: Compaction, llm: LLMProvider, *, reserve: int | None) -> None:
+        self._settings = settings
+        self._llm = llm
+        self._reserve = reserve
+        self._window = settings.window
+
+    async def make(self) -> Compactor:
+        """One for a run. The first one may take a while, as lists of models are read."""
+        from loom_core.agent.compaction import DEFAULT_RESERVE, Compactor
+        from loom_core.agent.window import window_of
+
+        if self._window is None:
+            self._window = await to_thread.run_sync(window_of, self._llm)
+        settings = self._settings
+        return Compactor(
+            settings.llm or self._llm,
+            window=self._window,
+            reserve=self._reserve or DEFAULT_RESERVE,
+            warn_at=settings.warn_at,
+            apply_at=settings.apply_at,
+            target=settings.target,
+        )

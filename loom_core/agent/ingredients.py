@@ -1,0 +1,157 @@
+"""What an agent is made of, looked at before anything begins: a mistake is told where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, cast
+
+from loom_core.agent.hooks import Hooks
+from loom_core.agent.journal import Journal
+from loom_core.agent.memory import Memory
+from loom_core.agent.run import Budget
+from loom_core.errors import ConfigError
+from loom_core.llm.factory import create_provider
+from loom_core.llm.interface import ChatOptions, LLMProvider
+from loom_core.tools.audit import AuditLog
+from loom_core.tools.function_tool import tool
+from loom_core.tools.interface import Tool
+from loom_core.tools.permissions import Permissions
+from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from loom_core.agent.people import ApproveFunction
+
+__all__ = [
+    "checked_parts",
+    "given_hooks",
+    "given_model",
+    "given_permissions",
+    "given_tools",
+]
+
+_MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"tools", "output"}
+
+# What is looked at is `object` here: type checkers see these mistakes before, and most programs have none.
+
+
+def given_model(llm: object, *, configurations: bool = True) -> LLMProvider:
+    """A model, of itself or of a configuration.
+
+    Args:
+        llm: the provider, or a configuration for `create_provider`.
+        configurations: whether that may be one, too.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(llm, LLMProvider):
+        return llm
+    if isinstance(llm, str) and configurations:
+        return create_provider(llm)
+    also = ', or the name of a vendor such as "deepseek"' if configurations else ", as of `create_provider`"
+    raise ConfigError(f"{llm!r} is no model.", advice=f"Give a provider{also}.")
+
+
+def given_tools(tools: object) -> list[Tool]:
+    """Tools, of themselves or of functions.
+
+    Raises:
+        ConfigError: something else is among them.
+        ValueError: no tool can be made of a function.
+    """
+    return [_tool(each) for each in _list("tools", tools, of="tools and functions")]
+
+
+def _tool(given: object) -> Tool:
+    if isinstance(given, Tool):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return tool(given)
+    if isinstance(given, str):
+        advice = f"`loom_core.plugins.create('tool', {given!r}, …)` makes a tool that goes by a name."
+    elif hasattr(given, "parts") and hasattr(given, "journal"):
+        advice = "`AgentTool(agent, description=…)` makes a tool of an agent."
+    else:
+        advice = "Give tools, or functions with annotated parameters."
+    raise ConfigError(f"{given!r} is no tool.", advice=advice)
+
+
+def given_hooks(hooks: object) -> tuple[Hooks, ...]:
+    """Hooks.
+
+    Raises:
+        ConfigError: something else is among them.
+    """
+    listed = _list("hooks", hooks, of="hooks")
+    for each in listed:
+        if not isinstance(each, Hooks):
+            raise ConfigError(
+                f"{each!r} is no `Hooks`.", advice="Give an object of a class that is derived from `Hooks`."
+            )
+    return cast("tuple[Hooks, ...]", tuple(listed))
+
+
+def given_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:
+    """Permissions, of themselves or of what becomes of what no rule is about.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    given: object = permissions
+    if isinstance(given, Permissions):
+        return given
+    if given not in ("allow", "ask", "deny"):
+        raise ConfigError(
+            f"`permissions` cannot be {given!r}.",
+            advice="Give `allow`, `ask` or `deny`; rules go into `Permissions([…])`.",
+        )
+    return Permissions(otherwise=given)
+
+
+def checked_parts(
+    *,
+    name: str,
+    budget: object,
+    journal: object,
+    memory: object,
+    knowledge: object,
+    approve: ApproveFunction | None,
+    loop_guard: object,
+    toolbox: object,
+    scheduler: object,
+    audit: object,
+    options: object,
+) -> None:
+    """Look at what an agent is given.
+
+    Raises:
+        ConfigError: something is not what it should be.
+    """
+    if not cast("object", name) or not isinstance(cast("object", name), str) or name != name.strip():
+        raise ConfigError(
+            f"An agent cannot be called {name!r}.", advice="Give it a name, without white space around it."
+        )
+    _expect("budget", budget, isinstance(budget, Budget), "`Budget(tokens=…)`")
+    _expect("journal", journal, isinstance(journal, Journal), "`Journal(Path(…))`, or leave it out")
+    _expect("memory", memory, isinstance(memory, Memory), "`SQLiteMemory(…)`, or leave it out")
+    _expect("knowledge", knowledge, hasattr(knowledge, "context_for"), "`ContextRetriever(source)`")
+    _expect("approve", approve, callable(approve), "an `async` function of what is pending")
+    _expect("loop_guard", loop_guard, callable(loop_guard), "what makes one, `lambda: LoopGuard(…)`")
+    _expect("toolbox", toolbox, isinstance(toolbox, Toolbox), "`Toolbox(…)`; a list of tools is `tools`")
+    _expect("scheduler", scheduler, isinstance(scheduler, Scheduler), "`Scheduler(…)`, or leave it out")
+    _expect("audit", audit, isinstance(audit, AuditLog), "`AuditLog(Path(…))`")
+    known = sorted(_MODEL_OPTIONS)
+    fit = isinstance(options, Mapping) and _MODEL_OPTIONS.issuperset(cast("Mapping[str, object]", options))
+    _expect("options", cast("object", options), fit, f"a mapping with some of: {', '.join(known)}")
+
+
+def _expect(name: str, given: object, fits: bool, wanted: str) -> None:
+    if given is not None and not fits:
+        raise ConfigError(f"`{name}` cannot be {given!r}.", advice=f"Give {wanted}.")
+
+
+def _list(name: str, given: object, *, of: str) -> list[object]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"`{name}` is {given!r}.", advice=f"Give a list of {of}.")
+    return list(cast("Sequence[object]", given))

@@ -1,0 +1,118 @@
+"""A run, from what is asked for to its rows."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from base64 import b32encode
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from loom_core.agent.journal.order_rows import given_orders
+from loom_core.agent.journal.run_rows import FINAL_STATUSES, request_column, run_rows, standing_column
+from loom_core.agent.orders import revives
+from loom_core.agent.run import Run
+from loom_core.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from loom_core.agent.run import RunRequest, RunStatus
+
+__all__ = ["create_run"]
+
+
+def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: bool = False) -> Run:
+    """Write down what is asked for, or find the run that was made for the same key; part of a transaction.
+
+    Args:
+        db: where.
+        request: what is asked for.
+        begins_session: see `Journal.create`.
+
+    Raises:
+        InvalidInputError: the key was used for another goal; or the session has a run that is not at its end.
+        NotFoundError: there is no such session of this caller.
+    """
+    for name in ("caller", "idempotency_key", "session_id"):
+        _check_text(name, getattr(request, name))
+    if request.idempotency_key:
+        where = "runs.caller = ? AND runs.idempotency_key = ?"
+        for stored in run_rows(db, where, (request.caller, request.idempotency_key)):
+            if stored.run.request.goal != request.goal:
+                raise InvalidInputError(
+                    f"The idempotency key {request.idempotency_key!r} was used for another goal "
+                    f"(run {stored.run.id}).",
+                    advice="Use a new key for each run; the same one only to ask for the same run again.",
+                )
+            return stored.run
+    # What cannot be written as JSON is refused before anything is written.
+    body, now = request_column(request), time.time()
+    session_id = request.session_id or _new_id("ses")
+    if request.session_id and not (begins_session and _is_unknown(db, session_id)):
+        session = _free_session(db, request)
+    else:
+        sql = "INSERT INTO sessions (id, caller, created) VALUES (?, ?, ?)"
+        session = db.execute(sql, (session_id, request.caller, now)).lastrowid
+    run = Run(
+        id=_new_id("run"),
+        request=replace(request, session_id=session_id),
+        status="working",
+        created=now,
+        updated=now,
+    )
+    key = db.execute(
+        "INSERT INTO runs (id, session, caller, idempotency_key, created, status, standing)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            run.id,
+            session,
+            request.caller,
+            request.idempotency_key or None,
+            now,
+            run.status,
+            standing_column(run),
+        ),
+    ).lastrowid
+    db.execute("INSERT INTO requests VALUES (?, ?)", (key, body))
+    return run
+
+
+def _is_unknown(db: sqlite3.Connection, session_id: str) -> bool:
+    """Whether there is no session of this id, whosever it might be."""
+    return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
+
+
+def _free_session(db: sqlite3.Connection, request: RunRequest) -> int:
+    """The key of the session that a run is to go on with."""
+    sql = "SELECT key FROM sessions WHERE id = ? AND caller = ?"
+    row = db.execute(sql, (request.session_id, request.caller)).fetchone()
+    if row is None:
+        raise NotFoundError(
+            f"There is no session {request.session_id!r}.", advice="Leave it out to begin a new one."
+        )
+    session: int = row["key"]
+    sql = "SELECT key, id, status FROM runs WHERE session = ? ORDER BY key DESC"
+    # All of them at once: an error keeps what it was raised from, and a statement that is not at its end
+    # would keep this connection from seeing what other processes write.
+    for row in db.execute(sql, (session,)).fetchall():
+        status: RunStatus = row["status"]
+        resumed = any(revives(each.order, status) for each in given_orders(db, row["key"]))
+        if status not in FINAL_STATUSES or resumed:
+            raise InvalidInputError(
+                f"Session {request.session_id} has a run that is not at its end: {row['id']} "
+                f"({'it is about to be resumed' if resumed else status}).",
+                advice="Wait for it, send it a message, or abort it; or leave out the session.",
+            )
+    return session
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"The {name} is no text: it holds half a character.") from None
+
+
+def _new_id(kind: str) -> str:
+    return f"{kind}_{b32encode(secrets.token_bytes(10)).decode().lower()}"

@@ -1,0 +1,73 @@
+"""Waiting for what happens in a run, whoever drives it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loom_core.agent.events import FINAL_EVENTS
+from loom_core.agent.journal.event_rows import events_of
+from loom_core.agent.journal.order_rows import given_orders
+from loom_core.agent.journal.run_rows import FINAL_STATUSES, find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncGenerator
+
+    from loom_core.agent.events import StreamEvent
+    from loom_core.agent.journal.store import Store
+    from loom_core.agent.run import Run
+
+__all__ = ["EVENTS_AT_ONCE", "followed", "stands_still"]
+
+EVENTS_AT_ONCE = 500
+"""So many are read at once."""
+
+_STANDING = FINAL_STATUSES | {"input_required", "paused"}
+
+
+async def followed(store: Store, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
+    """Events as they come; see `Journal.follow`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.switchboard.watching(stored.key) as watch:
+        at_end = True  # as far as is known
+        while True:
+            count = watch.count
+            events = watch.since(after)
+            if events is None:
+                events = await store.read(partial(_page, run_id=run_id, run=stored.key, after=after))
+            for event in events:
+                after = event.seq
+                yield event
+            at_end = events[-1].type in FINAL_EVENTS if events else at_end
+            if at_end:
+                run, _ = await store.read(partial(_standing, run_id=run_id))
+                if run.status in FINAL_STATUSES and run.last_seq <= after:
+                    return
+                at_end = False
+            elif len(events) < EVENTS_AT_ONCE:
+                await watch.changed(count)
+
+
+async def stands_still(store: Store, run_id: str, *, after: int) -> None:
+    """Wait until a run has ended, is paused, or waits for a person; see `Journal.changed`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.switchboard.watching(stored.key) as watch:
+        while True:
+            count = watch.count
+            if watch.status in {"", *_STANDING}:
+                run, ordered = await store.read(partial(_standing, run_id=run_id))
+                news = run.last_seq > after and not ordered
+                if run.status in FINAL_STATUSES or (run.status in _STANDING and news):
+                    return
+            await watch.changed(count)
+
+
+def _page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
+    return events_of(db, run_id, run, after=after, limit=EVENTS_AT_ONCE)
+
+
+def _standing(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
+    """The run as it stands, and whether it has orders to obey."""
+    stored = find_run(db, run_id)
+    return stored.run, bool(given_orders(db, stored.key))

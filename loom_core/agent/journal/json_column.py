@@ -1,0 +1,39 @@
+"""JSON in a column of a table."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from loom_core.errors import InvalidInputError
+
+__all__ = ["from_column", "to_column"]
+
+_readable = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ascii = json.JSONEncoder(separators=(",", ":"))
+
+
+def to_column(value: object) -> str:
+    """A value as JSON that SQLite takes: half surrogates, which UTF-8 has none of, are escaped.
+
+    Raises:
+        InvalidInputError: JSON cannot hold it, or it is nested too deeply.
+    """
+    try:
+        text = _readable.encode(value)
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                text = _ascii.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"Something cannot be kept in the journal: {error}.",
+            advice="Give what JSON can hold: texts, numbers, lists, and objects with texts as names.",
+        ) from error
+    return text
+
+
+def from_column(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """What `to_column` wrote."""
+    return json.loads(text)

@@ -1,0 +1,308 @@
+"""Noticing that a model goes round in circles, or finds nothing again and again."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from math import isfinite
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from loom_core.llm.messages import AssistantMessage, TextPart, ToolMessage
+from loom_core.tools.output_text import NO_OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.llm.messages import Message, ToolCallPart
+
+__all__ = ["LoopGuard", "Verdict", "canonical_arguments", "reminded"]
+
+_Signature: TypeAlias = "tuple[str, str]"
+
+_OPEN, _CLOSE = "<reminder>", "</reminder>"
+_NOT_RUN = "Not run: the same call"
+_EMPTY = {"", "[]", "{}", "()", '""', "null", "none", NO_OUTPUT.casefold()}
+_LONGEST_EMPTY = 200  # characters: a result that is longer says something
+_DEEPEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a call.
+
+    Attributes:
+        action: `run` it; run it and `remind` the model, by `text` behind the result; `refuse` it, with `text`
+            as its result; `stop` the run, with `text` as the reason.
+        text: what the model, or the user, is told; empty for `run`.
+        times: how often this call has been made with the same result, this time included; of a row of empty
+            results, how many there are.
+    """
+
+    action: Literal["run", "remind", "refuse", "stop"]
+    text: str = ""
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A call that is over; `new`: its result was not the one that the same call had before."""
+
+    signature: _Signature
+    result: bytes
+    new: bool
+    turn: int
+
+
+class LoopGuard:
+    """Watches the calls of one run.
+
+    A call counts as a repetition when the one before with the same tool and the same arguments (however they
+    are written) had the same result, among the latest `window` calls. The third time in a row a reminder goes
+    with the result, the fourth the call is not run, the fifth the run stops; and other calls in between
+    change nothing as long as they are repetitions, too, so that A-B-A-B counts like A-A. Whatever brings
+    something new begins afresh: another call, or another result of the same one, such as a test that is run
+    again after an edit.
+
+    Several calls of one turn that are the same count once: nobody had seen the result. Results of tools that
+    are meant to be asked again and again (`poll`) do not count.
+
+    Empty results of different calls bring nothing new either: after `most_empty` of them in a row the model
+    is reminded, after twice as many the run stops.
+    """
+
+    def __init__(
+        self,
+        *,
+        remind_at: int = 3,
+        window: int = 12,
+        most_empty: int = 5,
+        poll: Sequence[str] = (),
+    ) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            remind_at: the time that brings the reminder; the next is refused, and the one after that stops.
+            window: how many calls are remembered.
+            most_empty: how many empty results in a row are taken without a word.
+            poll: patterns of the names of tools that are asked again and again, such as `*job*`; of those
+                that the model calls them by.
+        """
+        self._remind_at = remind_at
+        self._most_empty = most_empty
+        self._poll = tuple(poll)
+        self._recent: deque[_Seen] = deque(maxlen=window)
+        self._refused: set[str] = set()
+        self._asked: dict[str, tuple[ToolCallPart, _Signature]] = {}  # about calls that have no result yet
+        self._empty = 0
+        self._turn = 0
+        self._turn_ends = False  # a result has come: the next call that is asked about is of a later turn
+
+    def before(self, call: ToolCallPart) -> Verdict:
+        """What is to become of a call that the model wants made.
+
+        Ask about all calls of a turn before telling the results of any.
+        """
+        if self._turn_ends:
+            self._turn += 1
+            self._turn_ends = False
+        if self._is_poll(call.name):
+            return Verdict("run")
+        signature = _signature(call)
+        self._asked[call.id] = (call, signature)
+        times = self._times(signature)
+        if times > self._remind_at + 1:
+            return Verdict("stop", _stop_text(call.name, times), times)
+        if times > self._remind_at:
+            self._repeat(signature)
+            self._refused.add(call.id)
+            return Verdict("refuse", _refusal(call.name, times), times)
+        if times == self._remind_at:
+            return Verdict("remind", _reminder(call.name, times), times)
+        if self._empty >= 2 * self._most_empty:
+            return Verdict("stop", _empty_stop(self._empty), self._empty)
+        if self._empty >= self._most_empty:
+            return Verdict("remind", _empty_reminder(self._empty), self._empty)
+        return Verdict("run", times=times)
+
+    def after(
+        self,
+        call: ToolCallPart,
+        result_text: str,
+        *,
+        failed: bool,
+        poll: bool = False,
+        changes: bool = False,
+    ) -> None:
+        """Tell what came of a call; of one that was refused this may be left out.
+
+        Args:
+            call: the call.
+            result_text: what the model reads of its result, without a reminder.
+            failed: whether it failed: a failure is never an empty result.
+            poll: whether the tool is meant to be asked again and again.
+            changes: whether the call is made for what it does, so that there need not be a result: an empty
+                one does not count then.
+        """
+        self._turn_ends = True
+        asked, signature = self._asked.pop(call.id, (None, None))
+        if call.id in self._refused:
+            self._refused.discard(call.id)
+            return
+        if poll or self._is_poll(call.name):
+            return
+        text = result_text.strip()
+        if failed or changes or not _is_empty(text):
+            self._empty = 0
+        else:
+            self._empty += 1
+        if asked is not call or signature is None:  # it was made with other arguments
+            signature = _signature(call)
+        result = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        last = self._last(signature)
+        if last is not None and last.result == result and last.turn == self._turn:
+            return
+        new = last is None or last.result != result
+        self._recent.append(_Seen(signature, result, new, self._turn))
+
+    def replay(self, history: Sequence[Message]) -> None:
+        """Tell what came of all calls of a history: how it stands when a run is resumed.
+
+        Reminders and refusals in it are known for what they are.
+        """
+        calls: dict[str, ToolCallPart] = {}
+        for message in history:
+            if isinstance(message, AssistantMessage):
+                calls = {call.id: call for call in message.tool_calls}
+                self._turn += 1
+            elif isinstance(message, ToolMessage) and (call := calls.pop(message.call_id, None)) is not None:
+                text = _without_reminder(message)
+                if text.startswith(_NOT_RUN):
+                    self._repeat(_signature(call))
+                else:
+                    self.after(call, text, failed=message.failed)
+        self._turn_ends = True
+
+    def _is_poll(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self._poll)
+
+    def _times(self, signature: _Signature) -> int:
+        """How often a call would have been made with the same result, if it is once more."""
+        known = self._last(signature) is not None
+        times = 1 + known
+        for seen in reversed(self._recent):
+            if seen.new:
+                break
+            times += seen.signature == signature
+        return times
+
+    def _last(self, signature: _Signature) -> _Seen | None:
+        return next((seen for seen in reversed(self._recent) if seen.signature == signature), None)
+
+    def _repeat(self, signature: _Signature) -> None:
+        """Count a call as made with the result that it had before."""
+        last = self._last(signature)
+        if last is not None:
+            self._recent.append(replace(last, new=False, turn=self._turn))
+
+
+def canonical_arguments(call: ToolCallPart) -> str:
+    """The arguments of a call, the same text for the same arguments.
+
+    The order of keys, `1` or `1.0`, and how an accent is put together make no difference.
+    """
+    if call.unreadable:
+        return unicodedata.normalize("NFC", call.unreadable.strip())
+    return json.dumps(_canonical(call.arguments, _DEEPEST), ensure_ascii=False, sort_keys=True)
+
+
+def reminded(message: ToolMessage, text: str) -> ToolMessage:
+    """A result with a reminder behind it, which `LoopGuard.replay` can tell from the result."""
+    return replace(message, parts=(*message.parts, TextPart(f"\n\n{_OPEN}{text}{_CLOSE}")))
+
+
+def _without_reminder(message: ToolMessage) -> str:
+    parts = message.parts
+    last = parts[-1] if parts else None
+    if isinstance(last, TextPart) and last.text.startswith(f"\n\n{_OPEN}") and last.text.endswith(_CLOSE):
+        parts = parts[:-1]
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _signature(call: ToolCallPart) -> _Signature:
+    return call.name, canonical_arguments(call)
+
+
+def _canonical(value: object, deepest: int) -> object:
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            return str(value)
+        return int(value) if value.is_integer() else value
+    if value is None or isinstance(value, int):
+        return value
+    if deepest == 0:
+        return repr(value)
+    if isinstance(value, Mapping):
+        members = cast("Mapping[object, object]", value)
+        return {
+            unicodedata.normalize("NFC", str(name)): _canonical(each, deepest - 1)
+            for name, each in members.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_canonical(each, deepest - 1) for each in cast("Sequence[object]", value)]
+    return repr(value)
+
+
+def _is_empty(text: str) -> bool:
+    """Whether a result says that there is nothing: no text, or JSON with an empty list and no fact."""
+    if len(text) > _LONGEST_EMPTY:
+        return False
+    if text.casefold() in _EMPTY:
+        return True
+    if not text.startswith("{"):
+        return False
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return False
+    members = list(cast("dict[str, object]", value).values())
+    return [] in members and not any(members)
+
+
+def _reminder(tool: str, times: int) -> str:
+    return (
+        f"Before this call, {tool} was called {times - 1} times with the same arguments, and the result was "
+        "the same each time. If it is the same again, do not repeat the call, it will be refused: try other "
+        "arguments or another tool, or answer with what you know."
+    )
+
+
+def _refusal(tool: str, times: int) -> str:
+    return (
+        f"{_NOT_RUN} of {tool} has been made {times - 1} times with the same result, which stands above. "
+        "Do something else, or answer with what you know. Making it once more ends the run."
+    )
+
+
+def _stop_text(tool: str, times: int) -> str:
+    return (
+        f"The model goes round in circles: it has called {tool} {times} times with the same arguments, and "
+        "nothing has changed."
+    )
+
+
+def _empty_reminder(count: int) -> str:
+    return (
+        f"The last {count} results were empty. What you look for may not be there, or not under these words: "
+        "try quite another way, or say what you could not find."
+    )
+
+
+def _empty_stop(count: int) -> str:
+    return f"The model makes no progress: the last {count} results of its tools were empty."

@@ -1,0 +1,104 @@
+"""What Loom itself tells a model in the middle of a run, in English or Chinese, as the goal is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loom_core.cjk import is_chinese
+
+__all__ = ["Notices"]
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """The texts of one language; `{…}` is filled in by who uses it.
+
+    Attributes:
+        go_on: the last answer was cut at its limit.
+        empty: there was nothing in it.
+        late: behind passages that came when the model had begun.
+        repair: the final answer is not what the schema wants.
+        closing: the budget is used up.
+        resumed: the run goes on after it had ended.
+        not_run: a call that was not begun when the run ended.
+        stopped: a call that was running then.
+        unknown: a call that was running when the process died, and is not made again.
+        refused: a person does not want a call made.
+        reason: behind it, why.
+        nobody: nobody can be asked.
+        nobody_answered: nobody has answered in time.
+        vetoed: a hook does not want a call made.
+        no_calls_left: the budget of calls is used up.
+        edited: a person has changed the arguments.
+    """
+
+    go_on: str = "Your answer was cut off. Go on exactly where it stopped, and repeat nothing."
+    empty: str = "Your answer was empty. Call the tools that are needed, or give the final answer."
+    late: str = (
+        "(These passages came while you were answering. Where they say more or other things, use them.)"
+    )
+    repair: str = (
+        "Your final answer cannot be used:\n{problems}\nAnswer again: one JSON object that fits this "
+        "JSON Schema, and nothing else.\n{schema}"
+    )
+    closing: str = (
+        "{problem} No tool can be called any more. Say what you have found and done so far, and what is "
+        "still open."
+    )
+    resumed: str = "Go on with the task."
+    not_run: str = "The call was not made: the run was stopped before. {reason}"
+    stopped: str = (
+        "The call was stopped while it ran. It may have been done in whole, in part, or not at all. {reason}"
+    )
+    unknown: str = (
+        "It is not known whether the call was done: the program ended while it ran, and nobody wanted it "
+        "made again. Find out how things are before you rely on it."
+    )
+    refused: str = (
+        "A person refused this call, and it was not made.{reason} Do not try it again in another way: go "
+        "on without it, or say what you would need it for."
+    )
+    reason: str = " They say: {text}"
+    nobody: str = (
+        "The call was not made: a person would have to approve it ({why}), and nobody can be asked here. "
+        "Go on without it, or say what you would need it for."
+    )
+    nobody_answered: str = (
+        "The call was not made: nobody approved it in time. Go on without it, or say what you would need "
+        "it for."
+    )
+    vetoed: str = "The call was not made: {reason}"
+    no_calls_left: str = (
+        "The call was not made: all {most} calls of tools that this run may make are used up. Answer "
+        "with what you have."
+    )
+    edited: str = "(A person changed the arguments before the call was made. It was made with: {arguments})"
+
+    @classmethod
+    def for_goal(cls, goal: str) -> Notices:
+        """The texts in the language of a goal."""
+        return _CHINESE if is_chinese(goal) else _ENGLISH
+
+
+_ENGLISH = Notices()
+_CHINESE = Notices(
+    go_on="你的回答被截断了。请从中断处继续，不要重复已写的内容。",
+    empty="你的回答是空的。请调用所需的工具，或给出最终回答。",
+    late="（这些段落是在你回答期间找到的。如果其中有补充或不同的内容，请加以采用。）",
+    repair=(
+        "你的最终回答无法使用：\n{problems}\n"
+        "请重新回答：只写一个符合下列 JSON Schema 的 JSON 对象，不要写别的内容。\n{schema}"
+    ),
+    closing="{problem} 不能再调用任何工具。请说明到目前为止查到和完成了什么，还有什么没有完成。",
+    resumed="请继续完成任务。",
+    not_run="该调用没有执行：运行在此之前已停止。{reason}",
+    stopped="该调用在执行过程中被停止，可能已全部完成、部分完成或完全没有完成。{reason}",
+    unknown="不知道该调用是否已完成：程序在其执行期间退出，且没有人要求重新执行。在依赖其结果之前，请先查明实际情况。",
+    refused="有人拒绝了该调用，因此没有执行。{reason}请不要换一种方式重试：跳过它继续，或说明你需要它做什么。",
+    reason="理由：{text} ",
+    nobody="该调用没有执行：需要有人批准（{why}），而这里没有人可以询问。请跳过它继续，或说明你需要它做什么。",
+    nobody_answered="该调用没有执行：没有人及时批准。请跳过它继续，或说明你需要它做什么。",
+    vetoed="该调用没有执行：{reason}",
+    no_calls_left="该调用没有执行：本次运行允许的 {most} 次工具调用已用完。请用已有的信息回答。",
+    edited="（执行之前有人修改了参数。实际参数为：{arguments}）",
+)

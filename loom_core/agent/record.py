@@ -1,0 +1,307 @@
+"""Writes down what happens in a run: each event of the loop, with what it changes in run and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from loom_core.agent.run import RunStatus, Spent
+from loom_core.agent.spending import Stopwatch, with_answer, with_call
+from loom_core.agent.state import NudgeKind, RunState
+from loom_core.llm.interface import Usage
+from loom_core.llm.message_json import message_to_json
+
+if TYPE_CHECKING:
+    from loom_core.agent.compaction import Compacted, Fill
+    from loom_core.agent.events import EventType
+    from loom_core.agent.journal import Journal, RunLog
+    from loom_core.agent.loop_guard import Verdict
+    from loom_core.agent.orders import Decided
+    from loom_core.agent.run import Pending, Run
+    from loom_core.errors import LoomError
+    from loom_core.knowledge.context import RetrievedContext
+    from loom_core.llm.interface import LLMResponse
+    from loom_core.llm.messages import Message, ToolCallPart, ToolMessage
+    from loom_core.tools.calls import CallResult
+    from loom_core.tools.permissions import ToolIdentity
+
+__all__ = ["FINAL", "RunRecord"]
+
+FINAL: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
+"""After these a run goes on only if somebody resumes it."""
+
+_USAGE = tuple(each.name for each in fields(Usage))
+
+
+class RunRecord:
+    """The events of one run that is driven here: each method adds one, and changes `state` with it.
+
+    What is added is committed with the next `commit`, or by and by.
+
+    Attributes:
+        state: what the loop goes on from.
+        stopwatch: counts the time in which the run is worked on.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self.state = RunState.restored(log.steps)
+        self.stopwatch = Stopwatch(log.run.spent.seconds)
+        self._log = log
+        self._spent = log.run.spent
+        self._paused = log.run.status == "paused"
+
+    @property
+    def run(self) -> Run:
+        """As it stands."""
+        return self._log.run
+
+    @property
+    def journal(self) -> Journal:
+        """Where it is."""
+        return self._log.journal
+
+    @property
+    def spent(self) -> Spent:
+        """What it has taken until now."""
+        return replace(self._spent, tool_calls=self.state.calls_begun, seconds=self.stopwatch.seconds)
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may begin."""
+        return self._paused
+
+    async def commit(self, *, durable: bool = False) -> None:
+        """Wait until all of it is in the file; see `RunLog.commit`."""
+        await self._log.commit(durable=durable)
+
+    async def save_blob(self, content: bytes, media_type: str) -> str:
+        """Keep what is too large for an event; returns its address."""
+        number = await self._log.save_blob(content, media_type)
+        return f"loom://runs/{self.run.id}/blobs/{number}"
+
+    def begun(self, history: Sequence[Message], *, model: str) -> None:
+        """The run begins; the goal is the last message."""
+        request = self.run.request
+        payload = {
+            "goal": request.goal,
+            "session_id": request.session_id,
+            "profile": request.profile,
+            "model": model,
+        }
+        self._add("request_start", payload, {"history": [message_to_json(each) for each in history]})
+        self.state.begun(history)
+
+    def knowledge(self, found: RetrievedContext, *, late: str) -> None:
+        """The sources have answered; `late` is put behind passages that come when the model has begun."""
+        passages = [
+            {"id": item.id, "title": str(item.metadata.get("title", "")), "source": item.source}
+            for item in found.items
+        ]
+        payload = {"outcome": found.outcome, "passages": passages, "problem": found.problem}
+        if not found.text:
+            self._log.add("knowledge", payload)
+            return
+        self._add("knowledge", payload, {"text": found.text, "late": late})
+        self.state.told(found.text, late=late)
+
+    def received(self, text: str) -> None:
+        """The user said something."""
+        self._add("message_received", {"text": text}, {"text": text})
+        self.state.received(text)
+
+    def turn_begun(self, nudge: NudgeKind, text: str, *, model: str, closing: str = "") -> None:
+        """The model is asked."""
+        payload = {"iteration": self._spent.iterations + 1, "model": model}
+        self._add("model_start", payload, {"nudge": nudge, "text": text, "closing": closing})
+        self.state.turn_begun(nudge, text, closing=closing)
+
+    def text(self, text: str) -> None:
+        """More of the answer."""
+        self._log.add("text_delta", {"text": text})
+
+    def reasoning(self, text: str) -> None:
+        """More of what the model thinks."""
+        self._log.add("reasoning_delta", {"text": text})
+
+    def retried(self, error: LoomError, *, attempt: int, wait: float) -> None:
+        """The answer broke off, and the model is asked again after a wait of so many seconds."""
+        self._log.add("model_retry", {"problem": str(error), "attempt": attempt, "wait": round(wait, 3)})
+
+    def answered(self, response: LLMResponse) -> None:
+        """The model has answered."""
+        message = self.state.with_unused_ids(response.message)
+        response = response if message is response.message else replace(response, message=message)
+        self._spent = with_answer(self._spent, response.usage)
+        used, total = _usage(response.usage), _usage(self._spent.usage)
+        kept = {"message": message_to_json(message), "finish": response.finish, "usage": used}
+        self._add("usage", {**used, "total": total}, kept, spent=self.spent)
+        self.state.answered(response)
+
+    def compacting_took(self, usage: Usage) -> None:
+        """A model was asked to shorten the conversation, which counts, but not as a turn."""
+        iterations = self._spent.iterations
+        self._spent = replace(with_answer(self._spent, usage), iterations=iterations)
+
+    def calls_announced(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """The model wants tools called; people are shown this."""
+        text = self.state.answer.content if self.state.answer is not None else ""
+        self._add("tool_calls_start", {"calls": list(calls), "text": text}, {})
+        self.state.announced = True
+
+    def call_started(self, call: ToolCallPart, tool: str, *, approved: ToolIdentity | None = None) -> None:
+        """A call runs from now on, with these arguments: to be committed before it does.
+
+        Args:
+            call: as it runs.
+            tool: as people call it.
+            approved: the tool, where a person has approved it for the rest of the run.
+        """
+        is_models = call.arguments is self.state.calls[call.id].part.arguments
+        arguments = None if is_models else dict(call.arguments)
+        kept: dict[str, Any] = {"id": call.id, "arguments": arguments}
+        if approved is not None:
+            kept["approved"] = asdict(approved)
+        self._add("tool_start", {"call_id": call.id, "tool": tool}, kept)
+        self.state.call_started(call.id, arguments, approved=approved)
+
+    def call_progress(self, id_: str, done: float, total: float | None, message: str) -> None:
+        """A tool says how far it is."""
+        self._log.add("tool_progress", {"call_id": id_, "done": done, "total": total, "message": message})
+
+    def call_ended(
+        self, result: CallResult, message: ToolMessage | None = None, *, spent: Spent | None = None
+    ) -> None:
+        """There is something to tell the model of a call.
+
+        Args:
+            result: of the call.
+            message: what the model is told, where it is not the result's own.
+            spent: what was taken for it, besides itself.
+        """
+        message = message or result.message
+        stages = {stage: round(seconds, 6) for stage, seconds in result.stages.items()}
+        payload = {
+            "call_id": result.call_id,
+            "tool": result.tool,
+            "status": result.status,
+            "text": message.text,
+            "seconds": stages.get("execute", 0.0),
+            "stages": stages,
+            "blob": result.blob,
+        }
+        kept: dict[str, Any] = {"id": result.call_id, "message": message_to_json(message)}
+        output, final = result.output, None
+        if output.ends_run and result.status == "success":
+            final = kept["final"] = {"output": output.text, "structured": output.structured}
+        if spent is not None:
+            kept["calls"] = spent.tool_calls
+            self._spent = with_call(self._spent, spent)
+        was_pending = result.call_id in self.state.pending
+        calls = 0 if spent is None else spent.tool_calls
+        self.state.call_ended(result.call_id, message, final=final, calls=calls)
+        changes = self._waiting() if was_pending else {}
+        if spent is not None:
+            changes["spent"] = self.spent
+        self._add("tool_result", payload, kept, **changes)
+
+    def loop_detected(self, id_: str, tool: str, verdict: Verdict) -> None:
+        """A call repeats what was done before without anything new coming of it."""
+        payload = {"call_id": id_, "tool": tool, "times": verdict.times, "action": verdict.action}
+        self._log.add("loop_detected", payload)
+
+    def asked(self, pending: Pending) -> None:
+        """People are asked."""
+        self.state.asked(pending)
+        kept = asdict(pending)
+        # A tool that asks is gone after a crash, and asks again when it is called again.
+        state = kept if pending.id in self.state.calls else None
+        self._add("approval_required", {"pending": kept}, state, **self._waiting())
+
+    def decided(self, decision: Decided) -> None:
+        """They have decided of a call."""
+        self.state.decided(decision)
+        payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
+        payload |= {"reason": decision.reason, "scope": decision.scope}
+        self._add("approval_decided", payload, asdict(decision), **self._waiting())
+
+    def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
+        """A question of a tool is answered, or nobody waits for the answer any more."""
+        self.state.pending.pop(id_, None)
+        payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
+        self._add("approval_decided", payload, None, **self._waiting())
+
+    def filling(self, fill: Fill) -> None:
+        """The model's window fills up."""
+        payload = {"used": fill.used, "window": fill.window, "ratio": round(fill.ratio, 3)}
+        self._add("compression_warning", payload, {})
+        self.state.warned = True
+
+    def compacted(self, compacted: Compacted, *, taken: int) -> None:
+        """The conversation was shortened; so many messages of the inbox are in what stands for it."""
+        payload = {
+            "before": compacted.before,
+            "after": compacted.after,
+            "ratio": round(compacted.ratio, 3),
+            "dropped": compacted.dropped,
+            "kept": compacted.kept,
+        }
+        history = [message_to_json(each) for each in compacted.history]
+        self._add("compression_applied", payload, {"history": history, "taken": taken}, spent=self.spent)
+        self.state.compacted(compacted.history, taken=taken)
+
+    def paused_by(self, by: str) -> None:
+        """Nothing new begins until somebody resumes it."""
+        self._paused = True
+        self._add("paused", {"by": by}, None, **self._waiting(), spent=self.spent)
+
+    def resumed_by(self, by: str, *, text: str = "") -> None:
+        """It goes on: after a pause, or after its end; `text` as in `RunState.resumed`."""
+        was = self.run.status
+        self._paused = False
+        payload = {"by": by, "from_status": was}
+        if was in FINAL:
+            spent = self.spent
+            kept = {"spent": asdict(spent), "text": text}
+            self.state.resumed(spent, text)
+            self._add("resumed", payload, kept, **self._waiting(), output="", structured=None, problem="")
+        else:
+            self._add("resumed", payload, None, **self._waiting())
+
+    def finished(self, output: str, structured: object) -> None:
+        """It has its final answer."""
+        payload = {"output": output, "structured": structured}
+        self._end("agent_finish", payload, "completed", output=output, structured=structured, problem="")
+
+    def failed(self, error: LoomError, *, failure: str, output: str) -> None:
+        """It cannot go on."""
+        payload = {"message": error.message, "advice": error.advice, "failure": failure}
+        self._end("error", payload, "failed", output=output, problem=str(error))
+
+    def aborted(self, *, by: str, reason: str, output: str) -> None:
+        """Somebody ended it."""
+        who = f" by {by}" if by else ""
+        problem = f"The run was aborted{who}{f': {reason}' if reason else '.'}"
+        self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
+
+    def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
+        self.stopwatch.rest()
+        self._paused = False
+        self._add(type_, payload, None, status=status, pending=(), spent=self.spent, **changes)
+
+    def _waiting(self) -> dict[str, object]:
+        """What the run waits for, and the status that follows from it; as it waits, time stands still."""
+        pending = tuple(self.state.pending.values())
+        status: RunStatus = "paused" if self._paused else "input_required" if pending else "working"
+        if status == "working":
+            self.stopwatch.run()
+        else:
+            self.stopwatch.rest()
+        return {"status": status, "pending": pending}
+
+    def _add(self, type_: EventType, payload: dict[str, Any], state: object, **changes: object) -> None:
+        self._log.add(type_, payload, state=state, **changes)
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {name: getattr(usage, name) for name in _USAGE}

@@ -1,0 +1,113 @@
+"""What a program gets of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+
+from pydantic import ValidationError
+
+from loom_core.errors import LoomError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from loom_core.agent.run import Pending, Run, RunStatus, Spent
+
+__all__ = ["RunError", "RunResult"]
+
+_Structured = TypeVar("_Structured")
+
+
+class RunError(LoomError):
+    """A run did not reach its goal.
+
+    Attributes:
+        run_id: which one.
+        status: how it ended.
+        output: as much of an answer as there is.
+    """
+
+    def __init__(
+        self, message: str, *, run_id: str, status: RunStatus, output: str, advice: str = ""
+    ) -> None:
+        super().__init__(message, advice=advice)
+        self.run_id = run_id
+        self.status: RunStatus = status
+        self.output = output
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Generic[_Structured]):
+    """What came of a run.
+
+    Attributes:
+        run_id: for `Agent.resume` and the journal.
+        session_id: give it to the next run that goes on with the conversation.
+        status: `completed`; `failed` or `aborted`, see `problem`; `paused` or `input_required` where it waits
+            for somebody.
+        output: the final answer, or as much as there is of it.
+        structured: the final answer as data, where a schema was given and the run is completed; else None.
+        problem: why it is not completed, and what to do.
+        pending: what it waits for.
+        spent: turns, calls, seconds, tokens and their price.
+    """
+
+    run_id: str
+    session_id: str
+    status: RunStatus
+    output: str
+    structured: _Structured | None
+    problem: str
+    pending: tuple[Pending, ...]
+    spent: Spent
+
+    @classmethod
+    def of(cls, run: Run, *, model: type[BaseModel] | None = None) -> Self:
+        """The result as the run stands.
+
+        Args:
+            run: the run.
+            model: what its data are read as; None leaves them as they are. Where they fit the model's schema,
+                but its validators do not take them, the result is `failed`, though the run is completed.
+        """
+        data = cast("Mapping[str, Any] | None", run.structured)
+        status, problem = run.status, run.problem
+        try:
+            read = data if model is None or data is None else model.model_validate(data)
+        except ValidationError as error:
+            found = "; ".join(each["msg"] for each in error.errors(include_url=False, include_context=False))
+            read, status = None, "failed"
+            problem = (
+                f"The final answer fits the schema, but the model does not take it: {found}. Say in the "
+                "goal, or in the schema, what else has to hold."
+            )
+        return cls(
+            run_id=run.id,
+            session_id=run.request.session_id,
+            status=status,
+            output=run.output,
+            structured=cast("_Structured | None", read),
+            problem=problem,
+            pending=run.pending,
+            spent=run.spent,
+        )
+
+    def or_raise(self) -> Self:
+        """The result itself, if the run is completed.
+
+        Raises:
+            RunError: it is not.
+        """
+        if self.status != "completed":
+            raise RunError(
+                self.problem or f"The run waits for somebody ({self.status}).",
+                run_id=self.run_id,
+                status=self.status,
+                output=self.output,
+            )
+        return self
+
+    def __str__(self) -> str:
+        return self.output or self.problem

@@ -1,0 +1,169 @@
+"""What a run has taken, against what it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
+from time import monotonic
+
+import anyio
+
+from loom_core.agent.run import Budget, Spent
+from loom_core.errors import LoomError
+from loom_core.llm.interface import Usage
+
+__all__ = [
+    "BudgetError",
+    "Stopwatch",
+    "UsedUp",
+    "calls_left",
+    "left_of",
+    "used_up",
+    "with_answer",
+    "with_call",
+]
+
+
+class BudgetError(LoomError):
+    """A run has taken all that it may."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            problem, advice="Resume it to grant the same budget once more, or begin anew with a larger one."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UsedUp:
+    """A part of the budget that is used up.
+
+    Attributes:
+        problem: which, in a sentence.
+        closing: whether the model may say in one last turn, without tools, what it has. It may where turns
+            or calls are used up; where tokens, money or time are, another turn would take more of them.
+    """
+
+    problem: str
+    closing: bool
+
+
+def used_up(budget: Budget, spent: Spent, *, granted_from: Spent) -> UsedUp | None:
+    """Which part of a budget is used up, if any.
+
+    Args:
+        budget: what a run may take.
+        spent: what it has taken.
+        granted_from: what it had taken when the budget was granted to it.
+    """
+    tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
+    if budget.tokens is not None and tokens >= budget.tokens:
+        return UsedUp(f"The run has used {tokens} of {budget.tokens} tokens.", closing=False)
+    cost = (spent.usage.cost or 0.0) - (granted_from.usage.cost or 0.0)
+    if budget.cost is not None and cost >= budget.cost:
+        return UsedUp(f"The run has cost {cost:.4f} of {budget.cost:g} US dollars.", closing=False)
+    if budget.seconds is not None and spent.seconds - granted_from.seconds >= budget.seconds:
+        return UsedUp(f"The run has taken all of its {budget.seconds:g} s.", closing=False)
+    if spent.iterations - granted_from.iterations >= budget.iterations:
+        return UsedUp(f"The run has taken all of its {budget.iterations} turns of the model.", closing=True)
+    return None
+
+
+def calls_left(budget: Budget, spent: Spent, *, granted_from: Spent) -> float:
+    """How many calls of tools may still be made."""
+    left = left_of(budget, spent, granted_from=granted_from).tool_calls
+    return inf if left is None else left
+
+
+def left_of(budget: Budget, spent: Spent, *, granted_from: Spent) -> Budget:
+    """What is left of a budget: 0 or more of each, None where that is not limited."""
+    tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
+    cost = (spent.usage.cost or 0.0) - (granted_from.usage.cost or 0.0)
+    return Budget(
+        iterations=max(budget.iterations - (spent.iterations - granted_from.iterations), 0),
+        tokens=None if budget.tokens is None else max(budget.tokens - tokens, 0),
+        cost=None if budget.cost is None else max(budget.cost - cost, 0.0),
+        tool_calls=None
+        if budget.tool_calls is None
+        else max(budget.tool_calls - (spent.tool_calls - granted_from.tool_calls), 0),
+        seconds=None
+        if budget.seconds is None
+        else max(budget.seconds - (spent.seconds - granted_from.seconds), 0.0),
+    )
+
+
+def with_call(spent: Spent, of_call: Spent) -> Spent:
+    """What is spent after a call for which models were asked; its turns and calls are counted elsewhere."""
+    return replace(with_answer(spent, of_call.usage), iterations=spent.iterations)
+
+
+def with_answer(spent: Spent, usage: Usage) -> Spent:
+    """What is spent after another answer. One whose price is not known counts as nothing."""
+    before = spent.usage
+    total = Usage(
+        input_tokens=before.input_tokens + usage.input_tokens,
+        output_tokens=before.output_tokens + usage.output_tokens,
+        reasoning_tokens=before.reasoning_tokens + usage.reasoning_tokens,
+        cache_read_tokens=before.cache_read_tokens + usage.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + usage.cache_write_tokens,
+        estimated=before.estimated or usage.estimated,
+        cost=before.cost if usage.cost is None else (before.cost or 0.0) + usage.cost,
+    )
+    return replace(spent, usage=total, iterations=spent.iterations + 1)
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens
+
+
+class Stopwatch:
+    """Counts the seconds in which a run is worked on, and ends the work when they are used up.
+
+    Args:
+        seconds: what has been counted before.
+        until: the count at which the work ends; infinite for never.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, seconds: float, *, until: float = inf, clock: Callable[[], float] = monotonic) -> None:
+        self._before = seconds
+        self._until = until
+        self._clock = clock
+        self._since: float | None = None
+        self._work: anyio.CancelScope | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Counted so far."""
+        return self._before + (0.0 if self._since is None else self._clock() - self._since)
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether they are used up."""
+        return self.seconds >= self._until
+
+    def allow(self, until: float) -> None:
+        """Change the count at which the work ends."""
+        self._until = until
+        self._set()
+
+    def times(self, work: anyio.CancelScope) -> None:
+        """Cancel this scope when the seconds are used up."""
+        self._work = work
+        self._set()
+
+    def run(self) -> None:
+        """Count from now on, if it does not already."""
+        if self._since is None:
+            self._since = self._clock()
+            self._set()
+
+    def rest(self) -> None:
+        """Count no more until it runs again."""
+        self._before, self._since = self.seconds, None
+        self._set()
+
+    def _set(self) -> None:
+        if self._work is not None and self._until < inf:
+            resting = self._since is None
+            self._work.deadline = inf if resting else anyio.current_time() + self._until - self.seconds

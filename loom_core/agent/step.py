@@ -1,0 +1,137 @@
+"""What is told of the steps of a composition: what happens in them, what came of them, which one failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_core.errors import LoomError, NotFoundError
+from loom_core.llm.interface import Usage
+from loom_core.tools.function_tool import output_of
+
+if TYPE_CHECKING:
+    from loom_core.agent.events import StreamEvent
+    from loom_core.agent.result import RunResult
+
+__all__ = ["CompositionResult", "StepError", "StepEvent", "StepResult"]
+
+
+class StepError(LoomError):
+    """A step has failed, and with it what it is a step of. Its cause is what the step raised.
+
+    Attributes:
+        step: its path, such as `report/summary`.
+    """
+
+    def __init__(self, message: str, *, step: str, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.step = step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What came of a step.
+
+    Attributes:
+        step: its path, such as `report/summary`.
+        status: whether it ran; `fallback` where it failed and another has taken its place.
+        value: what it gave: the text of an agent, the value of a composition or a function; None where it did
+            not run.
+        problem: why it failed or did not run; empty otherwise.
+        seconds: how long it took.
+        run: the run of an agent.
+        steps: what came of the steps of a composition.
+    """
+
+    step: str
+    status: Literal["done", "skipped", "fallback"] = "done"
+    value: object = None
+    problem: str = ""
+    seconds: float = 0.0
+    run: RunResult[Any] | None = None
+    steps: tuple[StepResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompositionResult:
+    """What came of a composition.
+
+    Attributes:
+        value: what it gave.
+        steps: what came of each of its steps, in the order in which they began.
+    """
+
+    value: object
+    steps: tuple[StepResult, ...]
+
+    @property
+    def output(self) -> str:
+        """The value as text; as JSON where it is no text."""
+        return output_of(self.value).text
+
+    @property
+    def runs(self) -> tuple[RunResult[Any], ...]:
+        """The runs of all agents, also of those in compositions that were steps."""
+        return tuple(_runs(self.steps))
+
+    @property
+    def session_id(self) -> str:
+        """The session of the last run of an agent; empty where there was none."""
+        runs = self.runs
+        return runs[-1].session_id if runs else ""
+
+    @property
+    def usage(self) -> Usage:
+        """What the runs of all agents took together."""
+        return Usage.total(run.spent.usage for run in self.runs)
+
+    def step(self, name: str) -> StepResult:
+        """What came of a step, by its path, or the end of it.
+
+        Raises:
+            NotFoundError: there was none of that name.
+        """
+        found = [each for each in _flat(self.steps) if each.step == name or each.step.endswith(f"/{name}")]
+        if not found:
+            known = ", ".join(repr(each.step) for each in _flat(self.steps)) or "none"
+            raise NotFoundError(f"There was no step {name!r}.", advice=f"There were: {known}.")
+        return found[0]
+
+    def __str__(self) -> str:
+        return self.output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent:
+    """Something that happened in a composition.
+
+    Attributes:
+        type: `agent_event`: see `event`; the last one of all is `finished`, see `result`.
+        step: the path of the step that it is about; empty for the composition itself.
+        given: what a step begins with.
+        value: what it ended with.
+        problem: why it failed or was skipped.
+        event: what happened in the run of its agent.
+        result: what came of the whole.
+    """
+
+    type: Literal["step_start", "step_end", "step_skipped", "step_failed", "agent_event", "finished"]
+    step: str = ""
+    given: object = None
+    value: object = None
+    problem: str = ""
+    event: StreamEvent | None = None
+    result: CompositionResult | None = None
+
+
+def _runs(steps: Sequence[StepResult]) -> Iterator[RunResult[Any]]:
+    for step in _flat(steps):
+        if step.run is not None:
+            yield step.run
+
+
+def _flat(steps: Sequence[StepResult]) -> Iterator[StepResult]:
+    for step in steps:
+        yield step
+        yield from _flat(step.steps)

@@ -1,0 +1,83 @@
+"""About how many tokens messages and tools have, before a vendor has counted them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from loom_core.llm.json_body import json_body
+from loom_core.llm.messages import (
+    AssistantMessage,
+    ImagePart,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+)
+from loom_core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from loom_core.llm.interface import ToolSpec
+    from loom_core.llm.messages import AssistantPart, Message, UserPart
+
+__all__ = ["answer_size", "json_size", "message_size", "tool_size"]
+
+_MESSAGE = 4
+"""Tokens around a message: its role, its beginning and its end."""
+
+_TOOL = 12
+"""Tokens around the description of a tool."""
+
+_IMAGE = 1000
+"""Tokens of an image: OpenAI counts 765 for a square of 1024 pixels, Anthropic 1 600 at most."""
+
+
+def message_size(message: Message) -> int:
+    """Tokens of a message, with all of its reasoning.
+
+    Raises:
+        InvalidInputError: the arguments of a tool call hold what JSON cannot.
+    """
+    if isinstance(message, AssistantMessage):
+        return _MESSAGE + answer_size(message.parts)
+    if isinstance(message, SystemMessage):
+        return _MESSAGE + estimate_tokens(message.text)
+    return _MESSAGE + sum(map(_part_size, message.parts))
+
+
+def answer_size(parts: Iterable[AssistantPart]) -> int:
+    """Tokens of what a model wrote; raises as `message_size` does."""
+    size = 0
+    for part in parts:
+        match part:
+            case TextPart(text) | ReasoningPart(text):
+                size += estimate_tokens(text)
+            case ToolCallPart():
+                size += _MESSAGE + estimate_tokens(part.name)
+                size += estimate_tokens(part.unreadable) if part.unreadable else json_size(part.arguments)
+    return size
+
+
+def tool_size(tool: ToolSpec) -> int:
+    """Tokens of what a model is told of a tool."""
+    words = estimate_tokens(tool.name) + estimate_tokens(tool.description)
+    return _TOOL + words + json_size(tool.parameters)
+
+
+def json_size(value: Mapping[str, Any]) -> int:
+    """Tokens of an object as it is sent.
+
+    Raises:
+        InvalidInputError: it holds what JSON cannot.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps(json_body(value), ensure_ascii=False)  # as it is sent, if it can be
+    return estimate_tokens(text)
+
+
+def _part_size(part: UserPart) -> int:
+    return _IMAGE if isinstance(part, ImagePart) else estimate_tokens(part.text)

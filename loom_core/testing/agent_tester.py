@@ -1,0 +1,169 @@
+"""`AgentTester`: runs an agent, and says in a test's words what it did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Unpack
+
+from loom_core.agent.people import Asking
+from loom_core.agent.result import RunResult
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from loom_core.agent.agent import Agent
+    from loom_core.agent.events import EventType, StreamEvent
+    from loom_core.agent.request import RunOptions
+    from loom_core.agent.run import Pending
+
+__all__ = ["AgentTester", "SeenCall"]
+
+
+@dataclass(slots=True)
+class SeenCall:
+    """A call that a model has made.
+
+    Attributes:
+        id: of the call.
+        tool: as people call it; what the model wrote where there is none of that name.
+        arguments: what the model gave.
+        status: how it ended (`CallStatus`); empty where it did not.
+        text: what the model was told of it.
+    """
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    status: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
+                          for name, value in self.arguments.items())  # fmt: skip
+        return f"{self.tool}({given}) → {self.status or 'no result'}"
+
+
+@dataclass(slots=True)
+class AgentTester:
+    """Runs an agent and looks at what it did. Where that is not what is claimed, it raises AssertionError.
+
+        llm = MockLLM([call("read_file", path="notes.md"), "Two notes."])
+        tester = AgentTester(Agent(llm, tools=[read_file]))
+        await tester.run("What is in my notes?")
+        tester.called("read_file", path="notes.md")
+        tester.answered("Two notes.")
+
+    Args:
+        agent: the agent; with its own model, or with a `MockLLM`.
+        approve: what is said to each call that has to be approved, by tool as people call it; a call of a
+            tool that is not there is refused. None leaves it to the agent.
+
+    Attributes:
+        result: what came of the last run.
+        events: what happened in it.
+        asked: what had to be approved, in all runs.
+    """
+
+    agent: Agent
+    approve: Mapping[str, bool] | None = None
+    events: list[StreamEvent] = field(default_factory=list["StreamEvent"], init=False)
+    asked: list[Pending] = field(default_factory=list["Pending"], init=False)
+    _result: RunResult[Any] | None = field(default=None, init=False)
+
+    async def run(
+        self,
+        goal: str,
+        *,
+        output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Any]:
+        """Run the agent to its end; see `Agent.run`. What was seen of the run before is forgotten."""
+        agent = self.agent
+        if self.approve is not None:
+            agent = agent.extended(asking=Asking(approve=self._approve))
+        self.events = []
+        self._result = None
+        async with aclosing(agent.stream(goal, output_schema=output_schema, **options)) as events:
+            async for event in events:
+                self.events.append(event)
+        run = await agent.journal.get(self.events[-1].run_id)
+        self._result = RunResult[Any].of(run)
+        return self._result
+
+    @property
+    def result(self) -> RunResult[Any]:
+        """What came of the last run."""
+        assert self._result is not None, "Nothing has run yet: await run() first."
+        return self._result
+
+    @property
+    def calls(self) -> list[SeenCall]:
+        """All calls that the model has made, in its order."""
+        assert self.events, "Nothing has run yet: await run() first."
+        seen: dict[str, SeenCall] = {}
+        for event in self.events:
+            if event.type == "tool_calls_start":
+                for each in event.payload["calls"]:
+                    seen[each["call_id"]] = SeenCall(each["call_id"], each["tool"], each["arguments"])
+            elif event.type == "tool_result":
+                made = seen[event.payload["call_id"]]
+                made.status, made.text = event.payload["status"], event.payload["text"]
+        return list(seen.values())
+
+    def of_type(self, type_: EventType) -> list[StreamEvent]:
+        """The events of one type."""
+        return [event for event in self.events if event.type == type_]
+
+    def called(self, tool: str, /, *, times: int | None = None, **arguments: object) -> SeenCall:
+        """The model called a tool.
+
+        Args:
+            tool: as people call it.
+            times: exactly so often; None for at least once.
+            arguments: with these, and maybe others.
+
+        Returns:
+            The first such call.
+        """
+        fitting = [each for each in self.calls if each.tool == tool and _has(each, arguments)]
+        wanted = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+        assert fitting, f"{wanted} was not called. {self._shown()}"
+        assert times in {None, len(fitting)}, f"{wanted} was called {len(fitting)} times. {self._shown()}"
+        return fitting[0]
+
+    def not_called(self, tool: str) -> None:
+        """The model did not call a tool."""
+        assert tool not in {each.tool for each in self.calls}, f"{tool} was called. {self._shown()}"
+
+    def called_in_order(self, *tools: str) -> None:
+        """The model called these tools in this order, maybe with others between."""
+        left = iter([each.tool for each in self.calls])
+        assert all(tool in left for tool in tools), f"Not in this order: {', '.join(tools)}. {self._shown()}"
+
+    def answered(self, text: str, *, exactly: bool = True) -> None:
+        """The run is completed, with this answer, or one with this in it."""
+        result = self.result
+        assert result.status == "completed", f"The run is {result.status}: {result.problem}"
+        fits = result.output == text if exactly else text in result.output
+        assert fits, f"The answer is {result.output!r}."
+
+    def failed(self, problem: str = "") -> None:
+        """The run failed, for a reason with this in it."""
+        result = self.result
+        assert result.status == "failed", f"The run is {result.status}: {result.output or result.problem}"
+        assert problem in result.problem, f"It failed with: {result.problem}"
+
+    async def _approve(self, pending: Pending) -> bool:
+        self.asked.append(pending)
+        return (self.approve or {}).get(pending.tool, False)
+
+    def _shown(self) -> str:
+        calls: Sequence[SeenCall] = self.calls
+        return "Calls: " + ("; ".join(map(str, calls)) or "none") + "."
+
+
+def _has(made: SeenCall, arguments: Mapping[str, object]) -> bool:
+    return all(name in made.arguments and made.arguments[name] == value for name, value in arguments.items())

@@ -1,0 +1,215 @@
+"""The arguments that a model gives a tool: checked, repaired where they are nearly right, or refused."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.llm.json_schema.json_types import json_type
+from loom_core.llm.json_schema.values import readable_path
+from loom_core.tools.schema_check import SchemaCheck
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+__all__ = ["ToolArguments"]
+
+_SHOWN = 60  # characters of a wrong value that are repeated to the model
+_LONGEST = 200  # characters of one reason
+_MOST_REASONS = 8
+_MOST_NAMES = 40
+
+_log = logging.getLogger(__name__)
+
+
+class ToolArguments:
+    """What a tool accepts.
+
+    Args:
+        tool: its name, for messages.
+        schema: JSON Schema of its arguments, one that `schema_problem` finds nothing wrong with.
+    """
+
+    def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
+        self._tool = tool
+        self._schema = schema
+        self._check = SchemaCheck(schema)
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse what the schema refuses.
+
+        Raises:
+            InvalidInputError: as `checked` does.
+        """
+        if errors := self._check.errors(arguments):
+            raise self._refused(_reasons(errors))
+
+    def checked(self, given: object) -> dict[str, Any]:
+        """The arguments to call the tool with: those given, unless they had to be repaired.
+
+        Null for all of them counts as none. What the schema refuses is repaired once: an object, list, number
+        or truth value that is written as text is read, and a null that only means "not given" is left out.
+
+        Raises:
+            InvalidInputError: says what is wrong, what is expected and what was received, for a model.
+        """
+        arguments = _as_object(given)
+        if arguments is None:
+            raise self._refused([f"an object is expected, got {_shown(given)}"])
+        errors = self._check.errors(arguments)
+        if not errors:
+            return arguments
+        repaired, places = _repaired(arguments, errors)
+        if places:
+            _log.info("arguments of %s were repaired: %s", self._tool, ", ".join(places))
+            errors = self._check.errors(repaired)
+        if errors:
+            raise self._refused(_reasons(errors))
+        return repaired
+
+    def _refused(self, reasons: Sequence[str]) -> InvalidInputError:
+        names = [str(name) for name in self._schema.get("properties", ())]
+        required = self._schema.get("required", ())
+        listed = ", ".join(f"{name} (required)" if name in required else name for name in names[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return InvalidInputError(
+            f"Invalid arguments for `{self._tool}`: {'; '.join(reasons)}.",
+            advice=f"Valid arguments: {listed}{more}." if listed else "",
+        )
+
+
+def _as_object(given: object) -> dict[str, Any] | None:
+    """What is given, as a mapping of arguments; a mapping that was written as text is read."""
+    if given is None or given == "":
+        return {}
+    value = _read(given) if isinstance(given, str) else given
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
+
+
+def _repaired(
+    arguments: dict[str, Any], errors: Sequence[ValidationError]
+) -> tuple[dict[str, Any], list[str]]:
+    """A copy in which what is of a wrong type is put right where that can be told; and where that was."""
+    copied = copy.deepcopy(arguments)
+    places: list[str] = []
+    for error in errors:
+        wanted, path = _wanted_types(error), list(error.absolute_path)
+        if not wanted or not path or readable_path(path) in places:
+            continue
+        holder: Any = copied
+        for step in path[:-1]:
+            holder = holder[step]
+        value = holder[path[-1]]
+        if isinstance(value, str) and "string" not in wanted and _is_of(read := _read(value), wanted):
+            holder[path[-1]] = read
+        elif value is None and isinstance(holder, dict):  # a required one is then found missing
+            del holder[path[-1]]
+        else:
+            continue
+        places.append(readable_path(path))
+    return copied, places
+
+
+def _wanted_types(error: ValidationError) -> frozenset[str]:
+    """Which types would do, where a value is refused for its type, also by each of several forms."""
+    if error.validator == "type":
+        types = cast("str | list[str]", error.validator_value)
+        return frozenset([types] if isinstance(types, str) else types)
+    if error.validator in {"anyOf", "oneOf"}:
+        # Errors deeper than the value are about forms that it has the type of.
+        forms = [_wanted_types(inner) for inner in error.context or () if not inner.relative_path]
+        if forms and len(forms) == len(error.context or ()) and all(forms):
+            return frozenset[str]().union(*forms)
+    return frozenset()
+
+
+def _read(text: str) -> object:
+    """A text read as JSON, or the text itself where it is none."""
+    try:
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        raise ValueError(f"{digits} is no number of JSON")
+    return number
+
+
+def _is_of(value: object, types: frozenset[str]) -> bool:
+    kind = json_type(value)
+    if kind == "number" and "integer" in types:
+        return isinstance(value, int) or cast("float", value).is_integer() or kind in types
+    return kind in types and kind != "string"
+
+
+def _reasons(errors: Sequence[ValidationError]) -> list[str]:
+    from jsonschema.exceptions import best_match
+
+    told = list(dict.fromkeys(reason for error in errors for reason in _told(best_match([error]) or error)))
+    more = len(told) - _MOST_REASONS
+    return told[:_MOST_REASONS] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _told(error: ValidationError) -> Iterable[str]:
+    """What is wrong, what is expected and what was received."""
+    path = list(error.absolute_path)
+    place = f"`{readable_path(path)}`" if path else "the arguments"
+    match error.validator:
+        case "required":
+            missing = [name for name in error.validator_value if name not in error.instance]
+            return [f"`{readable_path([*path, name])}` is required" for name in missing]
+        case "additionalProperties" if error.validator_value is False:
+            known = [str(name) for name in error.schema.get("properties", ())]
+            return [f"{place} is not an argument{_nearest(str(path[-1]), known)}"]
+        case "type":
+            types = error.validator_value
+            wanted = types if isinstance(types, str) else " or ".join(types)
+            return [f"{place} must be {_article(wanted)}, got {_shown(error.instance)}"]
+        case "enum":
+            allowed = _cut(", ".join(map(_json, error.validator_value)), _LONGEST)
+            return [f"{place} must be one of {allowed}, got {_shown(error.instance)}"]
+        case "const":
+            return [f"{place} must be {_shown(error.validator_value)}, got {_shown(error.instance)}"]
+        case _:
+            return [f"{place}: {_ends(error.message)}"]
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f", did you mean `{found[0]}`" if found else ""
+
+
+def _article(kind: str) -> str:
+    return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _shown(value: object) -> str:
+    text = _cut(_json(value), _SHOWN)
+    return text if value is None or isinstance(value, bool) else f"{text} ({_article(json_type(value))})"
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # from a program, not from a model
+        return repr(value)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _ends(message: str) -> str:
+    """A long message's two ends: the value comes first, what is wrong with it last."""
+    if len(message) <= _LONGEST:
+        return message
+    return f"{message[: _LONGEST // 3]} … {message[-2 * _LONGEST // 3 :]}"

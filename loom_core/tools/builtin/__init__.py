@@ -1,0 +1,51 @@
+"""Tools that come with Loom: files below a folder, the web, and, for who wants that, commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.tools.builtin.config import BuiltinToolsConfig, builtin_tools
+    from loom_core.tools.builtin.file_root import FileRoot
+    from loom_core.tools.builtin.http_request import HttpAccess, http_get_tool, http_request_tool
+    from loom_core.tools.builtin.list_files import list_files_tool
+    from loom_core.tools.builtin.read_file import read_file_tool
+    from loom_core.tools.builtin.search_files import search_files_tool
+    from loom_core.tools.builtin.shell import shell_tool
+    from loom_core.tools.builtin.write_file import edit_file_tool, write_file_tool
+
+__all__ = [
+    "BuiltinToolsConfig",
+    "FileRoot",
+    "HttpAccess",
+    "builtin_tools",
+    "edit_file_tool",
+    "http_get_tool",
+    "http_request_tool",
+    "list_files_tool",
+    "read_file_tool",
+    "search_files_tool",
+    "shell_tool",
+    "write_file_tool",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "BuiltinToolsConfig": ".config",
+            "FileRoot": ".file_root",
+            "HttpAccess": ".http_request",
+            "builtin_tools": ".config",
+            "edit_file_tool": ".write_file",
+            "http_get_tool": ".http_request",
+            "http_request_tool": ".http_request",
+            "list_files_tool": ".list_files",
+            "read_file_tool": ".read_file",
+            "search_files_tool": ".search_files",
+            "shell_tool": ".shell",
+            "write_file_tool": ".write_file",
+        },
+    )

@@ -1,0 +1,258 @@
+"""`http_get` and `http_request`: the web, as far as it may be asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import anyio
+from anyio import to_thread
+from pydantic import Field, SecretStr
+
+from loom_core.errors import ConfigError, InvalidInputError, NetError
+from loom_core.keys import redacted, resolve
+from loom_core.net import HttpClient, NetPolicy
+from loom_core.net.url import host_of
+from loom_core.plugins import register
+from loom_core.tools.builtin.html_text import html_text
+from loom_core.tools.builtin.text_file import TextFile, kind_of_binary
+from loom_core.tools.function_tool import tool
+from loom_core.tools.interface import CallContext, ToolOutput
+
+if TYPE_CHECKING:
+    from loom_core.net.client import HttpResponse, Method
+    from loom_core.tools.interface import Tool
+
+__all__ = ["HttpAccess", "http_get_tool", "http_request_tool"]
+
+_SECONDS = 30.0
+_MOST_BYTES = 8 << 20
+_SHOWN = 40_000  # characters of an answer
+_TOLD = (
+    "location",
+    "etag",
+    "last-modified",
+    "retry-after",
+    "link",
+    "allow",
+)  # headers that say what to do next
+_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+_VALUE = re.compile(r"[\t\x20-\x7e]{0,2000}")
+# Secrets are configured, never written by a model; the rest is for the client to say.
+_OURS = re.compile(
+    r"auth|cookie|key|token|secret|session|^(host|connection|content-length|te|upgrade|trailer)$"
+    r"|^(proxy|transfer|sec|x-forwarded|forwarded|accept-encoding)",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"(.* )?((?:env|keyring):\S+)")
+_PAGES = frozenset({"text/html", "application/xhtml+xml"})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """What tools may ask of the web. By default the open internet, and nothing of this machine or network.
+
+    Attributes:
+        only: hosts that may be asked, and no others, such as `api.example.com` or `*.example.org`.
+        allow: hosts and networks that may be asked although they are not on the open internet.
+        headers: what is sent to a host besides, by its name. A value may be `env:NAME` or `keyring:NAME`,
+            also behind a word, as in `Bearer env:TOKEN`. It goes there only, over https unless the host is
+            allowed by name, and models never see it.
+        seconds: for one request, redirects included.
+    """
+
+    only: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    headers: Mapping[str, Mapping[str, str]] | None = None
+    seconds: float = _SECONDS
+
+    def policy(self) -> NetPolicy:
+        """What a client that keeps to this may ask.
+
+        Raises:
+            ConfigError: an entry of `allow` is neither a host nor a network, or one of `only` is no host.
+        """
+        allowed = NetPolicy.allowing(self.allow)
+        return NetPolicy(
+            allowed.allowed_hosts,
+            allowed.allowed_networks,
+            only_hosts=frozenset(map(_host, self.only)),
+            max_bytes=_MOST_BYTES,
+            total_seconds=self.seconds,
+            setting="`allow` of the tool's settings",
+        )
+
+
+@register("tool", "http_get")
+def http_get_tool(access: HttpAccess | None = None) -> Tool:
+    """The tool that reads a web address."""
+    asking = _Asking(access or HttpAccess())
+
+    async def http_get(
+        context: CallContext,
+        url: str,
+        start: Annotated[int, Field(ge=0)] = 0,
+        raw: bool = False,
+    ) -> ToolOutput:
+        """Get a web page or the answer of an API. Pages come as text with their links.
+
+        Args:
+            context: Of the call.
+            url: An http or https address.
+            start: From which character of a long text on, as a note at its end says.
+            raw: Show the HTML itself.
+        """
+        return await asking.ask("GET", url, {}, b"", context, start=start, raw=raw)
+
+    return tool(http_get, read_only=True)
+
+
+@register("tool", "http_request")
+def http_request_tool(access: HttpAccess | None = None) -> Tool:
+    """The tool that sends something to a web address."""
+    asking = _Asking(access or HttpAccess())
+
+    async def http_request(
+        context: CallContext,
+        method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"],
+        url: str,
+        body: str | dict[str, Any] | list[Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> ToolOutput:
+        """Send an HTTP request to an API, and get its answer. To read a page, `http_get` is better.
+
+        Args:
+            context: Of the call.
+            method: The method.
+            url: An http or https address.
+            body: What is sent: an object or a list as JSON, a text as it is.
+            headers: Further headers. Credentials are sent by themselves where they are configured.
+        """
+        given = _checked(headers or {})
+        content = b""
+        if body is not None:
+            plain = isinstance(body, str)
+            content = (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode()
+            given.setdefault("content-type", "text/plain; charset=utf-8" if plain else "application/json")
+        return await asking.ask(method, url, given, content, context)
+
+    return tool(http_request)
+
+
+class _Asking:
+    """Asks by one access, with the headers that are configured."""
+
+    def __init__(self, access: HttpAccess) -> None:
+        self._client = HttpClient(access.policy())
+        self._named = {host_of(each.strip()) for each in access.allow}
+        self._headers = {_host(host): headers for host, headers in (access.headers or {}).items()}
+
+    async def ask(
+        self,
+        method: Method,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        context: CallContext,
+        *,
+        start: int = 0,
+        raw: bool = False,
+    ) -> ToolOutput:
+        """The answer, as a model reads it.
+
+        Raises:
+            NetError: the address may not be asked, or gives none.
+            InvalidInputError: what it gives is no text, or has no such place.
+        """
+        address = self._client.check(url)
+        configured = await to_thread.run_sync(self._configured, address)
+        sent = {"accept": "text/html, application/json, text/*;q=0.9, */*;q=0.1", **headers}
+        sent |= {name: value.get_secret_value() for name, value in configured.items()}
+        secrets = tuple(part for value in configured.values() for part in _parts(value))
+        with anyio.move_on_after(context.seconds):
+            answer = await self._client.request(method, address, headers=sent, content=content)
+            return await to_thread.run_sync(_shown, answer, start, raw, secrets)
+        raise NetError(f"There was no answer within {context.seconds} seconds.", advice="Try again later.")
+
+    def _configured(self, address: str) -> dict[str, SecretStr]:
+        """The headers for where an address is. Blocks: the keyring may be asked."""
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+        if parts.scheme != "https" and host not in self._named:
+            return {}
+        return {name.lower(): _value(text) for name, text in self._headers.get(host, {}).items()}
+
+
+def _host(written: str) -> str:
+    """A host of the settings as addresses have it: 例子.cn is `xn--fsqu00a.cn` there."""
+    below = "*." if written.startswith("*.") else ""
+    if (host := host_of(written.removeprefix(below))) is None:
+        raise ConfigError(
+            f"{written!r} is no host.", advice="Write a name, such as api.example.com or *.example.org."
+        )
+    return below + host
+
+
+def _value(text: str) -> SecretStr:
+    match = _REFERENCE.fullmatch(text)
+    return SecretStr(f"{match[1] or ''}{resolve(match[2]).get_secret_value()}" if match else text)
+
+
+def _parts(value: SecretStr) -> tuple[SecretStr, ...]:
+    """What of a header's value is secret: all of it, and what follows a word such as `Bearer`."""
+    _, _, behind = value.get_secret_value().strip().rpartition(" ")
+    return (value, SecretStr(behind))
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if _OURS.search(name):
+            raise InvalidInputError(
+                f"The header {name[:64]!r} cannot be given.",
+                advice="Leave it out: credentials are sent by themselves where they are configured.",
+            )
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise InvalidInputError(
+                f"{name[:64]!r} is no header that can be sent.", advice="Use plain ASCII on one line."
+            )
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _shown(answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]) -> ToolOutput:
+    url = redacted(answer.url, secrets)
+    about = [f"HTTP {answer.status}", *([answer.media_type] if answer.media_type else []), url]
+    lines = [
+        " · ".join(about),
+        *(f"{name}: {redacted(answer.headers[name], secrets)}" for name in _TOLD if name in answer.headers),
+    ]
+    # Before it is cut: of a secret that is cut in two, neither half would be known.
+    text = redacted(_text(answer, raw), secrets) if answer.body else ""
+    if start > len(text):
+        raise InvalidInputError(
+            f"The text has {len(text):,} characters, so none at {start:,}.", advice="Begin earlier."
+        )
+    piece = text[start : start + _SHOWN]
+    if start + len(piece) < len(text) or start:
+        piece += f"\n[characters {start:,}–{start + len(piece):,} of {len(text):,}"
+        piece += f"; go on with start={start + _SHOWN}]" if start + _SHOWN < len(text) else "]"
+    whole = "\n".join([*lines, *(["", piece] if piece else [])])
+    return ToolOutput(
+        whole,
+        is_error=answer.status >= 400,
+        metadata={"status": answer.status, "url": url},
+    )
+
+
+def _text(answer: HttpResponse, raw: bool) -> str:
+    read = TextFile.of(answer.body, hint=answer.charset)
+    if read is None or answer.media_type.startswith(("image/", "audio/", "video/", "font/")):
+        what = kind_of_binary(answer.body) or answer.media_type or "binary"
+        raise InvalidInputError(
+            f"The answer is no text: it is {what}, {len(answer.body):,} bytes.",
+            advice="Look for a page that has it as text.",
+        )
+    return html_text(read.text, base=answer.url) if answer.media_type in _PAGES and not raw else read.text

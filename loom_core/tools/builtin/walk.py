@@ -1,0 +1,131 @@
+"""Going through the files below a folder, without leaving it and without end."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from loom_core.files.opening import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Walk", "WalkedFile", "shown_path"]
+
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_BY_DESCRIPTOR = os.scandir in os.supports_fd
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NOT_SOURCES = frozenset({"__pycache__", "node_modules"})
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedFile:
+    """Something that is in a folder.
+
+    Attributes:
+        path: where, from the folder of the walk's root on, with `/`.
+        kind: what it is; a link is not followed.
+        size: bytes of a file.
+    """
+
+    path: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int = 0
+
+
+class Walk:
+    """Everything below a folder, each folder before what is in it, by name.
+
+    Args:
+        root: the real folder that paths count from and that is not left.
+        start: a real folder below it, where to begin.
+        depth: how many folders deep; 1 for what is in `start` itself; None for all.
+        hidden: whether to show what begins with a dot, and folders that only programs read.
+        seconds: for so long.
+
+    Attributes:
+        ended: whether time has run out before everything was seen.
+    """
+
+    def __init__(
+        self, root: Path, start: Path, *, depth: int | None = None, hidden: bool = False, seconds: float
+    ) -> None:
+        self._root = root
+        self._start = start
+        self._depth = depth
+        self._hidden = hidden
+        self._until = time.monotonic() + seconds
+        self.ended = False
+
+    def __iter__(self) -> Iterator[WalkedFile]:
+        waiting = [(self._start, 1)]
+        while waiting:
+            folder, depth = waiting.pop()
+            entries = self._entries(folder)
+            inner: list[tuple[Path, int]] = []
+            for entry in entries:
+                if self.out_of_time():
+                    return
+                yield entry
+                if entry.kind == "folder" and (self._depth is None or depth < self._depth):
+                    inner.append((self._root / entry.path, depth + 1))
+            waiting += reversed(inner)
+
+    def out_of_time(self) -> bool:
+        """Whether no time is left; it then counts as ended."""
+        self.ended = self.ended or time.monotonic() > self._until
+        return self.ended
+
+    def _entries(self, folder: Path) -> Sequence[WalkedFile]:
+        """What is in a folder, as far as there is time for it.
+
+        Nothing where it has gone, may not be read, or leads elsewhere by now.
+        """
+        found: list[WalkedFile] = []
+        with suppress(OSError):
+            if not _BY_DESCRIPTOR:
+                with os.scandir(folder) as entries:
+                    found += self._seen(folder, entries)
+            else:
+                descriptor = os.open(folder, _FOLDER)
+                try:
+                    if place_of(descriptor, folder).is_relative_to(self._root):
+                        with os.scandir(descriptor) as entries:
+                            found += self._seen(folder, entries)
+                finally:
+                    os.close(descriptor)
+        return sorted(found, key=lambda walked: walked.path)
+
+    def _seen(self, folder: Path, entries: Iterable[os.DirEntry[str]]) -> Iterator[WalkedFile]:
+        for entry in entries:
+            if self.out_of_time():
+                return
+            if self._wanted(entry.name):
+                yield self._walked(folder, entry)
+
+    def _wanted(self, name: str) -> bool:
+        return self._hidden or not (name.startswith(".") or name in _NOT_SOURCES)
+
+    def _walked(self, folder: Path, entry: os.DirEntry[str]) -> WalkedFile:
+        path = (folder / entry.name).relative_to(self._root).as_posix()
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            return WalkedFile(path, "other")
+        if stat.S_ISREG(status.st_mode):
+            return WalkedFile(path, "file", status.st_size)
+        if stat.S_ISLNK(status.st_mode):
+            return WalkedFile(path, "link")
+        return WalkedFile(path, "folder" if stat.S_ISDIR(status.st_mode) else "other")
+
+
+def shown_path(path: str) -> str:
+    """A path on one line, and without bytes that are no UTF-8: names may have anything in them."""
+    text = path.encode("utf-8", "replace").decode()
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -1,0 +1,106 @@
+"""A model's tool call on its way through the pipeline: planned, run, told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from loom_core.llm.messages import ToolCallPart, ToolMessage
+from loom_core.tools.interface import Answer, Question, Tool, ToolOutput
+
+__all__ = ["CallResult", "CallStatus", "CallWatcher", "PlannedCall", "Stage", "Verdict"]
+
+Stage: TypeAlias = Literal["discover", "validate", "authorize", "check_cancel", "execute", "format"]
+"""In this order. Waiting for a turn counts as `check_cancel`."""
+
+CallStatus: TypeAlias = Literal["success", "error", "denied", "timeout", "aborted", "unknown"]
+"""`unknown`: it had begun when the process died, and nobody knows whether it was done. The pipeline itself
+never says that."""
+
+Verdict: TypeAlias = Literal["allow", "deny", "ask"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCall:
+    """A call after Discover, Validate and Authorize: nothing has been done.
+
+    Attributes:
+        call: what the model wrote.
+        tool: what it names; None where there is none.
+        arguments: checked, with defaults and repairs.
+        verdict: whether it may run, or a person has to be asked.
+        reason: why it is denied or asked about, for people.
+        result: what the model is told where it does not run (unknown tool, wrong arguments, denied); else
+            None.
+        stages: seconds that each stage took so far.
+        by: who decided: empty for the rules, else the person who was asked or what refused it, for the audit.
+    """
+
+    call: ToolCallPart
+    tool: Tool | None
+    arguments: Mapping[str, Any]
+    verdict: Verdict
+    reason: str = ""
+    result: CallResult | None = None
+    stages: Mapping[Stage, float] = field(default_factory=dict[Stage, float])
+    by: str = ""
+
+    @property
+    def name(self) -> str:
+        """The tool as people call it; what the model wrote where there is none."""
+        return self.call.name if self.tool is None else self.tool.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What came of a call.
+
+    Attributes:
+        call_id: `ToolCallPart.id`.
+        tool: as people call it.
+        status: how it ended.
+        output: what the tool answered, whole.
+        message: what the model reads: plain, and shortened where it is too long.
+        stages: seconds that each stage took.
+        blob: address of the whole text where it was too long to show; else empty.
+    """
+
+    call_id: str
+    tool: str
+    status: CallStatus
+    output: ToolOutput
+    message: ToolMessage
+    stages: Mapping[Stage, float]
+    blob: str = ""
+
+
+class CallWatcher(Protocol):
+    """What the pipeline tells whoever runs it, and asks of them. All of these are awaited.
+
+    What one of them raises ends the whole turn: what runs is cancelled, and the error is raised by `execute`.
+    """
+
+    async def starting(self, planned: PlannedCall) -> None:
+        """It runs when this returns: the journal has it by then."""
+        ...
+
+    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+        """It has its result.
+
+        Called once for every call, as they end, also for those that did not run or were aborted. What it does
+        before it first waits is done in any case; then a cancellation may come.
+        """
+        ...
+
+    async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
+        """The tool says how far it is."""
+        ...
+
+    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+        """The tool asks a person. Meanwhile its time stands still, and its place is lent to others."""
+        ...
+
+    async def spill(self, planned: PlannedCall, text: str) -> str:
+        """Keep what is too long to show; returns its address (`loom://runs/…/blobs/1`), or empty."""
+        ...

@@ -1,0 +1,237 @@
+"""Arguments of a function that models call: a schema from its signature, a strict but friendly reading."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import typing
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from loom_core.errors import InvalidInputError
+from loom_core.tools.schema import with_keywords, without_nulls, without_titles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pydantic_core import ErrorDetails
+
+__all__ = ["FunctionArguments", "closest", "plain_function"]
+
+_SHOWN = 60  # characters of a wrong value that are repeated to the caller
+
+
+# Unknown arguments are refused; `"5"` is read as 5 and 5 as `"5"`, for models often mix them up.
+_STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionArguments:
+    """What a tool or a prompt accepts.
+
+    Attributes:
+        schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, where it
+            is the default.
+        context_name: the parameter that wants the context of the call, or empty.
+        model: a Pydantic model of the arguments. A parameter that a model's attribute would hide behind, such
+            as `schema` or `_x`, has another name in it and its own as alias.
+    """
+
+    schema: dict[str, Any]
+    context_name: str
+    model: type[BaseModel]
+    _owner: str
+    _fields: Mapping[str, str]
+    _checked: bool
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., object],
+        name: str,
+        *,
+        context: type[object],
+        kind: Literal["tool", "prompt"] = "tool",
+        keywords: Mapping[str, Any] | None = None,
+        descriptions: Mapping[str, str] | None = None,
+        names: Mapping[str, Any] | None = None,
+    ) -> FunctionArguments:
+        """Read a function's signature.
+
+        Args:
+            function: what will be called with the arguments.
+            name: what models call it.
+            context: the type of the parameter that is no argument: it is given the context of the call.
+            kind: what it is.
+            keywords: JSON Schema keywords that the schema gets besides, see `with_keywords`. Arguments that
+                have passed the signature are then checked against the schema, too.
+            descriptions: of arguments whose annotation has none.
+            names: what annotations may name besides what the function's module has.
+
+        Raises:
+            ValueError: a parameter has no annotation, or one that JSON cannot say, or is not a plain named
+                one; or the keywords do not make a valid schema.
+            NameError: an annotation names something that the function's module does not have.
+        """
+        hints = _hints(function, names or {})
+        bound = cast("partial[object]", function).keywords if isinstance(function, partial) else {}
+        fields: dict[str, Any] = {}
+        internal: dict[str, str] = {}
+        context_name = ""
+        signature = inspect.signature(cast("Callable[..., object]", function))
+        for argument, parameter in signature.parameters.items():
+            if argument in bound:  # the program has given it, and no model gives it anew
+                continue
+            if argument not in hints:
+                raise ValueError(f"{kind} {name!r}: parameter {argument!r} has no annotation")
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise ValueError(f"{kind} {name!r}: parameter {argument!r} cannot be given by name")
+            if _is_context(hints[argument], context):
+                context_name = argument
+                continue
+            default = ... if parameter.default is parameter.empty else parameter.default
+            internal[argument] = _field_name(argument)
+            fields[internal[argument]] = (Annotated[hints[argument], Field(alias=argument)], default)
+        model = _model_of(fields, name, owner=f"{kind} {name!r}")
+        schema = without_nulls(without_titles(_schema_of(model, f"{kind} {name!r}")))
+        for argument, description in (descriptions or {}).items():
+            if argument in schema["properties"]:
+                schema["properties"][argument].setdefault("description", description)
+        if keywords:
+            schema = with_keywords(schema, keywords)
+            _problems({}, schema)  # refuses a schema that is wrong
+        return cls(schema, context_name, model, name, internal, bool(keywords))
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values to call the function with.
+
+        Raises:
+            InvalidInputError: names every argument that is missing, unknown or wrong, and all valid ones.
+        """
+        try:
+            values = self.model.model_validate(given)
+        except ValidationError as first:
+            try:
+                values = self.model.model_validate(_unquoted(given, first))
+            except ValidationError as error:
+                raise self._invalid(error) from None
+        if self._checked:
+            sent = values.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            if reasons := _problems(sent, self.schema):
+                raise self._refused("; ".join(reasons))
+        return {argument: getattr(values, field) for argument, field in self._fields.items()}
+
+    def _invalid(self, error: ValidationError) -> InvalidInputError:
+        details = error.errors(include_url=False)
+        return self._refused("; ".join(_explain(detail, self._fields) for detail in details))
+
+    def _refused(self, reasons: str) -> InvalidInputError:
+        fields = self.model.model_fields
+        listed = ", ".join(
+            f"{argument} (required)" if fields[field].is_required() else argument
+            for argument, field in self._fields.items()
+        )
+        return InvalidInputError(
+            f"Invalid arguments for `{self._owner}`: {reasons}.",
+            advice=f"Valid arguments: {listed}." if listed else "It takes no arguments.",
+        )
+
+
+def plain_function(function: Callable[..., object]) -> Callable[..., object]:
+    """What has a docstring and annotations: of a partial what it calls, of an object its `__call__`."""
+    while isinstance(function, partial):
+        function = cast("partial[object]", function).func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return cast("Callable[..., object]", getattr(function, "__call__"))  # noqa: B004, B009 - it is meant
+
+
+def _hints(function: Callable[..., object], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The types of the parameters. What is returned need not be known here."""
+    plain = plain_function(function)
+    told = SimpleNamespace(__annotations__=dict(inspect.get_annotations(plain)))
+    told.__annotations__.pop("return", None)
+    home = getattr(inspect.unwrap(plain), "__globals__", {})
+    return typing.get_type_hints(told, globalns=home, localns=dict(names), include_extras=True)
+
+
+def _model_of(fields: Mapping[str, Any], name: str, *, owner: str) -> type[BaseModel]:
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return create_model(f"{name}_arguments", __config__=_STRICT, **fields)
+    except PydanticUserError as error:
+        reason = (error.message or "").splitlines()[0]
+        raise ValueError(f"{owner}: an annotation cannot be used: {reason}") from error
+
+
+def _schema_of(model: type[BaseModel], owner: str) -> dict[str, Any]:
+    from pydantic.errors import PydanticInvalidForJsonSchema
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Quiet(GenerateJsonSchema):
+        # A default that JSON cannot say is not told, and it is there nevertheless.
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    try:
+        return model.model_json_schema(schema_generator=Quiet)
+    except PydanticInvalidForJsonSchema as error:
+        raise ValueError(f"{owner}: an annotation cannot be said in JSON Schema: {error.message}") from error
+
+
+def _is_context(hint: object, context: type[object]) -> bool:
+    """Whether a parameter wants the context: by its type alone, or that or None."""
+    parts = typing.get_args(hint)
+    return hint is context or (len(parts) == 2 and context in parts and type(None) in parts)
+
+
+def _field_name(argument: str) -> str:
+    """What an argument is called in the model, where some names mean something else."""
+    taken = argument.startswith(("_", "model_")) or hasattr(BaseModel, argument)
+    return f"argument_{argument}" if taken else argument
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """`, did you mean …` for a misspelt name, or nothing if none is near."""
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f", did you mean `{found[0]}`" if found else ""
+
+
+def _problems(given: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    from loom_core.llm.json_schema.values import problems
+
+    try:
+        return problems(given, schema)
+    except InvalidInputError as error:
+        raise ValueError(str(error)) from error
+
+
+def _unquoted(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+    """The arguments again, with the refused strings read as JSON: some hosts send lists and objects so."""
+    repaired = dict(given)
+    for name in {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}:
+        value = given.get(str(name))
+        if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+            try:
+                repaired[str(name)] = json.loads(value)
+            except (ValueError, RecursionError):
+                continue  # not JSON after all: the message is about the string that was sent
+    return repaired
+
+
+def _explain(detail: ErrorDetails, names: Iterable[str]) -> str:
+    place = ".".join(str(part) for part in detail["loc"]) or "arguments"
+    if detail["type"] == "missing":
+        return f"`{place}` is required"
+    if detail["type"] == "extra_forbidden":
+        return f"`{place}` is not an argument{closest(place, names)}"
+    reason = detail["msg"]
+    value = repr(detail["input"])
+    if len(value) > _SHOWN:
+        value = value[:_SHOWN] + "…"
+    return f"`{place}`: {reason[:1].lower()}{reason[1:]}, got {value}"

@@ -1,0 +1,276 @@
+"""Tools made from functions: `@tool(read_only=True, open_world=False)` above a function with annotations."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from anyio import to_thread
+from pydantic import BaseModel
+
+from loom_core.errors import LoomError
+from loom_core.llm.messages import ImagePart
+from loom_core.tools.docstring import Docstring
+from loom_core.tools.function_arguments import FunctionArguments, plain_function
+from loom_core.tools.interface import CallContext, JsonValue, Tool, ToolAnnotations, ToolOutput
+from loom_core.tools.names import own_wire_name
+from loom_core.tools.threads import tool_threads
+
+__all__ = ["FunctionTool", "output_of", "tool"]
+
+_NO_NAMES = frozenset({"<lambda>", "__call__"})
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class FunctionTool(Tool, Generic[_P, _R]):
+    """A function as a tool. Made by `tool`; it can still be called as the function that it is.
+
+    Attributes:
+        function: what runs.
+    """
+
+    def __init__(
+        self,
+        function: Callable[_P, _R],
+        *,
+        name: str,
+        description: str,
+        arguments: FunctionArguments,
+        annotations: ToolAnnotations,
+        concurrency_safe: bool,
+        approval_reason: str,
+        needs_seconds: float,
+    ) -> None:
+        self.function = function
+        self._name = name
+        self._wire_name = own_wire_name(name)
+        self._description = description
+        self._arguments = arguments
+        self._annotations = annotations
+        self._concurrency_safe = concurrency_safe
+        self._approval_reason = approval_reason
+        self._needs_seconds = needs_seconds
+        self._is_async = inspect.iscoroutinefunction(function)
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call the function itself, from a program."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<FunctionTool {self._name}>"
+
+    @property
+    def name(self) -> str:
+        """What people call it, in any script."""
+        return self._name
+
+    @property
+    def wire_name(self) -> str:
+        """What models call it: the same where that is possible; see `names.own_wire_name`."""
+        return self._wire_name
+
+    @property
+    def description(self) -> str:
+        """What was given, or else what the docstring says."""
+        return self._description
+
+    @property
+    def args_schema(self) -> Mapping[str, Any]:
+        """What the signature says, without titles."""
+        return self._arguments.schema
+
+    @property
+    def args_model(self) -> type[BaseModel]:
+        """A Pydantic model of the arguments, for programs."""
+        return self._arguments.model
+
+    @property
+    def annotations(self) -> ToolAnnotations:
+        """What calling it may do."""
+        return self._annotations
+
+    @property
+    def is_concurrency_safe(self) -> bool:
+        """Whether its calls may run at the same time as others."""
+        return self._concurrency_safe
+
+    @property
+    def approval_reason(self) -> str:
+        """Why a person has to approve each call; empty if that need not be."""
+        return self._approval_reason
+
+    @property
+    def needs_seconds(self) -> float:
+        """So long may a call take, where who calls would grant less."""
+        return self._needs_seconds
+
+    async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
+        """Check the arguments and run the function; one that is not `async` runs in a thread.
+
+        Where the call is cancelled, a function in a thread is left to end by itself: threads cannot be ended.
+        """
+        try:
+            values = self._arguments.parse(arguments)
+            if self._arguments.context_name:
+                values[self._arguments.context_name] = context or CallContext()
+            return output_of(await self._result(values))
+        except LoomError as error:
+            return ToolOutput(str(error), is_error=True)
+
+    async def _result(self, values: Mapping[str, Any]) -> object:
+        function = cast("Callable[..., object]", self.function)
+        if self._is_async:
+            return await cast("Awaitable[object]", function(**values))
+        result = await to_thread.run_sync(
+            partial(function, **values), abandon_on_cancel=True, limiter=tool_threads()
+        )
+        return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
+
+
+@overload
+def tool(function: Callable[_P, _R], /) -> FunctionTool[_P, _R]: ...
+@overload
+def tool(
+    function: Callable[_P, _R],
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    read_only: bool = False,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool = True,
+    concurrency_safe: bool | None = None,
+    approval_reason: str = "",
+    needs_seconds: float = 0.0,
+) -> FunctionTool[_P, _R]: ...
+@overload
+def tool(
+    *,
+    name: str = "",
+    description: str = "",
+    read_only: bool = False,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool = True,
+    concurrency_safe: bool | None = None,
+    approval_reason: str = "",
+    needs_seconds: float = 0.0,
+) -> Callable[[Callable[_P, _R]], FunctionTool[_P, _R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    read_only: bool = False,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool = True,
+    concurrency_safe: bool | None = None,
+    approval_reason: str = "",
+    needs_seconds: float = 0.0,
+) -> object:
+    """Make a tool of a function with annotated parameters, as a decorator or by a call.
+
+    Arguments are what the annotations say: plain types, `Literal`, `Annotated[int, Field(ge=1)]`, models of
+    Pydantic; what has a default may be left out. A parameter of type `CallContext` is no argument: it gets
+    the context of the call. In a thread, its functions are called by `anyio.from_thread.run`.
+
+    What the function returns is what the model reads: a text as it is, None as nothing, anything else as
+    JSON; an object or a list is given as data, too. A `ToolOutput` is passed on unchanged. A `LoomError` is
+    told the model with its advice; what else is raised goes on to who calls the tool.
+
+    Args:
+        function: what is to run.
+        name: what people call it, in any script; the function's name if empty.
+        description: when to call it, and what it gives; if empty, what the docstring says. Its `Args:`
+            describe the arguments that `Field` does not.
+        read_only: it changes nothing.
+        destructive: it may remove or overwrite; by default, unless it is read-only.
+        idempotent: the same call twice does what it does once; by default, if it is read-only.
+        open_world: it reaches beyond a closed set of things.
+        concurrency_safe: its calls may run at the same time as others; by default, if it is read-only.
+        approval_reason: why a person has to approve every call; empty if that need not be.
+        needs_seconds: so long may a call take, where who calls would grant less.
+
+    Raises:
+        ValueError: a parameter has no annotation, has one that JSON cannot say, or takes several arguments at
+            once; the function is a generator; or there is no name that can be seen.
+        NameError: an annotation names what cannot be found.
+    """
+    # Models of arguments may be defined beside the function, where its module does not have them.
+    names = _names_where_called()
+
+    def made(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        plain = plain_function(function)
+        called = _name_of(function, name)
+        if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+            raise ValueError(f"tool {called!r}: it is a generator; let it return a list")
+        said = Docstring.of(plain)
+        return FunctionTool(
+            function,
+            name=called,
+            description=description or said.description or called.replace("_", " "),
+            arguments=FunctionArguments.of(
+                function, called, context=CallContext, descriptions=said.arguments, names=names
+            ),
+            annotations=ToolAnnotations(
+                read_only=read_only,
+                destructive=not read_only if destructive is None else destructive,
+                idempotent=read_only if idempotent is None else idempotent,
+                open_world=open_world,
+            ),
+            concurrency_safe=read_only if concurrency_safe is None else concurrency_safe,
+            approval_reason=approval_reason,
+            needs_seconds=needs_seconds,
+        )
+
+    return made if function is None else made(function)
+
+
+def _name_of(function: Callable[..., Any], name: str) -> str:
+    called = name or getattr(function, "__name__", "") or getattr(plain_function(function), "__name__", "")
+    if not called.strip() or called != called.strip() or not called.isprintable() or called in _NO_NAMES:
+        raise ValueError(f"a tool cannot be called {called!r}: give `name`, without white space around it")
+    return called
+
+
+def _names_where_called() -> dict[str, Any]:
+    """The names that the caller of our caller has."""
+    frame = inspect.currentframe()
+    caller = frame and frame.f_back and frame.f_back.f_back
+    return dict(caller.f_locals) if caller else {}
+
+
+def output_of(result: object) -> ToolOutput:
+    """What a function returned as what a model reads.
+
+    Raises:
+        TypeError: there is something in it that JSON cannot say.
+    """
+    if isinstance(result, ToolOutput):
+        return result
+    if isinstance(result, str):
+        return ToolOutput(result)
+    if result is None:
+        return ToolOutput("")
+    if isinstance(result, ImagePart):
+        return ToolOutput("", parts=(result,))
+    text = _json(result)
+    data: JsonValue = json.loads(text)
+    return ToolOutput(text, data if isinstance(data, (dict, list)) else None)
+
+
+def _json(result: object) -> str:
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        return to_json(result, inf_nan_mode="strings").decode()
+    except (PydanticSerializationError, UnicodeError) as error:
+        raise TypeError(f"A tool returned what JSON cannot say: {error}") from error

@@ -1,0 +1,202 @@
+"""Who runs when: places for calls of tools, shared fairly by all runs of a process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from loom_core.errors import InvalidInputError
+from loom_core.tools.places import Places
+
+__all__ = ["Place", "Scheduler", "SchedulerSnapshot"]
+
+_nesting: ContextVar[int] = ContextVar("_nesting", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSnapshot:
+    """How a scheduler is, and what it has done since it was made.
+
+    Attributes:
+        running: calls that run now, also those that wait for a person.
+        waiting: calls that wait for one.
+        peak: the most that ever ran at once.
+        started: calls that got a place.
+        timed_out: those of them that took too long.
+        waited_seconds: all waits together.
+        busy_seconds: all calls together that have ended.
+    """
+
+    running: int
+    waiting: int
+    peak: int
+    started: int
+    timed_out: int
+    waited_seconds: float
+    busy_seconds: float
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What calls have done so far; see `SchedulerSnapshot`."""
+
+    running: int = 0
+    peak: int = 0
+    started: int = 0
+    timed_out: int = 0
+    waited_seconds: float = 0.0
+    busy_seconds: float = 0.0
+
+    def begin(self, *, waited: float) -> None:
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        self.started += 1
+        self.waited_seconds += waited
+
+    def end(self, *, busy: float, timed_out: bool) -> None:
+        self.running -= 1
+        self.busy_seconds += busy
+        self.timed_out += timed_out
+
+
+class Place:
+    """One call's place; see `Scheduler.place`.
+
+    Attributes:
+        seconds: so long may it be held.
+        timed_out: whether it was held longer, known behind the block.
+    """
+
+    def __init__(
+        self, counts: _Counts, pool: Places, run: str, level: int, priority: int, seconds: float
+    ) -> None:
+        self._counts = counts
+        self._pool = pool
+        self._run = run
+        self._level = level
+        self._priority = priority
+        self.seconds = seconds
+        self.timed_out = False
+        self._held = False
+        self._away = 0
+        self._left = seconds
+        self._begun = 0.0
+        self._scope = anyio.CancelScope()
+        self._token: Token[int] | None = None
+
+    async def __aenter__(self) -> Self:
+        asked = perf_counter()
+        await self._take()
+        self._begun = perf_counter()
+        self._counts.begin(waited=self._begun - asked)
+        self._token = _nesting.set(self._level + 1)
+        self._scope.deadline = anyio.current_time() + self.seconds
+        self._scope.__enter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        swallowed = bool(self._scope.__exit__(kind, error, trace))
+        self.timed_out = self._scope.cancelled_caught
+        if self._token is not None:
+            _nesting.reset(self._token)
+        if self._held:
+            self._held = False
+            self._pool.give_back(self._run)
+        self._counts.end(busy=perf_counter() - self._begun, timed_out=self.timed_out)
+        return swallowed
+
+    @asynccontextmanager
+    async def away(self) -> AsyncGenerator[None]:
+        """While it waits for a person: its time stands still, and its place is lent to others."""
+        self._away += 1
+        if self._away == 1:
+            self._left = self._scope.deadline - anyio.current_time()
+            self._scope.deadline = math.inf
+            if self._held:
+                self._held = False
+                self._pool.give_back(self._run)
+        returned = False
+        try:
+            try:
+                yield
+            finally:
+                self._away -= 1
+            if not self._away:
+                await self._take()
+            returned = True
+        finally:
+            if not self._away:
+                self._scope.deadline = anyio.current_time() + self._left
+                if not returned:  # cancelled or failed: it does not wait, but has a place if there is one
+                    self._held = self._held or self._pool.take(self._run)
+
+    async def _take(self) -> None:
+        if not self._pool.take(self._run):
+            await self._pool.wait(self._run, self._priority)
+        self._held = True
+
+
+class Scheduler:
+    """Gives places to calls: so many to a run, so many in all, and to runs that wait in turn.
+
+    One serves all runs of an event loop. A call that itself runs an agent holds its place while that agent's
+    calls wait for theirs; so the calls of each depth have places of their own, and never wait for one above.
+
+    Args:
+        max_concurrency: calls of one run at the same time.
+        max_total: calls of all runs of one depth at the same time.
+        timeout_seconds: so long may a call run, if its tool says nothing else (`Tool.needs_seconds`).
+    """
+
+    def __init__(
+        self, *, max_concurrency: int = 10, max_total: int = 100, timeout_seconds: float = 120.0
+    ) -> None:
+        if min(max_concurrency, max_total) < 1 or timeout_seconds <= 0:
+            raise InvalidInputError(
+                "A scheduler needs at least one place, and time.", advice="Give numbers above zero."
+            )
+        self.timeout_seconds = timeout_seconds
+        self._each = max_concurrency
+        self._total = max_total
+        self._pools: dict[int, Places] = {}
+        self._counts = _Counts()
+
+    def place(self, run: str, *, depth: int = 0, priority: int = 0, needs_seconds: float = 0.0) -> Place:
+        """A place for one call: `async with scheduler.place(run) as place:`.
+
+        The block is cancelled when its time is over; behind it, `place.timed_out` says so.
+
+        Args:
+            run: whose call it is.
+            depth: how many agents stand above.
+            priority: a higher one goes first; but one of eight places goes to the lowest that waits.
+            needs_seconds: what the call may take, where that is more than `timeout_seconds`.
+        """
+        level = max(depth, _nesting.get())
+        if level not in self._pools:
+            self._pools[level] = Places(self._total, self._each)
+        seconds = max(self.timeout_seconds, needs_seconds)
+        return Place(self._counts, self._pools[level], run, level, priority, seconds)
+
+    def snapshot(self) -> SchedulerSnapshot:
+        """How it is; for metrics."""
+        counts = self._counts
+        return SchedulerSnapshot(
+            running=counts.running,
+            waiting=sum(pool.waiting for pool in self._pools.values()),
+            peak=counts.peak,
+            started=counts.started,
+            timed_out=counts.timed_out,
+            waited_seconds=counts.waited_seconds,
+            busy_seconds=counts.busy_seconds,
+        )

@@ -1,0 +1,1 @@
+"""The loom-agent-server MCP server: an agent whose runs outlive the calls that start them."""

@@ -1,0 +1,169 @@
+"""What a process has open of a home: its configuration, its journal, its agents, and what drives runs."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Self
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import LoomError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from anyio.abc import TaskGroup
+
+    from loom_agent.agent_file import AgentFile
+    from loom_agent.agents import Agents
+    from loom_agent.settings import Settings
+    from loom_core.agent.agent import Agent
+    from loom_core.agent.host import RunHost
+    from loom_core.agent.journal import Journal
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 5.0
+_RESUME_SECONDS = 15.0  # that a run which goes on waits for MCP servers: nobody waits for an answer
+_ADOPT_AFTER = 1.0  # seconds; first the client's first requests
+_LOOK_SECONDS = 2.0
+
+
+class Engine:
+    """Opens each part when it is first wanted. Use it as `async with`.
+
+    Runs that another process has left are gone on with a second after the start.
+
+    Args:
+        settings: of the process.
+        adopts: whether to go on with runs that other processes have left.
+    """
+
+    def __init__(self, settings: Settings, *, adopts: bool = True) -> None:
+        self.adopts = adopts
+        self._settings = settings
+        self._file: AgentFile | None = None
+        self._tasks: TaskGroup | None = None
+        self._journal: Journal | None = None
+        self._agents: Agents | None = None
+        self._host: RunHost | None = None
+        self._waited: set[str] = set()
+        self._wanted = anyio.Event()
+        self._ready = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._drive, name="runs")
+        if self.adopts:
+            self._tasks.start_soon(self._adopt)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._tasks is not None
+        self._tasks.cancel_scope.cancel()
+        # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+        await self._tasks.__aexit__(None, None, None)
+        await self._close()
+
+    def load(self) -> AgentFile:
+        """The configuration, read at the first time. Blocks.
+
+        Raises:
+            ConfigError: it is no such file.
+        """
+        if self._file is None:
+            from loom_agent.agent_file import read_agent_file
+
+            self._file = read_agent_file(
+                self._settings.config, required=self._settings.config_given, provider=self._settings.provider
+            )
+        return self._file
+
+    def journal(self) -> Journal:
+        """All runs of this home."""
+        if self._journal is None:
+            from loom_core.agent.journal import Journal
+
+            self._journal = Journal(self._settings.journal)
+        return self._journal
+
+    def agents(self) -> Agents:
+        """The agents of this process."""
+        if self._agents is None:
+            from loom_agent.agents import Agents
+
+            assert self._tasks is not None, "an engine is used as `async with`"
+            self._agents = Agents(self._settings, self.journal())
+            self._agents.work_in(self._tasks)
+        return self._agents
+
+    async def host(self) -> RunHost:
+        """What drives runs.
+
+        Raises:
+            LoomError: it has ended unexpectedly, or could not begin.
+        """
+        self._wanted.set()
+        await self._ready.wait()
+        if self._host is None:
+            raise LoomError(
+                "Runs cannot be driven by this process any more.", advice="Its log says why; start it anew."
+            )
+        return self._host
+
+    @property
+    def held(self) -> Mapping[str, str]:
+        """Why runs do not go on now, by their ids; see `RunHost.held`."""
+        return {} if self._host is None else self._host.held
+
+    def has_waited(self, profile: str) -> None:
+        """Note that the MCP servers of a profile were given their time: its runs go on without them now."""
+        self._waited.add(profile)
+
+    async def _drive(self) -> None:
+        await self._wanted.wait()
+        try:
+            await to_thread.run_sync(import_module, "loom_core.agent.agent")  # it takes a while
+            from loom_core.agent.host import RunHost
+
+            look = _LOOK_SECONDS if self.adopts else None
+            async with RunHost(self.journal(), self._agent, look_seconds=look) as host:
+                self._host = host
+                self._ready.set()
+                await anyio.sleep_forever()
+        except Exception:  # noqa: BLE001 - calls say that there is no host, and others go on
+            _log.exception("runs are not driven any more")
+        finally:
+            self._host = None
+            self._ready.set()
+
+    async def _agent(self, profile: str) -> Agent:
+        """The agent that goes on with runs: the tools of servers that they have called have to be there."""
+        file = await to_thread.run_sync(self.load)
+        patience = 0.0 if profile in self._waited else _RESUME_SECONDS
+        return (await self.agents().get(file, profile, patience=patience)).agent
+
+    async def _adopt(self) -> None:
+        """Look after runs that others leave, as soon as there may be any."""
+        await anyio.sleep(_ADOPT_AFTER)
+        while not self._settings.journal.exists():  # noqa: ASYNC110 - another process makes it
+            await anyio.sleep(_LOOK_SECONDS)
+        await self.host()
+
+    async def _close(self) -> None:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            if self._agents is not None:
+                await self._agents.close()
+            if self._journal is not None:
+                await self._journal.aclose()

@@ -1,0 +1,159 @@
+"""What the tools take and answer, as data."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loom_core.agent.run import RunStatus
+
+__all__ = [
+    "BudgetInput",
+    "DecisionInput",
+    "EventInfo",
+    "EventsResult",
+    "FoundTool",
+    "PendingInfo",
+    "RunInfo",
+    "RunLine",
+    "RunsResult",
+    "SearchResult",
+    "UsageInfo",
+]
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class BudgetInput(_Input):
+    """What a run may take at the most. More than the profile grants is not granted."""
+
+    iterations: int | None = Field(default=None, ge=1, le=1000, description="Turns of the model.")
+    tokens: int | None = Field(default=None, ge=1, description="Input and output of all turns together.")
+    cost: float | None = Field(default=None, gt=0, description="US dollars.")
+    tool_calls: int | None = Field(default=None, ge=0, description="Calls that are made.")
+    seconds: float | None = Field(default=None, gt=0, description="Of work; waiting for people is free.")
+
+
+class DecisionInput(_Input):
+    """What becomes of one thing that a run waits for."""
+
+    id: str = Field(min_length=1, description="`id` of the entry in `pending`.")
+    action: Literal["approve", "deny", "edit", "answer"] = Field(
+        description="Of a call: make it, do not, or make it with other `arguments`. Of a question: `answer` "
+        "with `content`, or `deny`."
+    )
+    arguments: dict[str, Any] | None = Field(default=None, description="With `edit`: all of the arguments.")
+    content: dict[str, Any] | None = Field(default=None, description="With `answer`: as its `schema` says.")
+    reason: str = Field(default="", description="With `deny`: why, for the agent to read.")
+    scope: Literal["once", "run"] = Field(
+        default="once",
+        description="What an approval holds for: this call, or all calls of the tool in this run.",
+    )
+
+
+class PendingInfo(BaseModel):
+    """Something that a run waits for a person to say."""
+
+    id: str = Field(description="What a decision names.")
+    kind: Literal["approval", "unknown", "question"] = Field(
+        description="May a call be made; may one be made again of which nobody knows whether it was done; or "
+        "the question of a tool."
+    )
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+    answer_schema: dict[str, Any] = Field(description="JSON Schema of the answer to a question.")
+    for_run: bool = Field(description="Whether it can be approved with scope `run`.")
+    deadline: float | None = Field(description="When it counts as refused, in seconds since 1970.")
+
+
+class UsageInfo(BaseModel):
+    """What a run has taken so far."""
+
+    iterations: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    seconds: float = Field(description="Of work.")
+
+
+class RunInfo(BaseModel):
+    """A run as it stands."""
+
+    run_id: str
+    session_id: str = Field(
+        description="Give it to `agent_run` or `agent_reply` to go on with the conversation."
+    )
+    profile: str
+    goal: str
+    status: RunStatus
+    output: str = Field(description="The final answer, or as much as there is of it.")
+    structured: dict[str, Any] | None = Field(
+        description="The final answer as data, where `output_schema` asked for it."
+    )
+    problem: str = Field(description="Why it failed, was aborted or cannot go on now, and what to do.")
+    pending: list[PendingInfo] = Field(description="What it waits for, oldest first.")
+    usage: UsageInfo
+    cost: float | None = Field(description="US dollars; null where the price is not known.")
+    last_seq: int = Field(description="Of its last event.")
+    next: str = Field(description="What to do now.")
+
+
+class RunLine(BaseModel):
+    """A run in a list."""
+
+    run_id: str
+    session_id: str
+    profile: str
+    goal: str = Field(description="Its beginning.")
+    status: RunStatus
+    created: float = Field(description="Seconds since 1970.")
+    updated: float
+    pending: int = Field(description="How many decisions it waits for.")
+
+
+class RunsResult(BaseModel):
+    """Answer of `agent_runs`."""
+
+    runs: list[RunLine]
+
+
+class EventInfo(BaseModel):
+    """Something that happened in a run."""
+
+    seq: int
+    type: str
+    at: float = Field(description="Seconds since 1970.")
+    payload: dict[str, Any]
+
+
+class EventsResult(BaseModel):
+    """Answer of `agent_events`."""
+
+    run_id: str
+    status: RunStatus
+    events: list[EventInfo]
+    last_seq: int = Field(description="Of the last event here: ask for those after it.")
+    more: bool = Field(description="Whether there are more already.")
+
+
+class FoundTool(BaseModel):
+    """A tool that the agent can call."""
+
+    name: str
+    description: str
+    arguments: dict[str, Any] = Field(description="JSON Schema.")
+    permission: Literal["allow", "ask", "deny"] = Field(
+        description="What becomes of a call of it, as far as that does not depend on its arguments."
+    )
+
+
+class SearchResult(BaseModel):
+    """Answer of `tool_search`."""
+
+    tools: list[FoundTool]
+    total: int = Field(description="How many the profile has.")
+    notes: list[str] = Field(description="What is missing, and why.")

@@ -1,0 +1,347 @@
+"""What the tools and the command line do with runs, without any words about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Self
+
+from anyio import to_thread
+
+from loom_agent.approvers import Approvers
+from loom_agent.engine import Engine
+from loom_core.agent.calling import is_for_call
+from loom_core.agent.orders import Answered, Decided, Resume
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.server.caller import EVERYTHING, acting, current_caller
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from loom_agent.agent_file import AgentFile
+    from loom_agent.agents import Agents, ProfileAgent
+    from loom_agent.models import BudgetInput
+    from loom_agent.settings import Settings
+    from loom_core.agent.events import StreamEvent
+    from loom_core.agent.host import RunHost
+    from loom_core.agent.journal import Journal
+    from loom_core.agent.orders import Order, Reply
+    from loom_core.agent.run import Budget, Run, RunStatus
+
+__all__ = ["Service"]
+
+_SERVER_SECONDS = 5.0  # that a run waits for MCP servers which are just starting
+_FINAL = frozenset({"completed", "failed", "aborted"})
+
+
+class Service:
+    """The runs of one home. Use it as `async with`.
+
+    Nothing is opened before the first call that needs it, but for runs that another process has left; see
+    `Engine`.
+
+    Whose runs a caller sees is decided here: their own, and those of profiles that name them as one who
+    decides. Others are as if they were not there.
+
+    Attributes:
+        settings: of the process.
+        approvers: who may decide what.
+    """
+
+    def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: of the process.
+            adopts: whether to go on with runs that other processes have left.
+            sees_all: whether everybody's runs are seen: on the command line, whose user owns the file.
+        """
+        self.settings = settings
+        self.approvers = Approvers(settings, sees_all=sees_all)
+        self._engine = Engine(settings, adopts=adopts)
+
+    async def __aenter__(self) -> Self:
+        await self._engine.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._engine.__aexit__(kind, error, traceback)
+
+    def load(self) -> AgentFile:
+        """The configuration, read at the first time. Blocks.
+
+        Raises:
+            ConfigError: it is no such file.
+        """
+        file = self._engine.load()
+        self.approvers.take(file)
+        return file
+
+    async def start(
+        self,
+        goal: str,
+        *,
+        session_id: str = "",
+        profile: str = "",
+        allowed_tools: Sequence[str] | None = None,
+        budget: BudgetInput | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        idempotency_key: str = "",
+        client: str = "",
+        server_seconds: float = _SERVER_SECONDS,
+    ) -> Run:
+        """Record a run and begin to drive it; returns at once.
+
+        Args:
+            goal: what is wanted.
+            session_id: the conversation to go on with; empty for a new one.
+            profile: which; empty for that of the session, or the default one.
+            allowed_tools: patterns of names; None for all of the profile.
+            budget: what it may take, as far as the profile grants it.
+            output_schema: JSON Schema of the final answer.
+            idempotency_key: the same one gets the same run again.
+            client: which program asks, to be kept with the run.
+            server_seconds: for how long MCP servers are waited for that are just starting.
+
+        Raises:
+            InvalidInputError: something of it cannot be used.
+            NotFoundError: there is no such profile or session.
+            ConfigError: the profile cannot work as it is configured; it says what to set.
+            SourceError: an MCP server that has to be there is not.
+            RecordError: the journal cannot be written.
+        """
+        file = await to_thread.run_sync(self.load)
+        caller = current_caller()
+        name = profile or await self._profile_of(session_id) or file.default
+        if not caller.may_use(name):
+            raise _no_profile(name, [each for each in file.profiles if caller.may_use(each)])
+        made = await self.agents().get(file, name, patience=server_seconds)
+        request = made.agent.request(
+            goal,
+            output_schema=output_schema,
+            session_id=session_id,
+            budget=_granted(made.agent.budget, budget),
+            allowed_tools=allowed_tools,
+            idempotency_key=idempotency_key,
+            caller=caller.id,
+            metadata={"client": client} if client else {},
+        )
+        host = await self._engine.host()
+        self._engine.has_waited(name)
+        with acting(EVERYTHING):  # the run goes on when the call has gone
+            return await host.start(request)
+
+    async def run(self, run_id: str) -> Run:
+        """A run as it stands.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        await to_thread.run_sync(self.load)
+        journal = self.journal()
+        run = await journal.get(run_id)
+        if self.approvers.sees(run):
+            return self._as_held(run)
+        return await journal.get(run_id, caller=current_caller().id)  # says that there is none
+
+    async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
+        """Wait until a run stands still; see `Journal.changed`.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        await self.run(run_id)
+        return self._as_held(await self.journal().changed(run_id, after=after, seconds=seconds))
+
+    async def order(self, run_id: str, order: Order) -> Run:
+        """Tell a run something; it is obeyed by whichever process drives it.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+            InvalidInputError: it does not fit how the run stands.
+        """
+        await self.run(run_id)
+        if not self._engine.adopts:  # it goes to whoever drives the run; nobody is made to
+            return await self.journal().order(run_id, order)
+        host = await self._engine.host()
+        with acting(EVERYTHING):
+            return await host.order(run_id, order)
+
+    async def go_on(self, run_id: str, *, by: str) -> Run:
+        """Drive a run here: one that was paused, has failed or was aborted, or one that nobody drives.
+
+        Raises:
+            NotFoundError: the caller has none of this id; or nobody drives it, and its profile is not here.
+            ConfigError: its profile cannot work as it is configured; it says what to set.
+            InvalidInputError: it is completed, or for a call of another run, which does not make it now.
+        """
+        run = await self.run(run_id)
+        if run.status in {"working", "input_required"}:
+            await self.take_up(run_id)
+            return run
+        host = await self._host_for(run)
+        with acting(EVERYTHING):
+            return await host.order(run_id, Resume(by=by))
+
+    async def take_up(self, run_id: str) -> None:
+        """Drive a run here that nobody drives, if only to have it obey what it was told.
+
+        Raises:
+            NotFoundError: as for `go_on`.
+            ConfigError: likewise.
+        """
+        host = await self._host_for(await self.run(run_id))
+        with acting(EVERYTHING):
+            await host.take_up(run_id)
+
+    async def _host_for(self, run: Run) -> RunHost:
+        """What drives a run, once it is sure that it can: otherwise who waits for it would do so for ever."""
+        if not run.driver and not is_for_call(run):
+            await self.agent(run.request.profile)
+        return await self._engine.host()
+
+    async def decide(self, run: Run, decision: Decided | Answered) -> Run:
+        """Tell a run what was decided of something that it waits for.
+
+        A tool of an MCP server whose call a person approves counts as looked at, as it is now.
+
+        Raises:
+            InvalidInputError: the run does not wait for that, or not any more.
+        """
+        pending = next((each for each in run.pending if each.id == decision.id), None)
+        decided = await self.order(run.id, decision)
+        approved = isinstance(decision, Decided) and decision.action != "deny"
+        if approved and pending is not None and self.approvers.vouches:
+            await self.agents().mcp.approve(pending.tool)
+        return decided
+
+    async def reply(self, session_id: str, reply: Reply, *, client: str = "") -> Run:
+        """Say something in a session: to its run while that goes on, otherwise to begin the next one.
+
+        Args:
+            session_id: which session.
+            reply: what is said.
+            client: as for `start`.
+
+        Raises:
+            NotFoundError: the caller has no such session.
+            LoomError: as for `start`.
+        """
+        run = await self.latest(session_id)
+        if run.status not in _FINAL:
+            try:
+                return await self.order(run.id, reply)
+            except InvalidInputError:
+                run = await self.run(run.id)
+                if run.status not in _FINAL:  # it has not just ended: something else is wrong
+                    raise
+        return await self.start(reply.text, session_id=session_id, profile=run.request.profile, client=client)
+
+    async def runs(
+        self, *, status: Sequence[RunStatus] = (), session_id: str = "", query: str = "", limit: int = 20
+    ) -> list[Run]:
+        """The caller's runs: the latest first, or by words of goal and answer those that fit best.
+
+        Args:
+            status: how they are; empty for whatever.
+            session_id: of which session; empty for all.
+            query: words; empty for none.
+            limit: how many at the most.
+        """
+        await to_thread.run_sync(self.load)
+        journal = self.journal()
+        owner = None if self.approvers.sees_others else current_caller().id
+        if query:
+            found = await journal.search(query, caller=owner, limit=limit)
+            found = [run for run in found if not status or run.status in status]
+            found = [run for run in found if session_id in {"", run.request.session_id}]
+        else:
+            found = await journal.runs(caller=owner, session_id=session_id, status=status, limit=limit)
+        return [run for run in found if self.approvers.sees(run)]
+
+    async def latest(self, session_id: str) -> Run:
+        """The last run of a session.
+
+        Raises:
+            NotFoundError: the caller has no such session.
+        """
+        for run in await self.runs(session_id=session_id, limit=1):
+            return run
+        raise NotFoundError(
+            f"There is no session {session_id[:200]!r}.", advice="Take the session_id of an answer."
+        )
+
+    async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[StreamEvent]:
+        """What happened in a run, oldest first.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        await self.run(run_id)
+        return await self.journal().events(run_id, after=after, limit=limit)
+
+    async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
+        """What was too large for an event, and its media type.
+
+        Raises:
+            NotFoundError: the caller has none of this id, or it has no such blob.
+        """
+        await self.run(run_id)
+        return await self.journal().blob(run_id, number)
+
+    async def agent(self, profile: str = "") -> ProfileAgent:
+        """The agent of a profile, with the tools that it has by now.
+
+        Raises:
+            LoomError: as for `start`.
+        """
+        file = await to_thread.run_sync(self.load)
+        name = profile or file.default
+        if not current_caller().may_use(name):
+            raise _no_profile(name, [each for each in file.profiles if current_caller().may_use(each)])
+        return await self.agents().get(file, name, patience=_SERVER_SECONDS)
+
+    def journal(self) -> Journal:
+        """All runs of this home; opened at the first use."""
+        return self._engine.journal()
+
+    def agents(self) -> Agents:
+        """The agents of this process."""
+        return self._engine.agents()
+
+    def _as_held(self, run: Run) -> Run:
+        """The run with the reason why it does not go on, where this process cannot drive it now."""
+        problem = self._engine.held.get(run.id, "") if run.status == "working" else ""
+        return replace(run, problem=problem) if problem else run
+
+    async def _profile_of(self, session_id: str) -> str:
+        """The profile of a session's last run; empty for a session that is not known."""
+        if not session_id:
+            return ""
+        runs = await self.runs(session_id=session_id, limit=1)
+        return runs[0].request.profile if runs else ""
+
+
+def _granted(most: Budget, asked: BudgetInput | None) -> Budget:
+    """What is asked for, as far as it is within what the profile grants."""
+    if asked is None:
+        return most
+    wanted = {name: value for name, value in asked.model_dump().items() if value is not None}
+    limits = {name: getattr(most, name) for name in wanted}
+    granted = {
+        name: value if limits[name] is None else min(value, limits[name]) for name, value in wanted.items()
+    }
+    return replace(most, **granted)
+
+
+def _no_profile(name: str, known: Sequence[str]) -> NotFoundError:
+    near = get_close_matches(name, known, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    listed = f"There are: {', '.join(known)}." if known else "There is none for you."
+    return NotFoundError(f"There is no profile {name[:200]!r}.", advice=f"{meant}{listed}")

@@ -1,0 +1,141 @@
+"""`agent.json`: what it means, and what is said of a file that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from jsonschema import Draft202012Validator
+from loom_agent.agent_file import DEMONSTRATION, read_agent_file
+from loom_agent.profile_config import json_schema
+
+from loom_core.errors import ConfigError, NotFoundError
+from loom_core.jsonc import JsonReader
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text, **options):
+        path = tmp_path / "agent.json"
+        path.write_text(text, encoding="utf-8")
+        return read_agent_file(path, **options)
+
+    return read
+
+
+FULL = """
+{
+  // comments and trailing commas are welcome
+  "profiles": {
+    "研究": {
+      "description": "查资料",
+      "model": "deepseek/deepseek-flash",
+      "options": { "effort": "low", "max_tokens": 2000 },
+      "tools": { "files": { "root": "~/notes" }, "http": { "only": ["example.com"] } },
+      "mcp": { "servers": ["browser"] },
+      "knowledge": ["产品文档"],
+      "permissions": [{ "action": "deny", "tool": "browser:*", "args": { "url": "*://10.*" } }],
+      "budget": { "iterations": 20, "cost": 0.5 },
+      "approvals": { "via_tool": "off", "deadline_seconds": 60, "who": ["ops"] },
+      "compaction": { "model": "ollama/qwen3", "window": 32000 },
+    },
+    "default": { "model": { "provider": "openai", "api_key": "env:MY_KEY" }, "knowledge": "all" },
+  },
+}
+"""
+
+
+def test_a_whole_file_is_read(read):
+    file = read(FULL)
+    assert list(file.profiles) == ["研究", "default"]
+    assert file.default == "default"
+    assert file.variables == ("MY_KEY",)
+    found = file.profile("研究")
+    assert (found.model.provider, found.model.model) == ("deepseek", "deepseek-flash")
+    assert found.compaction.model.provider == "ollama"
+    assert found.budget.budget().cost == 0.5
+    assert found.chosen(found.knowledge, ["产品文档", "other"]) == ["产品文档"]
+    assert file.profile("").model.provider == "openai"
+
+
+def test_the_published_schema_takes_what_the_server_takes_and_nothing_else():
+    schema = Draft202012Validator(json_schema())
+    assert schema.is_valid(JsonReader().read(FULL).value)
+    assert not schema.is_valid({"profiles": {"a": {"modle": "deepseek"}}})
+    assert not schema.is_valid({"profiles": {"a": {"budget": {"iterations": 0}}}})
+
+
+def test_without_a_file_there_is_one_profile(tmp_path):
+    file = read_agent_file(tmp_path / "agent.json")
+    assert list(file.profiles) == ["default"]
+    assert list(read_agent_file(tmp_path / "agent.json", provider="mock").profiles) == [DEMONSTRATION]
+    with pytest.raises(ConfigError, match="There is no file"):
+        read_agent_file(tmp_path / "agent.json", required=True)
+
+
+@pytest.mark.parametrize("text", ["", "// nothing\n", "{}", '{"profiles": {}}'])
+def test_a_file_that_names_no_profile_counts_as_none(read, text):
+    assert list(read(text).profiles) == ["default"]
+
+
+def test_the_first_profile_is_meant_where_none_is_called_default(read):
+    assert read('{"profiles": {"b": {}, "a": {}}}').default == "b"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{"profiles": {"a": {"modle": "x"}}}',
+            ":1:21: profiles.a.modle is not known here. Did you mean model?",
+        ),
+        ('{"profil": {}}', ":1:2: profil is not known here. Did you mean profiles?"),
+        (
+            '{"profiles": {"a": {"tools": {"file": {}}}}}',
+            ":1:31: profiles.a.tools.file is not known here. Did you mean files?",
+        ),
+        ('{"profiles": {"a": {"tools": {"files": {}}}}}', ":1:31: profiles.a.tools.files lacks 'root'."),
+        (
+            '{"profiles": {\n "a": {"budget": {"iterations": 0}}}}',
+            ":2:19: profiles.a.budget.iterations should be greater than or equal to 1.",
+        ),
+        ('{"profiles": {"a": {"knowledge": 5}}}', ":1:21: profiles.a.knowledge should be a list."),
+        ('{"profiles": {"a": 3}}', ":1:15: profiles.a should be an object."),
+        ('{"profiles": {"a": {"model": 5}}}', ':1:21: profiles.a.model should be a text such as "deepseek"'),
+        (
+            '{"profiles": {"a": {"permissions": [{"action": "alow"}]}}}',
+            ":1:38: profiles.a.permissions[0].action should be 'allow', 'ask' or 'deny'.",
+        ),
+        (
+            '{"profiles": {"a": {"approvals": {"via_tool": "yes"}}}}',
+            ":1:35: profiles.a.approvals.via_tool should be 'on' or 'off'.",
+        ),
+        ('{"profiles": {"a": {}', ":1:22: "),
+        ('{"profiles": {"a\\u202eb": {}}}', "a profile cannot be called so."),
+        ('{"profiles": {" ": {}}}', "a profile cannot be called so."),
+        ("[]", ":1:1: here should be an object"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(read, text, said):
+    with pytest.raises(ConfigError) as raised:
+        read(text)
+    assert said in raised.value.message
+    assert "agent.json:" in raised.value.message
+
+
+def test_a_key_in_the_file_is_refused_and_not_repeated(read):
+    with pytest.raises(ConfigError) as raised:
+        read('{"profiles": {"a": {"model": {"provider": "deepseek", "api_key": "sk-0123456789abcdef"}}}}')
+    assert "env:NAME" in str(raised.value)
+    assert "0123456789" not in str(raised.value)
+
+
+def test_a_profile_that_is_not_there_names_the_nearest(read):
+    with pytest.raises(NotFoundError) as raised:
+        read(FULL).profile("研究所")
+    assert raised.value.advice == "Did you mean '研究'? There are: 研究, default."
+
+
+def test_bytes_that_are_no_text_are_no_configuration(tmp_path):
+    path = tmp_path / "agent.json"
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ConfigError, match="it is no UTF-8"):
+        read_agent_file(path)

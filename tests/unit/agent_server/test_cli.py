@@ -1,0 +1,237 @@
+"""The command line in this process: what it prints, on which stream, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from loom_agent.cli import parser, run, settings_of
+
+
+@pytest.fixture
+def command(home, capsys, monkeypatch):
+    """Runs a command on the home; gives the exit code, standard output and standard error."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody is there to be asked
+
+    def call(name, *arguments, provider="mock"):
+        model = ["--provider", provider] if provider else []
+        code = run([name, "--home", str(home), *model, *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def test_settings_are_what_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOM_HOME", str(tmp_path))
+    usual = settings_of(parser().parse_args(["serve"]))
+    assert (usual.home, usual.config, usual.config_given) == (tmp_path, tmp_path / "agent.json", False)
+    assert (usual.provider, usual.root, usual.over_http) == ("", None, False)
+    assert usual.journal == tmp_path / "agent" / "runs.db"
+    other = settings_of(parser().parse_args(["serve", "--http", "--config", "a.json", "--root", "文档"]))
+    assert other.config.is_absolute()
+    assert other.root is not None
+    assert other.root.is_absolute()
+    assert (other.config_given, other.over_http) == (True, True)
+
+
+def test_a_run_prints_its_answer_and_what_it_does_beside(command):
+    code, out, err = command("run", "What", "time", "is", "it?")
+    assert code == 0
+    assert out.startswith("The tools say: 20")
+    assert out.count("The tools say") == 1
+    assert "→ clock {}" in err
+    assert "✓ clock (" in err
+    code, out, err = command("run", "现在几点？", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.startswith("工具的结果：20")
+
+
+def test_a_run_that_waits_for_somebody_says_how_to_decide_and_goes_on_then(command):
+    code, out, _ = command("run", "请记一条笔记：灯塔", "--json")
+    assert code == 3
+    waiting = json.loads(out)
+    (pending,) = waiting["pending"]
+    code, _, err = command("run", "note that")
+    assert code == 3
+    assert "runs decide run_" in err
+    run_id = waiting["run_id"]
+    code, out, err = command("runs", "decide", run_id, pending["id"], "edit", "--with", '{"text": "海"}')
+    assert (code, out) == (0, f"{run_id}: decided.\n")
+    assert f"runs resume {run_id}" in err
+    code, out, _ = command("runs", "resume", run_id)
+    assert code == 0
+    assert "海" in out
+
+
+def test_a_run_whose_profile_is_not_here_is_not_waited_for(command):
+    _, out, _ = command("run", "请记一条笔记：灯塔", "--json")
+    run_id = json.loads(out)["run_id"]
+    code, out, err = command("runs", "resume", run_id, provider="")
+    assert (code, out) == (1, "")
+    assert "There is no profile 'demonstration'." in err
+    assert "It is that of --provider mock" in err
+    code, out, err = command("runs", "abort", run_id, provider="")
+    assert (code, out) == (0, f"{run_id} has been told to abort.\n")
+    assert "No process drives it now." in err
+    command("runs", "resume", run_id)
+    _, out, _ = command("runs", "show", run_id, "--json")
+    assert json.loads(out)["status"] == "aborted"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing",), "What is to be decided"),
+        (("call_1_1", "edit"), "needs an object"),
+        (("call_1_1", "edit", "--with", "{"), "--with is no JSON"),
+        (("call_9", "approve"), "does not wait for 'call_9'"),
+    ],
+)
+def test_a_decision_that_lacks_something_is_refused(command, arguments, said):
+    _, out, _ = command("run", "note that", "--json")
+    code, out, err = command("runs", "decide", json.loads(out)["run_id"], *arguments)
+    assert (code, out) == (1, "")
+    assert said in err
+
+
+def test_a_question_whose_tool_has_gone_is_asked_again_when_the_run_goes_on(command):
+    _, out, _ = command("run", "请问我的名字", "--json")
+    asked = json.loads(out)
+    id_ = asked["pending"][0]["id"]
+    code, _, err = command("runs", "decide", asked["run_id"], id_, "answer", "--with", '{"answer": "李明"}')
+    assert code == 1
+    assert f"runs resume {asked['run_id']}" in err
+    code, out, _ = command("runs", "resume", asked["run_id"], "--json")
+    assert code == 3
+    assert json.loads(out)["pending"][0]["kind"] == "question"
+
+
+def test_a_run_is_shown_with_what_can_be_typed_next(command):
+    _, out, _ = command("run", "What time is it?", "--json")
+    done = json.loads(out)
+    _, out, _ = command("runs", "show", done["run_id"])
+    assert out.endswith(f'Next: loom-agent-server run --session {done["session_id"]} "…"\n')
+    _, out, _ = command("run", "note that", "--json")
+    waiting = json.loads(out)["run_id"]
+    _, out, _ = command("runs", "show", waiting)
+    decide = f"loom-agent-server runs decide {waiting} call_1_1 approve;"
+    assert out.endswith(f"Next: {decide} then loom-agent-server runs resume {waiting}\n")
+    command("runs", "abort", waiting)
+    _, out, _ = command("runs", "show", waiting)
+    assert out.endswith(f"Next: loom-agent-server runs resume {waiting}\n")
+
+
+def test_what_a_profile_lacks_is_said_with_its_name_and_the_command_of_this_server(command, configure):
+    configure(
+        服务={"mcp": {"servers": ["文件"]}}, 模型={"model": "mokc"}, 目录={"tools": {"files": {"root": "无"}}}
+    )
+    code, _, err = command("run", "你好", "--profile", "服务")
+    assert code == 1
+    assert "文件, which the profile names, cannot be started" in err
+    assert "`loom-agent-server mcp list`" in err
+    assert len(err.splitlines()) == 2
+    for profile, said in (("模型", "there is no 'mokc'"), ("目录", "There is no folder")):
+        code, _, err = command("run", "你好", "--profile", profile)
+        assert code == 1
+        assert err.startswith(f"loom-agent-server: The profile '{profile}': ")
+        assert said in err
+
+
+def test_runs_are_listed_found_shown_and_forgotten(command):
+    command("run", "What time is it?", "--quiet")
+    _, out, _ = command("run", "请记一条笔记：青岛", "--json")
+    waiting = json.loads(out)["run_id"]
+    _, out, _ = command("runs")
+    assert out.splitlines()[0].startswith(f"- {waiting} (input_required, waits for 1; session ses_")
+    assert "(completed; session ses_" in out.splitlines()[1]
+    _, out, _ = command("runs", "list", "青岛", "--json")
+    assert [run["run_id"] for run in json.loads(out)["runs"]] == [waiting]
+    _, out, _ = command("runs", "--status", "completed")
+    assert waiting not in out
+    code, _, err = command("runs", "--status", "done")
+    assert code == 1
+    assert "input_required" in err
+    _, out, _ = command("runs", "show", waiting)
+    assert "keep_note" in out
+    code, out, _ = command("runs", "abort", waiting, "--reason", "够了")
+    assert (code, out) == (0, f"{waiting} is aborted.\n")
+    assert "够了" in command("runs", "show", waiting)[1]
+    assert command("runs", "forget", waiting)[:2] == (0, f"{waiting} is forgotten.\n")
+    assert command("runs", "show", waiting)[0] == 1
+    assert command("runs", "resume")[0] == 1
+
+
+def test_events_are_shown_and_followed_to_the_end(command):
+    _, out, _ = command("run", "What time is it?", "--json")
+    run = json.loads(out)
+    _, out, _ = command("events", run["run_id"], "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, run["last_seq"] + 1))
+    code, out, err = command("events", run["run_id"], "--follow", "--after", str(run["last_seq"] - 1))
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{run['last_seq']} agent_finish ")
+
+
+def test_a_conversation_goes_on_in_its_session(command, monkeypatch):
+    _, out, _ = command("run", "What time is it?", "--json")
+    session = json.loads(out)["session_id"]
+    code, out, _ = command("run", "And now?", "--session", session, "--json")
+    assert code == 0
+    assert json.loads(out)["session_id"] == session
+    assert command("run", "x", "--session", "ses_none")[0] == 1
+
+
+def test_a_goal_may_come_from_standard_input(command, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("现在几点？"))
+    code, out, _ = command("run", "-")
+    assert code == 0
+    assert out.startswith("工具的结果")
+
+
+def test_a_run_that_fails_says_why(command):
+    code, out, err = command("run", "wait 30", "--seconds", "0.2")
+    assert (code, out) == (1, "First I use wait_for.\n")
+    assert "0.2 s" in err
+    code, _, err = command("run", "x", "--iterations", "0")
+    assert code == 1
+    assert "--iterations: should be greater than or equal to 1." in err
+
+
+def test_without_a_model_it_says_what_to_set(command):
+    code, out, err = command("run", "What time is it?", provider="")
+    assert (code, out) == (1, "")
+    assert "DEEPSEEK_API_KEY" in err
+    assert "--provider mock" in err
+
+
+def test_tools_are_listed_and_found(command):
+    code, out, _ = command("tools")
+    assert code == 0
+    assert "- keep_note (ask): Keep a note" in out
+    _, out, _ = command("tools", "date", "--json")
+    assert json.loads(out)["tools"][0]["name"] == "clock"
+
+
+def test_the_schema_is_printed(command):
+    code, out, _ = command("schema")
+    assert code == 0
+    assert json.loads(out)["properties"]["profiles"]["description"].startswith("Kinds of agents")
+
+
+def test_a_token_may_be_bound_to_profiles(command, configure):
+    configure(default={}, 研究={})
+    code, out, err = command(
+        "token", "create", "ada", "--scope", "write", "--profile", "研究", "--profile", "x"
+    )
+    assert code == 0
+    assert out.strip()
+    assert "There is no profile 'x' yet." in err
+
+
+def test_a_broken_configuration_is_told_with_its_place(command, home):
+    (home / "agent.json").write_text("{", encoding="utf-8")
+    code, _, err = command("run", "x")
+    assert code == 1
+    assert "agent.json:1:2:" in err

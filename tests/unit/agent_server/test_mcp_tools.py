@@ -1,0 +1,136 @@
+"""Tools of other MCP servers: started at the first run, asked about, and never ourselves for ever."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import anyio
+import pytest
+
+from loom_core.errors import ConfigError, SourceError
+
+pytestmark = pytest.mark.slow
+
+_SERVER = '''
+import anyio
+from typing import Annotated
+from pydantic import BaseModel
+from mcp.server.mcpserver import Context, MCPServer
+
+server = MCPServer("notes")
+
+class Name(BaseModel):
+    name: str
+
+@server.tool()
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+@server.tool()
+async def greet(ctx: Context) -> str:
+    """Greet the user by the name that they give."""
+    answer = await ctx.elicit("你叫什么名字？", Name)
+    return f"你好，{answer.data.name}" if answer.action == "accept" else f"({answer.action})"
+
+server.run()
+'''
+
+
+@pytest.fixture
+def servers(home, tmp_path):
+    """Writes `mcp.json` with a server of two tools, and others."""
+    program = tmp_path / "notes.py"
+    program.write_text(_SERVER, encoding="utf-8")
+
+    def write(**others):
+        notes = {"command": sys.executable, "args": [str(program)], "loom": {"era": "legacy"}}
+        text = json.dumps({"mcpServers": {"notes": notes, **others}}, ensure_ascii=False)
+        (home / "mcp.json").write_text(text, encoding="utf-8")
+
+    return write
+
+
+async def ready(service, profile=""):
+    """The names of an agent's tools, once those of the server `notes` are there."""
+    with anyio.fail_after(30):
+        while True:
+            made = await service.agent(profile)
+            names = {tool.name for tool in made.toolbox.tools()}
+            if "notes:double" in names:
+                return names
+            await anyio.sleep(0.05)
+
+
+async def once_ready(client):
+    """Returns when the tools of the server `notes` can be found."""
+    with anyio.fail_after(30):
+        while True:
+            found = await client.call_tool("tool_search", {"query": "double a number", "limit": 1})
+            (tool,) = found.structured_content["tools"]
+            if tool["name"] == "notes:double":
+                return tool
+
+
+async def test_tools_of_servers_are_called_once_approved_and_ask_through_the_run(connect, call, servers):
+    servers()
+    async with connect() as client:
+        assert (await once_ready(client))["permission"] == "ask"
+        goal = 'use notes__double {"number": 21} and use notes__greet'
+        run = await call(client, "agent_run", goal=goal)
+        assert [each["tool"] for each in run["pending"]] == ["notes:double", "notes:greet"]
+        assert "not been approved yet" in run["pending"][0]["reason"]
+        decisions = [{"id": each["id"], "action": "approve"} for each in run["pending"]]
+        asked = await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
+        (question,) = asked["pending"]
+        assert (question["kind"], question["reason"]) == ("question", "notes: 你叫什么名字？")
+        answer = [{"id": question["id"], "action": "answer", "content": {"name": "李明"}}]
+        done = await call(client, "agent_decide", run_id=run["run_id"], decisions=answer)
+        assert done["status"] == "completed"
+        assert "42" in done["output"]
+        assert "你好，李明" in done["output"]
+
+
+async def test_what_a_person_has_approved_a_rule_may_let_run_from_then_on(connect, call, servers, configure):
+    servers()
+    configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
+    goal = 'use notes__double {"number": 21}'
+    async with connect() as client:
+        await once_ready(client)
+        run = await call(client, "agent_run", goal=goal)
+        assert run["status"] == "input_required", "nobody has looked at the tool yet"
+        decisions = [{"id": run["pending"][0]["id"], "action": "approve"}]
+        await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
+        again = await call(client, "agent_run", goal=goal)
+    assert again["status"] == "completed"
+    assert "42" in again["output"]
+
+
+async def test_a_profile_has_the_servers_that_it_names(running, servers, configure):
+    servers(other={"command": "loom-no-such-program"})
+    configure(default={"mcp": {"servers": []}}, notes={"mcp": {"servers": ["notes"]}})
+    async with running() as service:
+        assert not any(tool.name.startswith("notes:") for tool in (await service.agent()).toolbox.tools())
+        assert {"notes:double", "notes:greet"} <= await ready(service, "notes")
+
+
+async def test_a_server_that_has_to_be_there_and_is_not_fails_the_start(running, servers, configure):
+    servers(away={"command": "loom-no-such-program", "loom": {"required": True}})
+    configure(default={}, named={"mcp": {"servers": ["noone"]}}, fine={"mcp": {"servers": ["notes"]}})
+    async with running() as service:
+        with pytest.raises(SourceError, match="away"):
+            await service.start("What time is it?")
+        with pytest.raises(ConfigError, match="noone, which the profile names"):
+            await service.start("What time is it?", profile="named")
+        run = await service.start("What time is it?", profile="fine")
+        assert (await service.changed(run.id, seconds=30)).status == "completed"
+
+
+async def test_a_server_that_is_not_needed_and_fails_spoils_nothing(connect, call, servers):
+    servers(away={"command": "loom-no-such-program"})
+    async with connect() as client:
+        run = await call(client, "agent_run", goal="What time is it?")
+        assert run["status"] == "completed"
+        found = await call(client, "tool_search", query="clock")
+    assert any("loom-no-such-program" in note for note in found["notes"])
