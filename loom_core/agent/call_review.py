@@ -157,7 +157,8 @@ class CallReview:
         if self._nobody_decides(planned):
             _log.warning(_NOBODY, planned.name, planned.reason)
             return ReviewedCall(self._unasked(planned))
-        return ReviewedCall(planned, self._pending(planned, "approval", planned.reason), reminder)
+        why = self._notices.told(planned.reason)
+        return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
 
     async def _heard(self, planned: PlannedCall) -> PlannedCall:
         """The call as the hooks leave it."""
@@ -176,7 +177,8 @@ class CallReview:
         return not self._people.anybody and planned.call.id not in self._record.state.decisions
 
     def _unasked(self, planned: PlannedCall) -> PlannedCall:
-        return _told(planned, "denied", self._notices.nobody.format(why=planned.reason), by="nobody to ask")
+        text = self._notices.nobody.format(why=self._notices.told(planned.reason))
+        return _told(planned, "denied", text, by="nobody to ask")
 
     def _begun_before(self, planned: PlannedCall) -> ReviewedCall:
         """A call that had been told to run when the process died."""
@@ -188,20 +190,21 @@ class CallReview:
             return ReviewedCall(replace(planned, verdict="allow"))
         if self._nobody_decides(planned):
             return ReviewedCall(_told(planned, "unknown", self._notices.unknown))
-        why = "It had begun when the program ended, and nobody knows whether it was done."
-        return ReviewedCall(planned, self._pending(planned, "unknown", why))
+        return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
 
     def _pending(self, planned: PlannedCall, kind: Literal["approval", "unknown"], reason: str) -> Pending:
         asked = self._record.state.pending.get(planned.call.id)
         if asked is not None:
             return asked
+        editable = planned.tool if kind == "approval" else None
         return Pending(
             id=planned.call.id,
             kind=kind,
             tool=planned.name,
             arguments=dict(planned.arguments),
+            arguments_schema={} if editable is None else dict(editable.args_schema),
             reason=reason,
-            for_run=kind == "approval" and planned.tool is not None and not planned.tool.approval_reason,
+            for_run=editable is not None and not editable.approval_reason,
             deadline=self._people.deadline(),
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 
 from loom_core.agent.calling import PARENT_CALL, PARENT_RUN, calling_run
-from loom_core.agent.orders import Abort, Answered, Decided, Pause, Resume
+from loom_core.agent.orders import Abort, Answered, Decided, Pause, Resume, check_fits
 from loom_core.agent.people import Asking, refused_by_time
 from loom_core.agent.record import FINAL
 from loom_core.agent.result import RunResult
@@ -76,6 +76,8 @@ class ChildRun:
         known = await self._known()
         if known is not None and known.status == "paused":
             await self._order(known.id, Resume())
+        if known is not None:  # what was left for it when it began: it is the same run again
+            self._budget = known.request.budget
         run_id = ""
         try:
             async with anyio.create_task_group() as group:
@@ -135,23 +137,30 @@ class ChildRun:
         if self._context.progress is not None:
             await self._context.progress(float(event.seq), None, text)
 
-    async def _ask(self, run_id: str, pending: Pending) -> None:
-        """Ask people, and tell it what they said."""
+    async def _ask(self, run_id: str, asked: Pending) -> None:
+        """Ask people what an event says that is asked, and tell it what they said."""
         run = await self._agent.journal.get(run_id)
-        if pending not in run.pending or self._context.ask is None:
+        pending = next((each for each in run.pending if replace(each, arguments_schema={}) == asked), None)
+        if pending is None or self._context.ask is None:
             return  # it was answered before a crash
         with anyio.CancelScope() as scope:
             self._questions[pending.id] = scope
             if pending.kind == "question":
                 answer = await self._context.ask(Question(pending.reason, pending.schema, origin=self._name))
-                order: Order = Answered(id=pending.id, action=answer.action, content=answer.content)
+                said = Answered(id=pending.id, action=answer.action, content=answer.content)
             else:
                 tool = f"{self._name}/{pending.tool}"
                 answer = await self._context.ask(
-                    Question(pending.reason, origin=self._name, tool=tool, arguments=pending.arguments)
+                    Question(
+                        pending.reason,
+                        origin=self._name,
+                        tool=tool,
+                        arguments=pending.arguments,
+                        arguments_schema=pending.arguments_schema,
+                    )
                 )
-                order = _decision(pending, answer)
-            await self._order(run_id, order)
+                said = _decision(pending, answer)
+            await self._order(run_id, _fitting(pending, said))
 
     async def _pause_with_it(self, run_id: str) -> None:
         """Pause when the run that calls does, and go on with it."""
@@ -184,6 +193,17 @@ def _within(budget: Budget, left: Budget) -> Budget:
 
 def _least(one: _N | None, other: _N | None) -> _N | None:
     return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _fitting(pending: Pending, said: Decided | Answered) -> Decided | Answered:
+    """What was said, where it is an answer: of a program's function that is not checked before."""
+    try:
+        check_fits(pending, said)
+    except InvalidInputError as error:
+        if isinstance(said, Answered):
+            return Answered(id=pending.id, action="cancel")
+        return Decided(id=pending.id, action="deny", reason=str(error))
+    return said
 
 
 def _decision(pending: Pending, answer: Answer) -> Decided:

@@ -123,6 +123,8 @@ class Stage:
             "idempotency_key": key,
             "metadata": {"step": step},
         }
+        if found is not None:  # what it was begun with holds, whatever the agent has by now
+            options["budget"] = found.request.budget
         if self.teller is None:
             return await agent.run(goal, **options)
         async with aclosing(agent.stream(goal, **options)) as events:

@@ -39,7 +39,7 @@ class Ending:
         parts: what drives the run.
         record: is told how it ends.
         model: knows what there is of an answer that is under way.
-        notices: what the model is told of calls that were not made, or broken off.
+        notices: what is said of an abort, and of calls that were not made, or broken off.
     """
 
     def __init__(self, parts: Parts, record: RunRecord, model: ModelTurns, notices: Notices) -> None:
@@ -51,9 +51,10 @@ class Ending:
     async def aborted(self, abort: Abort) -> None:
         """Somebody has ended it."""
         await self._abandon_calls()
-        self._close_calls(abort.reason)
+        self._close_calls(self._notices.told(abort.reason))
         await self.remember()
-        self._record.aborted(by=abort.by, reason=abort.reason, output=self._output())
+        problem = self._notices.aborted_because(by=abort.by, reason=abort.reason)
+        self._record.aborted(by=abort.by, reason=abort.reason, problem=problem, output=self._output())
 
     async def failed(self, error: Exception) -> None:
         """It cannot go on."""

@@ -16,7 +16,8 @@ EventType = Literal[
     "reasoning_delta",  # text
     "model_retry",  # problem, attempt, wait: what was streamed of this turn does not count
     "tool_calls_start",  # calls: [{call_id, tool, arguments}], text
-    "tool_start",  # call_id, tool: it runs from now on; in the journal before anything is done
+    "tool_start",  # call_id, tool: it runs from now on; in the journal before anything is done; arguments,
+    # where a hook or a person has changed those that the model gave
     "tool_progress",  # call_id, done, total, message
     "approval_required",  # pending: the fields of `Pending`
     "approval_decided",  # call_id, action, by, reason, scope

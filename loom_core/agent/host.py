@@ -95,16 +95,16 @@ class RunHost:
         self._take(run.id)
         return run
 
-    async def order(self, run_id: str, order: Order, *, caller: str | None = None) -> Run:
+    async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
         """Tell a run something; see `Journal.order`. One that nobody drives is taken up here.
 
         Raises:
             InvalidInputError: as there; or a run for a call of another one is to be resumed, which is not
                 under way itself.
         """
-        if isinstance(order, Resume):
+        if any(isinstance(order, Resume) for order in orders):
             await self._check_resumed(await self.journal.get(run_id, caller=caller))
-        run = await self.journal.order(run_id, order, caller=caller)
+        run = await self.journal.order(run_id, *orders, caller=caller)
         await self._take_outermost(run)
         return run
 

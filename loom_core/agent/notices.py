@@ -1,12 +1,15 @@
-"""What Loom itself tells a model in the middle of a run, in English or Chinese, as the goal is."""
+"""What Loom itself says in the middle of a run, to models and people: in the language of the goal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from loom_core.cjk import is_chinese
 
 __all__ = ["Notices"]
+
+_BY_RULE = "A rule says so: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,13 @@ class Notices:
         vetoed: a hook does not want a call made.
         no_calls_left: the budget of calls is used up.
         edited: a person has changed the arguments.
+        aborted: why there is no answer.
+        aborted_by: in it, who did that.
+        aborted_for: at its end, why; otherwise there is a full stop.
+        full_stop: see there.
+        begun_before: why people are asked about a call that had begun when the process died.
+        by_rule: before the rule by which people are asked.
+        sentences: what tools, permissions and servers give as a reason, by what they say in English.
     """
 
     go_on: str = "Your answer was cut off. Go on exactly where it stopped, and repeat nothing."
@@ -73,11 +83,31 @@ class Notices:
         "with what you have."
     )
     edited: str = "(A person changed the arguments before the call was made. It was made with: {arguments})"
+    aborted: str = "The run was aborted{by}{reason}"
+    aborted_by: str = " by {by}"
+    aborted_for: str = ": {reason}"
+    full_stop: str = "."
+    begun_before: str = "It had begun when the program ended, and nobody knows whether it was done."
+    by_rule: str = _BY_RULE
+    sentences: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def for_goal(cls, goal: str) -> Notices:
         """The texts in the language of a goal."""
         return _CHINESE if is_chinese(goal) else _ENGLISH
+
+    def told(self, reason: str) -> str:
+        """A reason in this language, where it is Loom's own; what others have written stays as it is."""
+        if reason.startswith(_BY_RULE):
+            return self.by_rule + reason.removeprefix(_BY_RULE)
+        return self.sentences.get(reason, reason)
+
+    def aborted_because(self, *, by: str, reason: str) -> str:
+        """Why a run was aborted, where somebody says by whom, and why."""
+        return self.aborted.format(
+            by=self.aborted_by.format(by=self.told(by)) if by else "",
+            reason=self.aborted_for.format(reason=self.told(reason)) if reason else self.full_stop,
+        )
 
 
 _ENGLISH = Notices()
@@ -101,4 +131,25 @@ _CHINESE = Notices(
     vetoed="该调用没有执行：{reason}",
     no_calls_left="该调用没有执行：本次运行允许的 {most} 次工具调用已用完。请用已有的信息回答。",
     edited="（执行之前有人修改了参数。实际参数为：{arguments}）",
+    aborted="该运行已中止{by}{reason}",
+    aborted_by="（操作者：{by}）",
+    aborted_for="：{reason}",
+    full_stop="。",
+    begun_before="程序退出时该调用已开始执行，不知道是否已完成。",
+    by_rule="规则如此规定：",
+    sentences={
+        "It may change something.": "它可能会更改某些内容。",
+        "It may remove or overwrite something.": "它可能会删除或覆盖某些内容。",
+        "It reaches beyond this machine or a closed set of things.": "它会访问本机或限定范围之外的内容。",
+        "It runs a command on this machine.": "它会在本机上执行命令。",
+        "It has not been approved yet.": "它尚未获得批准。",
+        "Its description or its arguments have changed since it was approved.": (
+            "自获得批准以来，它的描述或参数已经改变。"
+        ),
+        "The run that wanted this has ended.": "发起它的运行已结束。",
+        "The task was cancelled.": "任务已取消。",
+        "Interrupted at the terminal.": "已在终端中断。",
+        "the user": "用户",
+        "the user at the terminal": "终端用户",
+    },
 )

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from loom_core.agent.run import RunStatus
+from loom_core.agent.run import Pending, RunStatus
+from loom_core.errors import InvalidInputError
 
-__all__ = ["Abort", "Answered", "Decided", "Order", "Pause", "Reply", "Resume", "revives"]
+__all__ = ["Abort", "Answered", "Decided", "Order", "Pause", "Reply", "Resume", "check_fits", "revives"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +91,27 @@ Order = Decided | Answered | Reply | Pause | Resume | Abort
 def revives(order: Order, status: RunStatus) -> bool:
     """Whether a run that has ended as `status` goes on by an order: the user's last words are always read."""
     return isinstance(order, Resume) or (isinstance(order, Reply) and status == "completed")
+
+
+def check_fits(pending: Pending, said: Decided | Answered) -> None:
+    """Refuse an answer that is none to the question, and arguments that the tool does not take.
+
+    A schema that cannot be used refuses nothing: then it is for the tool to say.
+
+    Raises:
+        InvalidInputError: it says where something is wrong, what is expected and what was received.
+    """
+    from loom_core.tools.arguments import ToolArguments, mismatches
+    from loom_core.tools.schema_form import schema_problem
+
+    is_answer = isinstance(said, Answered)
+    schema = pending.schema if is_answer else pending.arguments_schema
+    if said.action not in {"accept", "edit"} or not schema or schema_problem(schema):
+        return
+    if not is_answer:
+        ToolArguments(pending.tool, schema).checked(said.arguments)
+    elif wrong := mismatches(said.content, schema):
+        raise InvalidInputError(
+            f"This is no answer to {pending.id!r}: {'; '.join(wrong)}.",
+            advice="Answer as the schema of the question says; it is still open.",
+        )

@@ -157,12 +157,15 @@ class RunRecord:
             tool: as people call it.
             approved: the tool, where a person has approved it for the rest of the run.
         """
-        is_models = call.arguments is self.state.calls[call.id].part.arguments
-        arguments = None if is_models else dict(call.arguments)
+        known = self.state.calls[call.id]
+        arguments = None if call.arguments is known.part.arguments else dict(call.arguments)
+        payload: dict[str, Any] = {"call_id": call.id, "tool": tool}
+        if arguments is not None or known.changed:
+            payload["arguments"] = dict(call.arguments)
         kept: dict[str, Any] = {"id": call.id, "arguments": arguments}
         if approved is not None:
             kept["approved"] = asdict(approved)
-        self._add("tool_start", {"call_id": call.id, "tool": tool}, kept)
+        self._add("tool_start", payload, kept)
         self.state.call_started(call.id, arguments, approved=approved)
 
     def call_progress(self, id_: str, done: float, total: float | None, message: str) -> None:
@@ -216,7 +219,8 @@ class RunRecord:
         kept = asdict(pending)
         # A tool that asks is gone after a crash, and asks again when it is called again.
         state = kept if pending.id in self.state.calls else None
-        self._add("approval_required", {"pending": kept}, state, **self._waiting())
+        shown = asdict(replace(pending, arguments_schema={}))  # it may be long, and says nothing of the call
+        self._add("approval_required", {"pending": shown}, state, **self._waiting())
 
     def decided(self, decision: Decided) -> None:
         """They have decided of a call."""
@@ -278,10 +282,8 @@ class RunRecord:
         payload = {"message": error.message, "advice": error.advice, "failure": failure}
         self._end("error", payload, "failed", output=output, problem=str(error))
 
-    def aborted(self, *, by: str, reason: str, output: str) -> None:
-        """Somebody ended it."""
-        who = f" by {by}" if by else ""
-        problem = f"The run was aborted{who}{f': {reason}' if reason else '.'}"
+    def aborted(self, *, by: str, reason: str, problem: str, output: str) -> None:
+        """Somebody ended it; `problem` says so in the language of the goal."""
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
 
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from pydantic import BaseModel
 
+from loom_core.agent.journal.json_column import to_column
 from loom_core.agent.run import Budget, RunRequest
-from loom_core.errors import InvalidInputError
+from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.llm.json_schema.values import check_schema
 from loom_core.tools.depth import current_depth
+from loom_core.tools.patterns import matcher
 from loom_core.tools.schema_form import schema_problem
 
 __all__ = ["DEEPEST", "RunOptions", "run_request"]
@@ -30,6 +33,8 @@ class RunOptions(TypedDict, total=False):
 
 
 _OPTIONS = frozenset(RunOptions.__annotations__)
+_TEXTS = ("session_id", "idempotency_key", "caller")
+_SHOWN = 200  # characters of what is refused
 
 
 def run_request(
@@ -81,20 +86,46 @@ def _checked(goal: object, schema: object, options: Mapping[str, object]) -> Map
         InvalidInputError: something is not what it should be.
     """
     if not isinstance(goal, str):
-        raise InvalidInputError(f"The goal is {goal!r}, and no text.", advice="Say in words what is wanted.")
+        raise InvalidInputError(f"The goal is {_shown(goal)}, and no text.", advice="Say what is wanted.")
     if not goal.strip():
         raise InvalidInputError("The goal is empty.", advice="Say what is wanted.")
     if unknown := sorted(options.keys() - _OPTIONS):
         raise InvalidInputError(
-            f"A run has no option {unknown[0]!r}.", advice=f"There are: {', '.join(sorted(_OPTIONS))}."
+            f"A run has no option {_shown(unknown[0])}.", advice=f"There are: {', '.join(sorted(_OPTIONS))}."
         )
     if not isinstance(options.get("budget", Budget()), Budget):
         raise InvalidInputError(
-            f"`budget` is {options['budget']!r}.", advice="Give a `Budget`, such as `Budget(tokens=…)`."
+            f"`budget` is {_shown(options['budget'])}.", advice="Give a `Budget`, such as `Budget(tokens=…)`."
         )
-    if isinstance(options.get("allowed_tools"), str):
-        raise InvalidInputError("`allowed_tools` is a text.", advice="Give a list of names or patterns.")
+    for name in _TEXTS:
+        if not isinstance(given := options.get(name, ""), str):
+            raise InvalidInputError(f"`{name}` is {_shown(given)}, and no text.", advice="Give a text.")
+    _check_patterns(options.get("allowed_tools"))
+    metadata = options.get("metadata", {})
+    if not isinstance(metadata, Mapping):
+        raise InvalidInputError(
+            f"`metadata` is {_shown(metadata)}.", advice="Give a dictionary of what JSON can hold."
+        )
+    to_column(cast("Mapping[str, Any]", metadata))
     return _answer_schema(schema)
+
+
+def _check_patterns(allowed: object) -> None:
+    if allowed is None:
+        return
+    if isinstance(allowed, str) or not isinstance(allowed, Collection):
+        raise InvalidInputError(
+            f"`allowed_tools` is {_shown(allowed)}.", advice="Give a list of names or patterns."
+        )
+    for pattern in cast("Collection[object]", allowed):
+        if not isinstance(pattern, str):
+            raise InvalidInputError(
+                f"`allowed_tools` holds {_shown(pattern)}, and no text.", advice="Give names or patterns."
+            )
+        try:
+            matcher(pattern)
+        except ConfigError as error:
+            raise InvalidInputError(f"`allowed_tools`: {error.message}", advice=error.advice) from None
 
 
 def _answer_schema(given: object) -> Mapping[str, Any] | None:
@@ -106,7 +137,8 @@ def _answer_schema(given: object) -> Mapping[str, Any] | None:
         schema = cast("Mapping[str, Any]", given)
     else:
         raise InvalidInputError(
-            f"`output_schema` is {given!r}.", advice="Give a Pydantic model, or a JSON Schema."
+            f"`output_schema` is {_shown(cast('object', given))}.",
+            advice="Give a Pydantic model, or a JSON Schema.",
         )
     if schema.get("type") != "object" and "$ref" not in schema:
         raise InvalidInputError(
@@ -115,4 +147,11 @@ def _answer_schema(given: object) -> Mapping[str, Any] | None:
         )
     if problem := schema_problem(schema):
         raise InvalidInputError(f"The output schema {problem}.", advice="Correct it; see json-schema.org.")
+    to_column(schema)
+    check_schema(schema)
     return schema
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -16,6 +16,9 @@ RunStatus = Literal["working", "input_required", "paused", "completed", "failed"
 decision or an answer (see `Run.pending`); the last three are final."""
 
 
+_COUNTED = frozenset({"iterations", "tokens", "tool_calls"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What a run may take at the most. What is reached ends it as `failed`, with what was done so far.
@@ -30,7 +33,7 @@ class Budget:
             no limit.
 
     Raises:
-        ConfigError: one is no number, or below 0.
+        ConfigError: one is no number, or below 0; or turns, tokens or calls are no whole number.
     """
 
     iterations: int = 50
@@ -44,9 +47,12 @@ class Budget:
             most: object = getattr(self, each.name)
             if most is None and each.name != "iterations":
                 continue
-            if not isinstance(most, int | float) or not most >= 0:
+            whole = each.name in _COUNTED
+            kinds = int if whole else int | float
+            if isinstance(most, bool) or not isinstance(most, kinds) or not most >= 0:
                 raise ConfigError(
-                    f"`{each.name}` of a budget cannot be {most!r}.", advice="Use a number from 0 on."
+                    f"`{each.name}` of a budget cannot be {most!r}.",
+                    advice=f"Use a {'whole ' if whole else ''}number from 0 on.",
                 )
 
 
@@ -71,8 +77,8 @@ class RunRequest:
         budget: what it may take.
         allowed_tools: patterns of names of tools, and it may call no others; None for all of the profile.
         output_schema: JSON Schema of the final answer; None for a text.
-        idempotency_key: a second request of the same caller with this key gets the first one's run; empty
-            for none.
+        idempotency_key: the same request of the same caller with this key gets the first one's run, and
+            another one is refused; empty for none.
         caller: who asks, such as a token's name; empty for the user of this machine. Runs of one caller are
             not shown to another.
         depth: how many agents stand above.
@@ -102,6 +108,8 @@ class Pending:
         tool: which tool it is about, as people call it: `researcher/read_file` for one that another agent
             wants to call for a call; empty for a question of the agent itself.
         arguments: of the call.
+        arguments_schema: JSON Schema of those that the tool takes, for who edits them; empty where it is not
+            known, and in events.
         reason: why it is asked, in a sentence, for people.
         for_run: whether the tool can be approved for the rest of the run; some are asked about each time.
         schema: JSON Schema of the answer to a question.
@@ -112,6 +120,7 @@ class Pending:
     kind: Literal["approval", "unknown", "question"]
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     reason: str = ""
     for_run: bool = False
     schema: Mapping[str, Any] = field(default_factory=dict[str, Any])

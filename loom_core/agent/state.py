@@ -32,11 +32,13 @@ class OpenCall:
     Attributes:
         part: what the model wrote; with other arguments from when it runs with those of a person or a hook.
         started: it was told to run; without a result after a crash, nobody knows whether it was done.
+        changed: they are others than the model's.
         result: what the model is told of it; None as long as nothing came of it.
     """
 
     part: ToolCallPart
     started: bool = False
+    changed: bool = False
     result: ToolMessage | None = None
 
 
@@ -180,6 +182,7 @@ class RunState:
         call.started = True
         self.calls_begun += 1
         if arguments is not None:
+            call.changed = True
             call.part = replace(call.part, arguments=arguments, unreadable="")
         self.decisions.pop(id_, None)
         if approved is not None:

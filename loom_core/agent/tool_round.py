@@ -183,6 +183,7 @@ class ToolRound:
             kind="approval" if about_call else "question",
             tool=question.tool or planned.name,
             arguments=dict(question.arguments if about_call else planned.arguments),
+            arguments_schema=dict(question.arguments_schema),
             reason=f"{origin}{question.text}{where}",
             schema=dict(question.schema),
             deadline=self._people.deadline(),

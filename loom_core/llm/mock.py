@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["MockAnswer", "MockProvider"]
 
 _PIECE = re.compile(r"\s*\S{1,8}\s*|\s+")
+_MOST_PIECES = 50  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class MockProvider(LLMProvider):
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
     ) -> AsyncGenerator[StreamChunk]:
-        """The next answer of the script, a few letters at a time.
+        """The next answer of the script, a few letters at a time; a long one in larger pieces.
 
         Raises:
             LLMError: the script has one here, or it is used up, or the answer is cut.
@@ -115,8 +117,8 @@ class MockProvider(LLMProvider):
         request, answer = self._next(messages, options)
         response = self._response(request, answer)
         pieces = [
-            *(StreamChunk("reasoning", text=piece) for piece in _PIECE.findall(answer.reasoning)),
-            *(StreamChunk("text", text=piece) for piece in _PIECE.findall(answer.text)),
+            *(StreamChunk("reasoning", text=piece) for piece in _pieces(answer.reasoning)),
+            *(StreamChunk("text", text=piece) for piece in _pieces(answer.text)),
             *(StreamChunk("tool_call", tool_call=whole_call(*call)) for call in enumerate(answer.calls)),
             StreamChunk("usage", usage=response.usage),
             StreamChunk("done", response=response),
@@ -154,3 +156,10 @@ class MockProvider(LLMProvider):
             estimated=True,
         )
         return LLMResponse(message, finish="tool_calls" if answer.calls else "stop", usage=usage)
+
+
+def _pieces(text: str) -> list[str]:
+    """A text as it is streamed: by words, or by as many of them at once as keeps it quick."""
+    small = _PIECE.findall(text)
+    size = math.ceil(len(small) / _MOST_PIECES) or 1
+    return ["".join(small[start : start + size]) for start in range(0, len(small), size)]

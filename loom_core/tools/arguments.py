@@ -18,7 +18,7 @@ from loom_core.tools.schema_check import SchemaCheck
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-__all__ = ["ToolArguments"]
+__all__ = ["ToolArguments", "mismatches"]
 
 _SHOWN = 60  # characters of a wrong value that are repeated to the model
 _LONGEST = 200  # characters of one reason
@@ -82,6 +82,19 @@ class ToolArguments:
             f"Invalid arguments for `{self._tool}`: {'; '.join(reasons)}.",
             advice=f"Valid arguments: {listed}{more}." if listed else "",
         )
+
+
+def mismatches(value: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an object that somebody has filled in: where, what is expected, what was received.
+
+    Args:
+        value: the object.
+        schema: what it should be like, one that `schema_problem` finds nothing wrong with.
+
+    Raises:
+        InvalidInputError: as `SchemaCheck.errors` does.
+    """
+    return _reasons(SchemaCheck(schema).errors(dict(value)), whole="the answer", part="asked for")
 
 
 def _as_object(given: object) -> dict[str, Any] | None:
@@ -151,25 +164,28 @@ def _is_of(value: object, types: frozenset[str]) -> bool:
     return kind in types and kind != "string"
 
 
-def _reasons(errors: Sequence[ValidationError]) -> list[str]:
+def _reasons(
+    errors: Sequence[ValidationError], *, whole: str = "the arguments", part: str = "an argument"
+) -> list[str]:
     from jsonschema.exceptions import best_match
 
-    told = list(dict.fromkeys(reason for error in errors for reason in _told(best_match([error]) or error)))
+    best = [best_match([error]) or error for error in errors]
+    told = list(dict.fromkeys(reason for error in best for reason in _told(error, whole, part)))
     more = len(told) - _MOST_REASONS
     return told[:_MOST_REASONS] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _told(error: ValidationError) -> Iterable[str]:
+def _told(error: ValidationError, whole: str, part: str) -> Iterable[str]:
     """What is wrong, what is expected and what was received."""
     path = list(error.absolute_path)
-    place = f"`{readable_path(path)}`" if path else "the arguments"
+    place = f"`{readable_path(path)}`" if path else whole
     match error.validator:
         case "required":
             missing = [name for name in error.validator_value if name not in error.instance]
             return [f"`{readable_path([*path, name])}` is required" for name in missing]
         case "additionalProperties" if error.validator_value is False:
             known = [str(name) for name in error.schema.get("properties", ())]
-            return [f"{place} is not an argument{_nearest(str(path[-1]), known)}"]
+            return [f"{place} is not {part}{_nearest(str(path[-1]), known)}"]
         case "type":
             types = error.validator_value
             wanted = types if isinstance(types, str) else " or ".join(types)

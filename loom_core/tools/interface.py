@@ -91,6 +91,7 @@ class Question:
         origin: who asks, such as the id of a server.
         tool: the tool that is about to be called, where the question is whether it may be; else empty.
         arguments: of that call.
+        arguments_schema: JSON Schema of those that the tool takes; empty where it is not known.
     """
 
     text: str
@@ -99,6 +100,7 @@ class Question:
     origin: str = ""
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

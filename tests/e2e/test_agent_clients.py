@@ -34,6 +34,7 @@ _HERE = Path(__file__).parent
 _SCRIPTS = _HERE / "typescript"
 _PEERS = _HERE.parent / "integration" / "mcp_peers"
 _LONGEST = 50.0  # seconds: hosts cut a call at sixty
+_VERSIONS = {"v1": None, "v2": "2026-07-28"}  # the first generation, of 2025-11-25, does not tell
 _YES, _NO = ElicitResult(action="accept", content={}), ElicitResult(action="decline")
 
 
@@ -310,6 +311,17 @@ async def _is_cut_by_its_host(client: Client) -> str:
     return run["run_id"]
 
 
+def seen_by(nodejs: ModuleType, script: str, *arguments: str) -> dict[str, Any]:
+    """What a script saw, with the packages that it needs."""
+    folder = nodejs.installed(_SCRIPTS)
+    for name in ("connect.mjs", script):
+        shutil.copy(_SCRIPTS / name, folder)
+    line = [nodejs.node(least=(20, 0)), str(folder / script), *arguments]
+    done = subprocess.run(line, capture_output=True, encoding="utf-8", timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize(
     ("generation", "target"),
     [("v1", "http"), ("v2", "stdio")],
@@ -318,15 +330,9 @@ async def _is_cut_by_its_host(client: Client) -> str:
 def test_an_agent_works_for_a_client_in_typescript(
     generation: str, target: list[str], nodejs: ModuleType, harbour: Harbour
 ) -> None:
-    folder = nodejs.installed(_SCRIPTS)
-    for script in ("connect.mjs", "drive_agent.mjs"):
-        shutil.copy(_SCRIPTS / script, folder)
     transport = "stdio" if target == harbour.command else "http"
-    line = [nodejs.node(least=(20, 0)), str(folder / "drive_agent.mjs"), generation, transport, harbour.work]
-    done = subprocess.run([*line, *target], capture_output=True, encoding="utf-8", timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
-    assert seen.get("version") == {"v2": "2026-07-28", "v2-legacy": "2025-11-25"}.get(generation)
+    seen = seen_by(nodejs, "drive_agent.mjs", generation, transport, harbour.work, *target)
+    assert seen.get("version") == _VERSIONS[generation]
     assert (seen["asked"], seen["worked"]) == (4, "completed")
     assert "李明" in seen["output"]
     assert harbour.is_worked_on()
@@ -336,6 +342,31 @@ def test_an_agent_works_for_a_client_in_typescript(
     assert (seen["paused"], seen["resumed"], seen["aborted"]) == ("paused", "completed", "aborted")
     assert (seen["cut"] != "", seen["found"]) == (True, "working")
     assert "Waited 2 s." in seen["again"]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("generation", ["v1", "v2"])
+def test_a_client_in_typescript_calls_is_asked_and_waits(
+    generation: str,
+    transport: str,
+    nodejs: ModuleType,
+    tmp_path: Path,
+    served: Callable[..., AbstractContextManager[str]],
+) -> None:
+    command = [*_AGENT, "serve", "--home", str(tmp_path), "--provider", "mock"]
+    if transport == "stdio":
+        seen = seen_by(nodejs, "ask_agent.mjs", generation, transport, *command)
+    else:
+        with served(command, "loom-agent-server") as url:
+            seen = seen_by(nodejs, "ask_agent.mjs", generation, transport, url)
+    assert seen.get("version") == _VERSIONS[generation]
+    assert (seen["called"]["status"], seen["called"]["usage"]["tool_calls"]) == ("completed", 1)
+    (message,) = seen["asked"]
+    assert "灯塔" in message
+    assert seen["approved"]["status"] == "completed"
+    assert "灯塔" in seen["approved"]["output"]
+    assert (seen["begun"], seen["waited"]["status"]) == ("working", "completed")
+    assert "Waited 0.3 s." in seen["waited"]["output"]
 
 
 def test_no_call_takes_so_long_that_a_host_would_cut_it(longest: Callable[[], float]) -> None:

@@ -91,6 +91,18 @@ def test_a_long_run_is_a_task_for_clients_that_know_tasks_and_can_be_called_off(
     assert answered(server, "agent_wait", run_id=run["run_id"])["status"] == "aborted"
 
 
+def test_who_calls_off_a_task_that_only_waits_leaves_the_run_going(
+    start: Start, until: Callable[..., Any]
+) -> None:
+    server = start()
+    run = answered(server, "agent_run", goal="wait 5", wait_seconds=0)
+    call = {"name": "agent_wait", "arguments": {"run_id": run["run_id"]}, "_meta": _TASKS}
+    about = {"taskId": server.request("tools/call", call)["taskId"], "_meta": _TASKS}
+    server.request("tasks/cancel", about)
+    until(lambda: server.request("tasks/get", about)["status"] == "cancelled")
+    assert answered(server, "agent_wait", run_id=run["run_id"])["status"] == "completed"
+
+
 def test_a_run_goes_on_when_its_server_is_killed_and_started_again(
     start: Start, tmp_path: Path, until: Callable[..., Any]
 ) -> None:

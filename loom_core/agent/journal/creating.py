@@ -8,6 +8,7 @@ from base64 import b32encode
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from loom_core.agent.journal.json_column import from_column
 from loom_core.agent.journal.order_rows import given_orders
 from loom_core.agent.journal.run_rows import FINAL_STATUSES, request_column, run_rows, standing_column
 from loom_core.agent.orders import revives
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["create_run"]
 
+_SAME = {
+    "goal": "goal",
+    "profile": "profile",
+    "allowed_tools": "set of allowed tools",
+    "output_schema": "output schema",
+    "budget": "budget",
+}
+"""What two requests with the same key have to have in common, and what people call it."""
+
 
 def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: bool = False) -> Run:
     """Write down what is asked for, or find the run that was made for the same key; part of a transaction.
@@ -31,7 +41,8 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
         begins_session: see `Journal.create`.
 
     Raises:
-        InvalidInputError: the key was used for another goal; or the session has a run that is not at its end.
+        InvalidInputError: the key was used for another request; or the session has a run that is not at its
+            end.
         NotFoundError: there is no such session of this caller.
     """
     for name in ("caller", "idempotency_key", "session_id"):
@@ -39,9 +50,9 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
     if request.idempotency_key:
         where = "runs.caller = ? AND runs.idempotency_key = ?"
         for stored in run_rows(db, where, (request.caller, request.idempotency_key)):
-            if stored.run.request.goal != request.goal:
+            if other := _difference(stored.run.request, request):
                 raise InvalidInputError(
-                    f"The idempotency key {request.idempotency_key!r} was used for another goal "
+                    f"The idempotency key {request.idempotency_key[:200]!r} was used for another {other} "
                     f"(run {stored.run.id}).",
                     advice="Use a new key for each run; the same one only to ask for the same run again.",
                 )
@@ -78,6 +89,14 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
     return run
 
 
+def _difference(known: RunRequest, request: RunRequest) -> str:
+    """What the second request with a key asks for otherwise than the first; empty if it is the same one."""
+    if request.session_id not in {"", known.session_id}:
+        return "session"
+    before, now = (from_column(request_column(each)) for each in (known, request))
+    return next((told for name, told in _SAME.items() if before[name] != now[name]), "")
+
+
 def _is_unknown(db: sqlite3.Connection, session_id: str) -> bool:
     """Whether there is no session of this id, whosever it might be."""
     return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
@@ -89,7 +108,7 @@ def _free_session(db: sqlite3.Connection, request: RunRequest) -> int:
     row = db.execute(sql, (request.session_id, request.caller)).fetchone()
     if row is None:
         raise NotFoundError(
-            f"There is no session {request.session_id!r}.", advice="Leave it out to begin a new one."
+            f"There is no session {request.session_id[:200]!r}.", advice="Leave it out to begin a new one."
         )
     session: int = row["key"]
     sql = "SELECT key, id, status FROM runs WHERE session = ? ORDER BY key DESC"
@@ -100,7 +119,7 @@ def _free_session(db: sqlite3.Connection, request: RunRequest) -> int:
         resumed = any(revives(each.order, status) for each in given_orders(db, row["key"]))
         if status not in FINAL_STATUSES or resumed:
             raise InvalidInputError(
-                f"Session {request.session_id} has a run that is not at its end: {row['id']} "
+                f"Session {request.session_id[:200]} has a run that is not at its end: {row['id']} "
                 f"({'it is about to be resumed' if resumed else status}).",
                 advice="Wait for it, send it a message, or abort it; or leave out the session.",
             )

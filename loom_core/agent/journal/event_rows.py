@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.agent.events import StreamEvent
 from loom_core.agent.journal.json_column import from_column
 from loom_core.agent.journal.run_log import Step
-from loom_core.agent.journal.run_rows import event_keys
+from loom_core.agent.journal.run_rows import MOST_ROWS, event_keys
 from loom_core.agent.journal.schema import SEQ_BITS
 from loom_core.errors import NotFoundError
 
@@ -25,7 +25,7 @@ def events_of(
     """Events of a run behind a seq, oldest first."""
     rows = db.execute(
         "SELECT key, at, type, payload FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
-        (*event_keys(run, after=after), limit),
+        (*event_keys(run, after=after), min(limit, MOST_ROWS)),
     )
     return [_event(row, run_id) for row in rows]
 
@@ -50,7 +50,7 @@ def blob_of(db: sqlite3.Connection, stored: StoredRun, number: int) -> tuple[byt
         NotFoundError: it has none of this number.
     """
     sql = "SELECT content, media_type FROM blobs WHERE run = ? AND number = ?"
-    row = db.execute(sql, (stored.key, number)).fetchone()
+    row = db.execute(sql, (stored.key, number)).fetchone() if 0 <= number <= MOST_ROWS else None
     if row is None:
         raise NotFoundError(f"Run {stored.run.id} has no blob {number}.")
     return row["content"], row["media_type"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from loom_core.agent.calling import is_for_call
 from loom_core.agent.events import FINAL_EVENTS
 from loom_core.agent.journal.event_rows import events_of
 from loom_core.agent.journal.order_rows import given_orders
 from loom_core.agent.journal.run_rows import FINAL_STATUSES, find_run
+from loom_core.agent.orders import revives
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from loom_core.agent.journal.store import Store
     from loom_core.agent.run import Run
 
-__all__ = ["EVENTS_AT_ONCE", "followed", "stands_still"]
+__all__ = ["EVENTS_AT_ONCE", "followed", "obeyed", "stands_still"]
 
 EVENTS_AT_ONCE = 500
 """So many are read at once."""
@@ -56,10 +58,21 @@ async def stands_still(store: Store, run_id: str, *, after: int) -> None:
         while True:
             count = watch.count
             if watch.status in {"", *_STANDING}:
-                run, ordered = await store.read(partial(_standing, run_id=run_id))
-                news = run.last_seq > after and not ordered
-                if run.status in FINAL_STATUSES or (run.status in _STANDING and news):
+                run, goes_on = await store.read(partial(_standing, run_id=run_id))
+                news = run.last_seq > after or run.status in FINAL_STATUSES
+                if run.status in _STANDING and news and not goes_on:
                     return
+            await watch.changed(count)
+
+
+async def obeyed(store: Store, run_id: str) -> None:
+    """Wait until a run has done as it was told; see `Journal.obeyed`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.switchboard.watching(stored.key) as watch:
+        while True:
+            count = watch.count
+            if not await store.read(lambda db: given_orders(db, stored.key)):
+                return
             await watch.changed(count)
 
 
@@ -68,6 +81,10 @@ def _page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[
 
 
 def _standing(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
-    """The run as it stands, and whether it has orders to obey."""
+    """The run as it stands, and whether it will go on by the orders that it has to obey."""
     stored = find_run(db, run_id)
-    return stored.run, bool(given_orders(db, stored.key))
+    run, orders = stored.run, [each.order for each in given_orders(db, stored.key)]
+    if run.status not in FINAL_STATUSES:
+        return run, bool(orders)
+    # One for a call of another run has ended with that: nobody would take it up.
+    return run, not is_for_call(run) and any(revives(order, run.status) for order in orders)

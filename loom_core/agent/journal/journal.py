@@ -13,7 +13,7 @@ from anyio import CancelScope
 from loom_core.agent.journal.claiming import claim_run, unclaimed_runs
 from loom_core.agent.journal.creating import create_run
 from loom_core.agent.journal.event_rows import blob_of, events_of, steps_of
-from loom_core.agent.journal.following import EVENTS_AT_ONCE, followed, stands_still
+from loom_core.agent.journal.following import EVENTS_AT_ONCE, followed, obeyed, stands_still
 from loom_core.agent.journal.forgetting import forget_run, forget_some
 from loom_core.agent.journal.inbox import Inbox
 from loom_core.agent.journal.order_rows import GivenOrder, check_last, check_order, given_orders, order_column
@@ -64,8 +64,8 @@ class Journal:
                 that it has elsewhere.
 
         Raises:
-            InvalidInputError: the key was used for another goal; or the session has a run that is not at its
-                end; or JSON cannot hold the request.
+            InvalidInputError: the key was used for another request; or the session has a run that is not at
+                its end; or JSON cannot hold the request.
             NotFoundError: there is no such session of this caller.
         """
         made = await self.store.write(lambda db: create_run(db, request, begins_session=begins_session))
@@ -96,6 +96,7 @@ class Journal:
         self,
         *,
         caller: str | None = None,
+        profiles: Sequence[str] = (),
         session_id: str = "",
         status: Sequence[RunStatus] = (),
         limit: int = 50,
@@ -104,12 +105,13 @@ class Journal:
 
         Args:
             caller: whose; None for everybody's.
+            profiles: those of these are among them, whosever they are.
             session_id: of which session; empty for all.
             status: how they are; empty for whatever.
             limit: how many at the most.
         """
         drivers = await self.store.drivers()
-        where, parameters = condition(caller, session_id, status)
+        where, parameters = condition(caller, profiles=profiles, session_id=session_id, status=status)
         return await self.store.read(
             lambda db: drivers.shown(db, run_rows(db, where, parameters, order="runs.key DESC", limit=limit))
         )
@@ -144,8 +146,8 @@ class Journal:
     async def changed(self, run_id: str, *, after: int, seconds: float) -> Run:
         """Wait until a run has ended, is paused, or waits for a person, in a way that is not known yet.
 
-        One that has ended is given back at once, and so is one that waits, if something has happened in it
-        since `after` and no order is on its way to it.
+        One that has ended is given back at once, unless it was told to go on; and so is one that waits, if
+        something has happened in it since `after` and no order is on its way to it.
 
         Args:
             run_id: which run.
@@ -162,35 +164,60 @@ class Journal:
             await stands_still(self.store, run_id, after=after)
         return await self.get(run_id)
 
-    async def order(self, run_id: str, order: Order, *, caller: str | None = None) -> Run:
-        """Record an order; it is obeyed by whoever drives the run, now or later.
+    async def obeyed(self, run_id: str, *, seconds: float) -> Run:
+        """Wait until a run has obeyed its orders, of whatever comes of them.
 
         Args:
             run_id: which run.
-            order: what it shall do.
+            seconds: how long to wait at the most.
+
+        Returns:
+            The run as it stands then, also where the time was over.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        with anyio.move_on_after(seconds):
+            await obeyed(self.store, run_id)
+        return await self.get(run_id)
+
+    async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
+        """Record orders, all of them or none; they are obeyed by whoever drives the run, now or later.
+
+        Args:
+            run_id: which run.
+            orders: what it shall do, in this order.
             caller: whose run it must be; None for whoever's.
 
         Returns:
-            The run as it stands; the order is on its way to it.
+            The run as it stands; the orders are on their way to it.
 
         Raises:
-            InvalidInputError: it does not fit how the run stands, with what it has been told before: nothing
-                is pending by that id, it was decided already, it has ended …
+            InvalidInputError: one does not fit how the run stands, with what it has been told before: nothing
+                is pending by that id, it was decided already, the answer is none to the question, it has
+                ended …
             NotFoundError: there is no such run of this caller.
         """
         drivers = await self.store.drivers()
 
-        def give(db: sqlite3.Connection) -> tuple[int, GivenOrder, Run]:
+        def give(db: sqlite3.Connection) -> tuple[int, list[GivenOrder], Run]:
             stored = find_run(db, run_id, caller)
-            check_order(stored.run, order, [each.order for each in given_orders(db, stored.key)])
-            if isinstance(order, Resume):
-                check_last(db, stored)
-            column = order_column(order)
-            key = db.execute("INSERT INTO orders (run, body) VALUES (?, ?)", (stored.key, column)).lastrowid
-            return stored.key, GivenOrder(key or 0, order), drivers.shown(db, [stored])[0]
+            waiting = given_orders(db, stored.key)
+            before = [each.order for each in waiting]
+            for order in orders:
+                check_order(stored.run, order, before)
+                if isinstance(order, Resume):
+                    check_last(db, stored)
+                before.append(order)
+            columns = [order_column(order) for order in orders]  # nothing is written before all are sure
+            sql = "INSERT INTO orders (run, body) VALUES (?, ?)"
+            keys = [db.execute(sql, (stored.key, column)).lastrowid or 0 for column in columns]
+            given = [GivenOrder(key, order) for key, order in zip(keys, orders, strict=True)]
+            # With those before them, which other processes may have given and nobody has seen here yet.
+            return stored.key, [*waiting, *given], drivers.shown(db, [stored])[0]
 
-        def deliver(given: tuple[int, GivenOrder, Run], wake: Wake) -> None:
-            self.store.switchboard.deliver(given[0], [given[1]], wake)
+        def deliver(given: tuple[int, list[GivenOrder], Run], wake: Wake) -> None:
+            self.store.switchboard.deliver(given[0], given[1], wake)
 
         return (await self.store.write(give, after=deliver))[2]
 
@@ -268,19 +295,32 @@ class Journal:
         drivers, driven = await self.store.drivers(), frozenset(self._driven)
         return await self.store.read(lambda db: unclaimed_runs(db, driven, drivers))
 
-    async def search(self, query: str, *, caller: str | None = None, limit: int = 10) -> list[Run]:
+    async def search(
+        self,
+        query: str,
+        *,
+        caller: str | None = None,
+        profiles: Sequence[str] = (),
+        session_id: str = "",
+        status: Sequence[RunStatus] = (),
+        limit: int = 10,
+    ) -> list[Run]:
         """Past runs by words of goal and output, English and Chinese; those that fit best first.
 
         Args:
             query: words; each counts by how rare it is, and not all need be there.
-            caller: whose runs; None for everybody's.
+            caller: as for `runs`.
+            profiles: as for `runs`.
+            session_id: as for `runs`.
+            status: as for `runs`.
             limit: how many at the most.
         """
         while await self.store.write(read_runs):
             pass
         drivers = await self.store.drivers()
+        wanted = condition(caller, profiles=profiles, session_id=session_id, status=status)
         return await self.store.read(
-            lambda db: drivers.shown(db, found_runs(db, query, caller=caller, limit=limit))
+            lambda db: drivers.shown(db, found_runs(db, query, wanted=wanted, limit=limit))
         )
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:

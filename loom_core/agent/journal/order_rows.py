@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from loom_core.agent.calling import PARENT_RUN, is_for_call
 from loom_core.agent.journal.json_column import from_column, to_column
 from loom_core.agent.journal.run_rows import FINAL_STATUSES
-from loom_core.agent.orders import Abort, Answered, Decided, Order, Pause, Reply, Resume
+from loom_core.agent.orders import Abort, Answered, Decided, Order, Pause, Reply, Resume, check_fits
 from loom_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _check_answer(run: Run, soon: Run, order: Decided | Answered, given: Sequenc
             raise _ended(soon)
         waiting = ", ".join(repr(each.id) for each in soon.pending)
         raise InvalidInputError(
-            f"Run {run.id} does not wait for {order.id!r}.",
+            f"Run {run.id} does not wait for {order.id[:200]!r}.",
             advice=f"It waits for {waiting}."
             if waiting
             else "It waits for nothing; it may be decided already.",
@@ -170,6 +170,7 @@ def _check_answer(run: Run, soon: Run, order: Decided | Answered, given: Sequenc
             f"{order.id!r} may have been done already, with the arguments that it had.",
             advice="Approve it to run it again as it was, or deny it.",
         )
+    check_fits(pending, order)
 
 
 def _ended(run: Run) -> InvalidInputError:

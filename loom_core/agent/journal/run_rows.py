@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGING",
     "FINAL_STATUSES",
+    "MOST_ROWS",
     "StoredRun",
     "condition",
     "event_keys",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 FINAL_STATUSES: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
+
+MOST_ROWS = 2**63 - 1
+"""SQLite takes no larger number."""
 
 CHANGING = frozenset({"status", "output", "structured", "problem", "pending", "spent"})
 """The fields of a `Run` that events change."""
@@ -64,7 +68,8 @@ class StoredRun:
 
 def event_keys(run: int, *, after: int = 0) -> tuple[int, int]:
     """The first and the last key that events of a run behind a seq can have."""
-    return (run << SEQ_BITS) + after + 1, (run + 1 << SEQ_BITS) - 1
+    most = (1 << SEQ_BITS) - 1
+    return (run << SEQ_BITS) + min(max(after, 0), most) + 1, (run << SEQ_BITS) + most
 
 
 def request_column(request: RunRequest) -> str:
@@ -100,7 +105,7 @@ def run_rows(
         limit: how many at the most; below 0 for all.
     """
     sql = f"{_SELECT} WHERE {where} {f'ORDER BY {order}' if order else ''} LIMIT ?"
-    found = [_stored(row) for row in db.execute(sql, [*parameters, limit])]
+    found = [_stored(row) for row in db.execute(sql, [*parameters, min(limit, MOST_ROWS)])]
     return [_with_time(db, *each) for each in found]
 
 
@@ -114,7 +119,7 @@ def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> 
     for stored in run_rows(db, "runs.id = ?", (run_id,)) if run_id.isascii() else ():
         if caller in {None, stored.run.request.caller}:
             return stored
-    raise NotFoundError(f"There is no run {run_id!r}.", advice="Look for its id in the list of runs.")
+    raise NotFoundError(f"There is no run {run_id[:200]!r}.", advice="Look for its id in the list of runs.")
 
 
 def _stored(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
@@ -162,13 +167,18 @@ def _spent(data: Mapping[str, Any]) -> Spent:
 
 
 def condition(
-    caller: str | None, session_id: str = "", status: Sequence[RunStatus] = ()
+    caller: str | None,
+    *,
+    profiles: Sequence[str] = (),
+    session_id: str = "",
+    status: Sequence[RunStatus] = (),
 ) -> tuple[str, list[str]]:
-    """What picks runs, and its parameters."""
+    """What picks runs, and its parameters; see `Journal.runs`."""
     conditions, parameters = ["TRUE"], list[str]()
     if caller is not None:
-        conditions.append("runs.caller = ?")
-        parameters.append(caller)
+        marks = ",".join("?" * len(profiles))
+        conditions.append(f"(runs.caller = ? OR json_extract(requests.body, '$.profile') IN ({marks}))")
+        parameters += [caller, *profiles]
     if session_id:
         conditions.append("sessions.id = ?")
         parameters.append(session_id)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loom_core.agent.journal.json_column import from_column
-from loom_core.agent.journal.run_rows import condition, run_rows
+from loom_core.agent.journal.run_rows import run_rows
 from loom_core.agent.journal.words import WordTable
 from loom_core.llm.message_json import message_from_json
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from loom_core.agent.journal.run_rows import StoredRun
     from loom_core.agent.run import Run
@@ -47,13 +48,15 @@ def read_messages(db: sqlite3.Connection) -> bool:
     return len(keys) == _PORTION
 
 
-def found_runs(db: sqlite3.Connection, query: str, *, caller: str | None, limit: int) -> list[StoredRun]:
-    """The runs of a caller (None: of everybody) that fit best, those first."""
+def found_runs(
+    db: sqlite3.Connection, query: str, *, wanted: tuple[str, Sequence[str]], limit: int
+) -> list[StoredRun]:
+    """The runs that fit best, those first, of those that a condition (see there) picks."""
+    where, parameters = wanted
     found: list[StoredRun] = []
     for key in RUN_WORDS.best(db, query):
         if len(found) == limit:
             break
-        where, parameters = condition(caller)
         found += run_rows(db, f"runs.key = ? AND {where}", (key, *parameters))
     return found
 

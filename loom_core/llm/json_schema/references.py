@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
-__all__ = ["REMARKS", "inlined", "referred"]
+__all__ = ["REMARKS", "all_parts", "inlined", "referred"]
 
 _Json: TypeAlias = Mapping[str, Any]
 
@@ -24,6 +24,25 @@ _ONE = frozenset(
 )
 _LISTED = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 _NAMED = frozenset({"dependentSchemas", "patternProperties", "properties"})
+_KEPT = frozenset({"$defs", "definitions"})
+
+
+def all_parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A schema, and those that it is made of, to the innermost; also what stands there to be referred to."""
+    waiting: list[object] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, Mapping):
+            continue
+        keywords = cast("_Json", part)
+        yield keywords
+        for keyword, value in keywords.items():
+            if keyword in _NAMED | _KEPT and isinstance(value, Mapping):
+                waiting += cast("_Json", value).values()
+            elif keyword in _LISTED and isinstance(value, list):
+                waiting += cast("list[object]", value)
+            elif keyword in _ONE:
+                waiting.append(value)
 
 
 def referred(root: Mapping[str, Any], reference: object) -> object:

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.references import referred
+from loom_core.llm.json_schema.references import all_parts, referred
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError, ValidationError
     from jsonschema.protocols import Validator
 
-__all__ = ["problems", "readable_path", "without_nulls"]
+__all__ = ["check_schema", "problems", "readable_path", "without_nulls"]
 
 _Json: TypeAlias = Mapping[str, Any]
 
 _LONGEST = 200  # characters of one problem
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """See that values can be checked with a schema, whatever they are, before there are any.
+
+    Raises:
+        InvalidInputError: as for `problems`; or it refers to itself without end.
+    """
+    validator = _validator(schema)
+    parts = list(all_parts(schema))
+    if any("$id" in part for part in parts[1:]):  # what these refer to depends on where they stand
+        parts = parts[:1]
+    with _refused():
+        for part in parts:
+            for _ in validator.evolve(schema=part).iter_errors({}):
+                pass
 
 
 def problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> list[str]:
@@ -33,17 +50,10 @@ def problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> lis
         InvalidInputError: the schema itself is wrong, or refers to what is not in it. Nothing is fetched.
     """
     from jsonschema.exceptions import best_match
-    from referencing.exceptions import Unresolvable
 
-    try:
+    with _refused():
         errors = sorted(_validator(schema).iter_errors(value), key=lambda error: list(map(str, error.path)))
         return [_told(best_match([error]) or error) for error in errors[:most]]
-    except Unresolvable as error:
-        raise InvalidInputError(
-            f"The schema refers to {error.ref!r}, which is not in it.", advice="Put it under $defs."
-        ) from None
-    except RecursionError:
-        raise _too_deep() from None
 
 
 def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
@@ -54,20 +64,26 @@ def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
     Raises:
         InvalidInputError: as for `problems`.
     """
+    with _refused():
+        return _Nulls(schema).without(value, schema)
+
+
+@contextmanager
+def _refused() -> Generator[None]:
+    """Says what is wrong with a schema that turns out to be of no use in the block."""
     from referencing.exceptions import Unresolvable
 
     try:
-        return _Nulls(schema).without(value, schema)
+        yield
     except Unresolvable as error:
         raise InvalidInputError(
-            f"The schema refers to {error.ref!r}, which is not in it.", advice="Put it under $defs."
+            f"The schema refers to {error.ref[:_LONGEST]!r}, which is not in it.",
+            advice="Put it under $defs.",
         ) from None
     except RecursionError:
-        raise _too_deep() from None
-
-
-def _too_deep() -> InvalidInputError:
-    return InvalidInputError("The value or its schema is nested too deeply.", advice="Use flatter ones.")
+        raise InvalidInputError(
+            "The value or its schema is nested too deeply.", advice="Use flatter ones."
+        ) from None
 
 
 def _validator(schema: _Json) -> Validator:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from loom_core.server.caller import current_caller
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from loom_agent.agent_file import AgentFile
     from loom_agent.profile_config import ProfileConfig
     from loom_agent.settings import Settings
@@ -37,10 +39,11 @@ class Approvers:
         self._file = file
 
     @property
-    def sees_others(self) -> bool:
-        """Whether the caller may see runs of others."""
-        profiles = self._file.profiles.values() if self._file else ()
-        return self.sees_all or any(map(_names_caller, profiles))
+    def profiles(self) -> Sequence[str]:
+        """The profiles that name the caller, who sees their runs, whosever they are."""
+        if self._file is None:
+            return ()
+        return [name for name, profile in self._file.profiles.items() if _names_caller(profile)]
 
     def sees(self, run: Run) -> bool:
         """Whether the caller sees a run."""
@@ -69,7 +72,7 @@ class Approvers:
     @property
     def vouches(self) -> bool:
         """Whether what the caller approves counts as looked at for everybody: a tool of an MCP server."""
-        return not current_caller().id or self.sees_others
+        return not current_caller().id or self.sees_all or bool(self.profiles)
 
     def _profile(self, run: Run) -> ProfileConfig | None:
         return self._file.profiles.get(run.request.profile) if self._file else None

@@ -6,7 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-__all__ = ["RunId"]
+__all__ = ["LAST_SEQ", "RunId"]
+
+LAST_SEQ = 2**32 - 1
+"""No event has a higher number."""
 
 RunId = Annotated[
     str, Field(description="`run_id` of an answer.", min_length=1, examples=["run_donslw3m4epgqrgt"])

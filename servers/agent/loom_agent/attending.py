@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
 from loom_agent.progress_lines import ProgressLines
 from loom_agent.texts import question_of
 from loom_agent.wording import Wording
-from loom_core.agent.orders import Abort, Answered, Decided
+from loom_core.agent.orders import Abort, Answered, Decided, check_fits
 from loom_core.errors import InvalidInputError
 from loom_core.server.asking import ask_form, can_ask
 from loom_core.server.progress import progress
@@ -49,7 +50,13 @@ def decided_by(ctx: ToolContext) -> str:
 
 
 async def attended(
-    ctx: ToolContext, service: Service, run_id: str, *, after: int = 0, seconds: float, task: bool = False
+    ctx: ToolContext,
+    service: Service,
+    run_id: str,
+    *,
+    after: int = 0,
+    seconds: float,
+    task: Literal["", "waits", "aborts"] = "",
 ) -> Run:
     """Wait for a run, in one call of a client.
 
@@ -62,7 +69,8 @@ async def attended(
         run_id: which.
         after: seq of the last event that is known already.
         seconds: how long to wait at the most.
-        task: whether the call may become a task, which has no limit.
+        task: whether the call may become a task, which has no limit; and what a client does that cancels
+            it: it does not wait any more, or the run it has started is not wanted any more.
 
     Raises:
         NotFoundError: the caller has no such run.
@@ -73,7 +81,7 @@ async def attended(
             run = await service.changed(run_id, after=after, seconds=min(seconds, _TASK_AFTER))
             if run.status == "working":
                 call_off = partial(_abort, service, run_id, decided_by(ctx))
-                if await become_task(ctx, run.id, on_cancel=call_off):
+                if await become_task(ctx, run.id, on_cancel=call_off if task == "aborts" else None):
                     seconds = math.inf
         return await _until_it_stands(ctx, service, run_id, after=after, seconds=seconds)
 
@@ -100,7 +108,11 @@ async def _until_it_stands(
             name=pending.id,
             deadline=_patience(pending, left),
         )
-        if not await _passed_on(ctx, service, run, pending, answer):
+        try:
+            passed_on = await _passed_on(ctx, service, run, pending, answer)
+        except InvalidInputError as error:  # what was filled in does not fit: it is asked at the next call
+            return replace(await service.run(run_id), problem=str(error))
+        if not passed_on:
             closed.add(pending.id)
             return await service.run(run_id)
         after = run.last_seq
@@ -109,7 +121,11 @@ async def _until_it_stands(
 async def _passed_on(
     ctx: ToolContext, service: Service, run: Run, pending: Pending, answer: FormAnswer
 ) -> bool:
-    """Tell the run what the user said; False if they said nothing."""
+    """Tell the run what the user said; False if they said nothing.
+
+    Raises:
+        InvalidInputError: what they filled in is no answer to the question.
+    """
     by = decided_by(ctx)
     if answer.outcome not in {"accepted", "declined"}:
         return False
@@ -118,6 +134,7 @@ async def _passed_on(
         order = Answered(id=pending.id, action="accept" if yes else "decline", content=answer.content, by=by)
     else:
         order = Decided(id=pending.id, action="approve" if yes else "deny", by=by)
+    check_fits(pending, order)
     try:
         await service.decide(run, order)
     except InvalidInputError:  # somebody else, or the deadline, was faster: the run says what holds

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from loom_agent.arguments import RunId
+from loom_agent.arguments import LAST_SEQ, RunId
 from loom_agent.models import EventsResult, FoundTool, RunsResult, SearchResult
 from loom_agent.texts import event_info, events_text, run_line, runs_text, search_text
 from loom_core.agent.run import RunStatus
@@ -71,7 +71,7 @@ def _register_events(server: LoomServer, service: Service) -> None:
     )
     async def agent_events(
         run_id: RunId,
-        after_seq: Annotated[int, Field(description="Only events after this one.", ge=0)] = 0,
+        after_seq: Annotated[int, Field(description="Only events after this one.", ge=0, le=LAST_SEQ)] = 0,
         limit: Annotated[int, Field(description="How many at the most.", ge=1, le=500)] = 100,
     ) -> ToolReply[EventsResult]:
         run = await service.run(run_id)

@@ -88,7 +88,7 @@ class RunInfo(BaseModel):
         description="Give it to `agent_run` or `agent_reply` to go on with the conversation."
     )
     profile: str
-    goal: str
+    goal: str = Field(description="Its beginning; the resource loom://runs/{run_id} has all of it.")
     status: RunStatus
     output: str = Field(description="The final answer, or as much as there is of it.")
     structured: dict[str, Any] | None = Field(

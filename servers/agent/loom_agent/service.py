@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from anyio import to_thread
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Service"]
 
 _SERVER_SECONDS = 5.0  # that a run waits for MCP servers which are just starting
+_RESUMED_SECONDS = 5.0  # that a run has to go on, before it is looked at
 _FINAL = frozenset({"completed", "failed", "aborted"})
 
 
@@ -159,8 +162,17 @@ class Service:
         await self.run(run_id)
         return self._as_held(await self.journal().changed(run_id, after=after, seconds=seconds))
 
-    async def order(self, run_id: str, order: Order) -> Run:
-        """Tell a run something; it is obeyed by whichever process drives it.
+    async def obeyed(self, run_id: str, *, seconds: float) -> Run:
+        """Wait until a run has done as it was told; see `Journal.obeyed`.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        await self.run(run_id)
+        return self._as_held(await self.journal().obeyed(run_id, seconds=seconds))
+
+    async def order(self, run_id: str, *orders: Order) -> Run:
+        """Tell a run something, all of it or nothing; it is obeyed by whichever process drives it.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -168,10 +180,10 @@ class Service:
         """
         await self.run(run_id)
         if not self._engine.adopts:  # it goes to whoever drives the run; nobody is made to
-            return await self.journal().order(run_id, order)
+            return await self.journal().order(run_id, *orders)
         host = await self._engine.host()
         with acting(EVERYTHING):
-            return await host.order(run_id, order)
+            return await host.order(run_id, *orders)
 
     async def go_on(self, run_id: str, *, by: str) -> Run:
         """Drive a run here: one that was paused, has failed or was aborted, or one that nobody drives.
@@ -187,7 +199,10 @@ class Service:
             return run
         host = await self._host_for(run)
         with acting(EVERYTHING):
-            return await host.order(run_id, Resume(by=by))
+            run = await host.order(run_id, Resume(by=by))
+        # Who follows it would take its last end for the one to come.
+        await self.journal().obeyed(run_id, seconds=_RESUMED_SECONDS)
+        return run
 
     async def take_up(self, run_id: str) -> None:
         """Drive a run here that nobody drives, if only to have it obey what it was told.
@@ -206,19 +221,26 @@ class Service:
             await self.agent(run.request.profile)
         return await self._engine.host()
 
-    async def decide(self, run: Run, decision: Decided | Answered) -> Run:
-        """Tell a run what was decided of something that it waits for.
+    async def decide(self, run: Run, *decisions: Decided | Answered) -> Run:
+        """Tell a run what was decided of things that it waits for: all of it is taken, or nothing.
 
         A tool of an MCP server whose call a person approves counts as looked at, as it is now.
 
         Raises:
-            InvalidInputError: the run does not wait for that, or not any more.
+            InvalidInputError: the run does not wait for one of them, or not any more; or there are two
+                decisions about the same thing; or it does not take the answer, or the arguments.
         """
-        pending = next((each for each in run.pending if each.id == decision.id), None)
-        decided = await self.order(run.id, decision)
-        approved = isinstance(decision, Decided) and decision.action != "deny"
-        if approved and pending is not None and self.approvers.vouches:
-            await self.agents().mcp.approve(pending.tool)
+        twice = [id_ for id_, times in Counter(each.id for each in decisions).items() if times > 1]
+        if twice:
+            raise InvalidInputError(
+                f"There are several decisions about {twice[0][:200]!r}.", advice="Decide each thing once."
+            )
+        # An approval for the rest of the run is one of what else is asked about the tool: that is said first.
+        decided = await self.order(run.id, *sorted(decisions, key=_is_lasting))
+        approved = {each.id for each in decisions if isinstance(each, Decided) and each.action != "deny"}
+        if self.approvers.vouches:
+            for tool in dict.fromkeys(each.tool for each in run.pending if each.id in approved):
+                await self.agents().mcp.approve(tool)
         return decided
 
     async def reply(self, session_id: str, reply: Reply, *, client: str = "") -> Run:
@@ -241,7 +263,15 @@ class Service:
                 run = await self.run(run.id)
                 if run.status not in _FINAL:  # it has not just ended: something else is wrong
                     raise
-        return await self.start(reply.text, session_id=session_id, profile=run.request.profile, client=client)
+        profile = run.request.profile
+        try:
+            return await self.start(reply.text, session_id=session_id, profile=profile, client=client)
+        except InvalidInputError as refused:
+            run = await self.latest(session_id)  # another message may have begun it in the same moment
+            try:
+                return await self.order(run.id, reply)
+            except InvalidInputError:
+                raise refused from None
 
     async def runs(
         self, *, status: Sequence[RunStatus] = (), session_id: str = "", query: str = "", limit: int = 20
@@ -256,14 +286,14 @@ class Service:
         """
         await to_thread.run_sync(self.load)
         journal = self.journal()
-        owner = None if self.approvers.sees_others else current_caller().id
-        if query:
-            found = await journal.search(query, caller=owner, limit=limit)
-            found = [run for run in found if not status or run.status in status]
-            found = [run for run in found if session_id in {"", run.request.session_id}]
-        else:
-            found = await journal.runs(caller=owner, session_id=session_id, status=status, limit=limit)
-        return [run for run in found if self.approvers.sees(run)]
+        search = partial(journal.search, query) if query else journal.runs
+        return await search(
+            caller=None if self.approvers.sees_all else current_caller().id,
+            profiles=self.approvers.profiles,
+            session_id=session_id,
+            status=status,
+            limit=limit,
+        )
 
     async def latest(self, session_id: str) -> Run:
         """The last run of a session.
@@ -326,6 +356,10 @@ class Service:
             return ""
         runs = await self.runs(session_id=session_id, limit=1)
         return runs[0].request.profile if runs else ""
+
+
+def _is_lasting(decision: Decided | Answered) -> bool:
+    return isinstance(decision, Decided) and decision.scope == "run"
 
 
 def _granted(most: Budget, asked: BudgetInput | None) -> Budget:

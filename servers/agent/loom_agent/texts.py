@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "event_info",
     "events_text",
+    "goal_line",
     "pending_line",
     "question_of",
     "run_info",
@@ -150,13 +151,18 @@ def question_of(pending: Pending, wording: Wording) -> str:
     )
 
 
+def goal_line(run: Run) -> str:
+    """The beginning of what a run was asked to do."""
+    return _short(run.request.goal, _GOAL)
+
+
 def run_line(run: Run) -> RunLine:
     """A run in a list, as data."""
     return RunLine(
         run_id=run.id,
         session_id=run.request.session_id,
         profile=run.request.profile,
-        goal=_short(run.request.goal, _GOAL),
+        goal=goal_line(run),
         status=run.status,
         created=run.created,
         updated=run.updated,

@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from loom_agent.arguments import RunId
+from loom_agent.arguments import LAST_SEQ, RunId
 from loom_agent.attending import LONGEST_WAIT, asks_user, attended, decided_by
 from loom_agent.models import (
     BudgetInput,
     DecisionInput,
     RunInfo,
 )
-from loom_agent.texts import run_info, run_text
+from loom_agent.texts import goal_line, run_info, run_text
 from loom_core.agent.orders import Abort, Answered, Decided, Pause, Reply, Resume
 from loom_core.errors import InvalidInputError
 from loom_core.server.context import ToolContext
 from loom_core.server.results import ToolReply, tool_result
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from loom_agent.service import Service
     from loom_core.agent.orders import Order
     from loom_core.agent.run import Run
@@ -120,7 +122,8 @@ def _register_run(server: LoomServer, service: Service) -> None:
                 client=ctx.client,
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await attended(ctx, service, run_id, seconds=wait_seconds, task=True))
+        run = await attended(ctx, service, run_id, seconds=wait_seconds, task="aborts")
+        return _reply(ctx, service, run)
 
 
 def _register_wait(server: LoomServer, service: Service) -> None:
@@ -142,11 +145,15 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         run_id: RunId,
         after_seq: Annotated[
             int,
-            Field(description="`last_seq` of an answer: wait until something has happened since.", ge=0),
+            Field(
+                description="`last_seq` of an answer: wait until something has happened since.",
+                ge=0,
+                le=LAST_SEQ,
+            ),
         ] = 0,
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
-        run = await attended(ctx, service, run_id, after=after_seq, seconds=wait_seconds, task=True)
+        run = await attended(ctx, service, run_id, after=after_seq, seconds=wait_seconds, task="waits")
         return _reply(ctx, service, run)
 
 
@@ -206,8 +213,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
                     f"`loom-agent-server runs decide {run.id} ID approve`. The configuration allows the tool "
                     "with approvals.via_tool, or names who decides in approvals.who.",
                 )
-            for decision in decisions:
-                run = await service.decide(run, _order(decision, run, by=decided_by(ctx)))
+            run = await _decided(service, run, decisions, by=decided_by(ctx))
             ctx.client_input.kept["run_id"] = run.id
         run = await attended(ctx, service, run.id, after=run.last_seq, seconds=wait_seconds)
         return _reply(ctx, service, run)
@@ -237,11 +243,29 @@ def _register_orders(server: LoomServer, service: Service) -> None:
             "resume": Resume(by=by),
         }
         run = await service.order(run_id, orders[action])
-        seconds = _OBEYED_SECONDS if action != "resume" else 0.0
-        return _reply(ctx, service, await service.changed(run_id, after=run.last_seq, seconds=seconds))
+        if action == "resume":
+            run = await service.obeyed(run_id, seconds=_OBEYED_SECONDS)
+        else:
+            run = await service.changed(run_id, after=run.last_seq, seconds=_OBEYED_SECONDS)
+        return _reply(ctx, service, run)
 
 
 _OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+
+
+async def _decided(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
+    """Pass decisions on, all of them or none.
+
+    Raises:
+        InvalidInputError: one cannot be taken; the message says that no other was.
+    """
+    try:
+        return await service.decide(run, *(_order(each, run, by=by) for each in decisions))
+    except InvalidInputError as error:
+        if len(decisions) == 1:
+            raise
+        message = f"None of the {len(decisions)} decisions was taken. {error.message}"
+        raise InvalidInputError(message, advice=error.advice) from error
 
 
 def _order(decision: DecisionInput, run: Run, *, by: str) -> Decided | Answered:
@@ -252,11 +276,13 @@ def _order(decision: DecisionInput, run: Run, *, by: str) -> Decided | Answered:
     """
     if decision.action == "answer":
         if decision.content is None:
-            raise InvalidInputError(f"{decision.id!r}: there is no answer.", advice="Give it as `content`.")
+            raise InvalidInputError(
+                f"{decision.id[:200]!r}: there is no answer.", advice="Give it as `content`."
+            )
         return Answered(id=decision.id, action="accept", content=decision.content, by=by)
     if decision.action == "edit" and decision.arguments is None:
         raise InvalidInputError(
-            f"{decision.id!r}: there are no arguments.", advice="Give all of them as `arguments`."
+            f"{decision.id[:200]!r}: there are no arguments.", advice="Give all of them as `arguments`."
         )
     questions = {each.id for each in run.pending if each.kind == "question"}
     if decision.action == "deny" and decision.id in questions:
@@ -277,4 +303,4 @@ def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
         by_tool=service.approvers.decides_by_tool(run),
         by_asking=asks_user(ctx, service, run),
     )
-    return tool_result(run_text(run, info), info)
+    return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))

@@ -1,6 +1,6 @@
 // Has loom-agent-server work for a TypeScript client, and prints what it saw as one line of JSON.
 //
-//     node drive_agent.mjs v1|v2|v2-legacy stdio|http GOAL [URL | COMMAND ARGUMENT…]
+//     node drive_agent.mjs v1|v2 stdio|http GOAL [URL | COMMAND ARGUMENT…]
 //
 // GOAL is what the user is asked about: a call that names 密码.md is declined, any other approved.
 

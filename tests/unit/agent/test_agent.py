@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -413,6 +413,40 @@ async def test_the_same_idempotency_key_gives_the_same_run() -> None:
 def test_what_cannot_work_is_said_at_once(make: Callable[[], object], error: type[Exception]) -> None:
     with pytest.raises(error):
         make()
+
+
+def _with(part: dict[str, object]) -> dict[str, object]:
+    return {"type": "object", "properties": {"名称": part}}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output_schema": _with({"$ref": "http://127.0.0.1:1/x"})}, "which is not in it"),
+        ({"output_schema": {"$ref": "#/nowhere"}}, "which is not in it"),
+        ({"output_schema": _with({"type": "string", "pattern": "("})}, "名称"),
+        ({"output_schema": {"type": "object", "allOf": [{"$ref": "#"}]}}, "nested too deeply"),
+        ({"output_schema": {"type": "object", "default": object()}}, "what JSON can hold"),
+        ({"allowed_tools": ["re:("]}, "`allowed_tools`.* is no regular expression"),
+        ({"allowed_tools": [5]}, "`allowed_tools` holds 5"),
+        ({"allowed_tools": 5}, "`allowed_tools` is 5"),
+        ({"allowed_tools": "look"}, "`allowed_tools` is 'look'"),
+        ({"session_id": 5}, "`session_id` is 5"),
+        ({"caller": 3}, "`caller` is 3"),
+        ({"idempotency_key": 3}, "`idempotency_key` is 3"),
+        ({"metadata": [1]}, r"`metadata` is \[1\]"),
+        ({"metadata": {"来源": object()}}, "what JSON can hold"),
+        ({"budget": "许多" * 1000}, r"^.{,300}$"),
+    ],
+)
+async def test_a_run_that_cannot_work_is_not_begun(
+    options: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Agent(MockProvider([]), tools=[add]) as agent:
+        with pytest.raises(InvalidInputError, match=said):
+            await agent.run("查一查", **options)
+        assert await agent.journal.runs() == []
+    assert not caplog.records
 
 
 async def test_agents_may_not_start_each_other_without_end() -> None:

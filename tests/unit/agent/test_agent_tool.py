@@ -292,7 +292,7 @@ async def test_a_run_that_is_aborted_aborts_the_runs_that_it_has_called() -> Non
         await boss.order((await _runs(boss))["boss"].id, Abort(reason="够了"))
     runs = await _runs(boss)
     assert {name: run.status for name, run in runs.items()} == {"boss": "aborted", "child": "aborted"}
-    assert "The run that wanted this has ended." in runs["child"].problem
+    assert "发起它的运行已结束。" in runs["child"].problem
 
 
 async def test_a_run_that_is_stopped_and_then_aborted_aborts_what_it_has_called_before() -> None:
@@ -357,7 +357,7 @@ async def test_the_run_of_a_call_is_gone_on_with_after_a_crash() -> None:
 
     again: list[bool] = []
     child = Agent(MockProvider(script), tools=[send, more], permissions="allow", name="child")
-    boss = _boss(child)
+    boss = _boss(child, budget=Budget(seconds=60))
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
         await stopping.wait()

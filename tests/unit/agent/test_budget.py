@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.run import Budget, Spent
 from loom_core.agent.spending import Stopwatch, used_up, with_answer
+from loom_core.errors import ConfigError
 from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
@@ -102,6 +105,21 @@ async def test_time_ends_a_run_in_the_middle_of_a_call() -> None:
     assert "0.05 s" in result.problem
     assert result.output == "I sleep."
     assert isinstance(conversation[-1], ToolMessage)
+
+
+@pytest.mark.parametrize("name", ["iterations", "tokens", "tool_calls"])
+@pytest.mark.parametrize("most", [True, 2.5, float("inf"), -1, "3"])
+def test_what_is_counted_is_a_whole_number(name: str, most: Any) -> None:
+    with pytest.raises(ConfigError, match=f"`{name}` of a budget .* whole number"):
+        Budget(**{name: most})
+
+
+@pytest.mark.parametrize("name", ["cost", "seconds"])
+def test_what_is_measured_is_a_number(name: str) -> None:
+    assert getattr(Budget(**{name: float("inf")}), name) == float("inf")
+    for wrong in (True, float("nan"), -0.5):
+        with pytest.raises(ConfigError, match=f"`{name}` of a budget"):
+            Budget(**{name: wrong})
 
 
 def test_what_is_used_up_counts_from_when_it_was_granted() -> None:

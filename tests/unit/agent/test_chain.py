@@ -11,6 +11,7 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.chain import Chain
 from loom_core.agent.journal import Journal
+from loom_core.agent.run import Budget
 from loom_core.agent.step import StepError
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, NotFoundError
 from loom_core.llm.interface import ChatRequest
@@ -199,6 +200,14 @@ async def test_a_chain_with_a_key_does_not_ask_agents_again_that_have_answered()
     assert (await journal.runs())[0].request.metadata == {"step": "b"}
     await chain.run("x", key="another")
     assert len(await journal.runs()) == 4
+
+
+async def test_an_agent_that_may_take_more_by_now_has_still_answered_under_the_same_key() -> None:
+    agent = _echo("a")
+    assert (await Chain([agent]).run("问", key="k")).output == "a(问)"
+    agent.budget = Budget(iterations=99)
+    assert (await Chain([agent]).run("问", key="k")).output == "a(问)"
+    assert len(await agent.journal.runs()) == 1
 
 
 async def test_an_agent_that_failed_is_gone_on_with_under_the_same_key() -> None:

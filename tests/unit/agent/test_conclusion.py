@@ -81,7 +81,7 @@ def test_the_model_is_told_what_is_wrong_in_the_users_language() -> None:
 
 def test_notices_of_both_languages_fill_in_the_same() -> None:
     chinese, english = Notices.for_goal("写一首诗"), _ENGLISH
-    for name in Notices.__slots__:
+    for name in set(Notices.__slots__) - {"sentences"}:
         fields = [set(re.findall(r"{(\w+)}", getattr(each, name))) for each in (chinese, english)]
         assert fields[0] == fields[1], name
         assert getattr(chinese, name) != getattr(english, name)

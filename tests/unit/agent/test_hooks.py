@@ -83,6 +83,18 @@ async def test_hooks_see_and_change_what_happens() -> None:
     assert llm.calls[0].temperature == 0.5
 
 
+async def test_the_journal_says_with_which_arguments_of_a_hook_a_call_was_made() -> None:
+    llm = MockProvider([_looking("here"), _looking("elsewhere"), "done"])
+    async with Agent(llm, tools=[look], hooks=[Watching()]) as agent:
+        result = await agent.run("看一看")
+        events = await agent.journal.events(result.run_id)
+    wanted = [call["arguments"] for event in events for call in event.payload.get("calls", ())]
+    assert wanted == [{"where": "here"}, {"where": "elsewhere"}]
+    changed, unchanged = [event.payload for event in events if event.type == "tool_start"]
+    assert changed["arguments"] == {"where": "there"}
+    assert "arguments" not in unchanged
+
+
 async def test_a_veto_of_a_call_is_read_by_the_model() -> None:
     class NotThere(Hooks):
         async def before_tool(self, run: Run, planned: PlannedCall) -> Mapping[str, Any] | Veto | None:

@@ -310,6 +310,9 @@ async def test_a_call_that_a_person_has_changed_is_made_again_as_they_changed_it
     ) as agent:
         (run,) = await agent.journal.runs()
         await agent.resume(run.id)
+        events = await agent.journal.events(run.id)
+    made = [event.payload["arguments"] for event in events if event.type == "tool_start"]
+    assert made == [{"name": "polite"}] * 2, "both differ from what the model wanted"
     assert [(pending.kind, pending.arguments) for pending in asked] == [("unknown", {"name": "polite"})]
     assert world.effects == {"write polite": 1}
 

@@ -80,6 +80,19 @@ async def test_a_question_that_is_closed_leaves_the_run_waiting_and_is_asked_aga
     assert len(asked) == 2
 
 
+async def test_a_form_that_does_not_fit_the_question_leaves_it_open_and_says_why(mode, connect, call):
+    wrong = ElicitResult(action="accept", content={"answer": 5})
+    right = ElicitResult(action="accept", content={"answer": "李明"})
+    answer, asked = user(wrong, right)
+    async with connect(mode=mode, elicitation_callback=answer) as client:
+        run = await call(client, "agent_run", goal="请问我的名字")
+        assert run["status"] == "input_required"
+        assert "`answer` must be a string, got 5" in run["problem"]
+        done = await call(client, "agent_wait", run_id=run["run_id"])
+    assert "李明" in done["output"]
+    assert len(asked) == 2
+
+
 async def test_there_is_no_question_for_which_there_is_no_time(connect, call):
     answer, asked = user()
     async with connect(mode="legacy", elicitation_callback=answer) as client:

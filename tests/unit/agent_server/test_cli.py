@@ -80,6 +80,15 @@ def test_a_run_whose_profile_is_not_here_is_not_waited_for(command):
     assert json.loads(out)["status"] == "aborted"
 
 
+def test_a_run_that_was_aborted_is_gone_on_with_to_its_new_end(command):
+    _, out, _ = command("run", "请记一条笔记：灯塔", "--json")
+    run_id = json.loads(out)["run_id"]
+    command("runs", "abort", run_id)
+    code, out, _ = command("runs", "resume", run_id, "--json")
+    assert code == 0, "what was aborted is told to the model, which answers"
+    assert '"status": "completed"' in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 from loom_agent.demonstration import MODEL, demonstration_model, demonstration_tools
 
@@ -87,3 +88,12 @@ async def test_a_structured_answer_has_the_properties_that_are_wanted():
     assert result.or_raise().structured == json.loads(result.output)
     assert result.structured["count"] == 0
     assert result.structured["said"].startswith("The tools say: 20")
+
+
+@pytest.mark.parametrize("goal", ["目标" * 20_000, "What time is it there? " * 2000])
+async def test_a_long_text_streams_about_as_quickly_as_a_short_one(goal):
+    stream = demonstration_model().chat_stream([UserMessage((TextPart(goal),))], tools=SPECS)
+    with anyio.fail_after(10):
+        pieces = [chunk.text async for chunk in stream if chunk.kind == "reasoning"]
+    assert "".join(pieces).endswith(goal)
+    assert len(pieces) <= 50

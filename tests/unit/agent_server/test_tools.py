@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
+
+from loom_core.agent.orders import Reply
 
 NOTE = "请记一条笔记：明天去青岛"
 
@@ -118,6 +122,55 @@ async def test_a_question_of_a_tool_is_answered(connect, call, refused):
     assert "李明" in done["output"]
 
 
+async def test_several_decisions_are_taken_together_or_not_at_all(connect, call, refused):
+    goal = 'use keep_note {"text": "甲"} and use keep_note {"text": "乙"}'
+    async with connect() as client:
+        run = await call(client, "agent_run", goal=goal)
+        first, second = (each["id"] for each in run["pending"])
+        approve = {"id": first, "action": "approve"}
+        for other, why in (
+            ({"id": "bad", "action": "approve"}, "does not wait for 'bad'"),
+            ({"id": second, "action": "edit"}, "no arguments"),
+            ({"id": first, "action": "deny"}, "several decisions"),
+        ):
+            both = [approve, other]
+            text = await refused(client, "agent_decide", run_id=run["run_id"], decisions=both)
+            assert text.startswith("None of the 2 decisions was taken.")
+            assert why in text
+            still = await call(client, "agent_wait", run_id=run["run_id"], wait_seconds=0)
+            assert [each["id"] for each in still["pending"]] == [first, second]
+        decisions = [{**approve, "scope": "run"}, {"id": second, "action": "deny"}]
+        done = await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
+    assert '"kept":"甲"' in done["output"]
+    assert '"kept":"乙"' not in done["output"], "an approval for the run does not go over a refusal"
+
+
+async def test_what_a_tool_cannot_take_leaves_the_decision_open(connect, call, refused):
+    async with connect() as client:
+        run = await call(client, "agent_run", goal=NOTE)
+        edit = {"id": run["pending"][0]["id"], "action": "edit", "arguments": {"nope": 1}}
+        text = await refused(client, "agent_decide", run_id=run["run_id"], decisions=[edit])
+        assert "`text` is required" in text
+        still = await call(client, "agent_wait", run_id=run["run_id"], wait_seconds=0)
+        assert still["pending"] == run["pending"]
+        edit["arguments"] = {"text": "改过"}
+        done = await call(client, "agent_decide", run_id=run["run_id"], decisions=[edit])
+        events = await call(client, "agent_events", run_id=run["run_id"], limit=500)
+    assert '"kept":"改过"' in done["output"]
+    asked = [each["payload"] for each in events["events"] if each["type"] == "approval_required"]
+    assert [each["pending"]["arguments_schema"] for each in asked] == [{}]
+
+
+async def test_an_answer_that_does_not_fit_the_question_leaves_it_open(connect, call, refused):
+    async with connect() as client:
+        run = await call(client, "agent_run", goal="请问我的名字")
+        answer = {"id": run["pending"][0]["id"], "action": "answer", "content": {"answer": 5, "zz": 1}}
+        text = await refused(client, "agent_decide", run_id=run["run_id"], decisions=[answer])
+        assert "`answer` must be a string, got 5 (a number)" in text
+        still = await call(client, "agent_wait", run_id=run["run_id"], wait_seconds=0)
+    assert still["pending"] == run["pending"]
+
+
 async def test_a_question_may_be_declined(connect, call):
     async with connect() as client:
         run = await call(client, "agent_run", goal="ask me something")
@@ -147,6 +200,34 @@ async def test_a_paused_run_begins_nothing_new_until_it_is_resumed(connect, call
         await call(client, "agent_control", run_id=run["run_id"], action="resume")
         done = await call(client, "agent_wait", run_id=run["run_id"])
     assert done["status"] == "completed"
+
+
+async def test_a_run_that_is_resumed_elsewhere_is_said_to_go_on(connect, call):
+    async with connect() as client, connect() as other:
+        run = await call(client, "agent_run", goal="wait 0.8", wait_seconds=0.2)
+        await call(client, "agent_control", run_id=run["run_id"], action="abort")
+        resumed = await call(other, "agent_control", run_id=run["run_id"], action="resume")
+        assert resumed["status"] == "working"
+        assert "agent_wait" in resumed["next"]
+        done = await call(other, "agent_wait", run_id=run["run_id"])
+    assert done["status"] == "completed"
+
+
+async def test_of_two_replies_at_once_one_begins_the_run_and_the_other_reaches_it(running):
+    async with running() as service:
+        first = await service.start("What is there?")
+        session = first.request.session_id
+        await service.changed(first.id, seconds=20)
+        runs = []
+
+        async def reply(text):
+            runs.append(await service.reply(session, Reply(text=text)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reply, "note that")
+            tasks.start_soon(reply, "记一条：灯塔")
+        assert runs[0].id == runs[1].id != first.id
+        assert len(await service.runs(session_id=session)) == 2
 
 
 async def test_a_reply_reaches_a_run_that_goes_on(connect, call):
@@ -237,6 +318,20 @@ async def test_past_runs_are_found_by_words_and_by_status(connect, call):
     assert "agent_run starts one" in nothing.content[0].text
 
 
+async def test_a_limit_counts_the_runs_that_fit(connect, call):
+    async with connect() as client:
+        noted = await call(client, "agent_run", goal="记一条笔记：灯塔旁边的小屋，还有许多别的东西")
+        for _ in range(3):
+            latest = await call(client, "agent_run", goal="灯塔")
+        status, session = ["input_required"], noted["session_id"]
+        by_status = await call(client, "agent_runs", query="灯塔", status=status, limit=1)
+        by_session = await call(client, "agent_runs", query="灯塔", session_id=session, limit=1)
+        best = await call(client, "agent_runs", query="灯塔", limit=1)
+    assert [run["run_id"] for run in by_status["runs"]] == [noted["run_id"]]
+    assert [run["run_id"] for run in by_session["runs"]] == [noted["run_id"]]
+    assert [run["run_id"] for run in best["runs"]] == [latest["run_id"]]
+
+
 async def test_the_agents_tools_are_found_by_what_they_do_with_what_becomes_of_a_call(connect, call, home):
     (home / "说明.txt").write_text("灯塔", encoding="utf-8")
     async with connect(root=home) as client:
@@ -295,6 +390,8 @@ async def test_the_first_vendor_with_a_key_is_taken_and_one_without_is_named(run
         ("agent_run", {"goal": "x", "session_id": "ses_none"}, "There is no session"),
         ("agent_run", {"goal": "x", "wait_seconds": 46}, "wait_seconds"),
         ("agent_run", {"goal": "x", "output_schema": {"type": "array"}}, "no objects"),
+        ("agent_run", {"goal": "x", "output_schema": {"$ref": "http://127.0.0.1:1/x"}}, "not in it"),
+        ("agent_run", {"goal": "x", "allowed_tools": ["re:("]}, "regular expression"),
         ("agent_run", {"goal": "x", "budget": {"itertions": 3}}, "itertions"),
         ("agent_wait", {"run_id": "run_none"}, "There is no run"),
         ("agent_reply", {"session_id": "ses_none", "message": "x"}, "There is no session"),
@@ -397,3 +494,65 @@ async def test_prompts_offer_a_run_and_show_how_runs_stand(connect, call):
         assert run["run_id"] in every.messages[0].content.text
         one = await client.get_prompt("status", {"run_id": run["run_id"]})
         assert "keep_note" in one.messages[0].content.text
+
+
+async def test_a_long_goal_is_cut_in_answers_and_whole_in_the_resource(connect, call):
+    goal = "把港口的每一座灯塔都查一遍。" * 2000
+    async with connect() as client:
+        run = await call(client, "agent_run", goal=goal)
+        again = await call(client, "agent_wait", run_id=run["run_id"])
+        resource = await client.read_resource(f"loom://runs/{run['run_id']}")
+    assert run["status"] == "completed"
+    assert run["goal"] == again["goal"] == f"{goal[:120]} …"
+    assert json.loads(resource.contents[0].text)["goal"] == goal
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("agent_run", {"goal": "x", "profile": "{long}"}),
+        ("agent_run", {"goal": "x", "session_id": "{long}"}),
+        ("agent_wait", {"run_id": "{long}"}),
+        ("agent_reply", {"session_id": "{long}", "message": "x"}),
+        ("agent_decide", {"run_id": "{long}", "decisions": [{"id": "a", "action": "deny"}]}),
+        ("agent_decide", {"run_id": "{run}", "decisions": [{"id": "{long}", "action": "deny"}]}),
+        ("agent_decide", {"run_id": "{run}", "decisions": [{"id": "{long}", "action": "edit"}]}),
+        ("agent_control", {"run_id": "{long}", "action": "abort"}),
+        ("agent_events", {"run_id": "{long}"}),
+    ],
+)
+async def test_what_is_refused_is_not_said_again_in_all_its_length(connect, call, refused, tool, arguments):
+    async with connect() as client:
+        run = await call(client, "agent_run", goal=NOTE)
+        filled = json.dumps(arguments).replace("{run}", run["run_id"])
+        for long in ("x" * 100_000, "无" * 100_000):
+            said = await refused(client, tool, **json.loads(filled.replace("{long}", long)))
+            assert len(said) < 1000
+
+
+async def test_numbers_that_no_run_can_have_are_refused_or_do_no_harm(connect, call, refused):
+    async with connect() as client:
+        most = {"tokens": 10**30, "tool_calls": 10**30, "cost": 1e308, "seconds": 1e308}
+        run = await call(client, "agent_run", goal="几点了？", budget=most)
+        assert run["status"] == "completed"
+        for number in (2**32, 2**63, 10**30, -1):
+            for tool in ("agent_events", "agent_wait"):
+                assert "after_seq" in await refused(client, tool, run_id=run["run_id"], after_seq=number)
+            for tool in ("agent_runs", "tool_search"):
+                assert "limit" in await refused(client, tool, limit=number)
+        last = await call(client, "agent_events", run_id=run["run_id"], after_seq=2**32 - 1)
+        with pytest.raises(MCPError, match="no blob"):
+            await client.read_resource(f"loom://runs/{run['run_id']}/blobs/{10**30}")
+    assert last["events"] == []
+
+
+async def test_reasons_are_given_in_the_language_of_the_goal(connect, call):
+    async with connect() as client:
+        for goal, may, end in (
+            (NOTE, "它可能会更改某些内容。", "该运行已中止（操作者：用户）：不需要了"),
+            ("write a note", "It may change something.", "The run was aborted by the user: 不需要了"),
+        ):
+            run = await call(client, "agent_run", goal=goal)
+            assert run["pending"][0]["reason"] == may
+            order = {"run_id": run["run_id"], "action": "abort", "reason": "不需要了"}
+            assert (await call(client, "agent_control", **order))["problem"] == end

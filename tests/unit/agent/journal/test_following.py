@@ -87,12 +87,49 @@ async def test_following_goes_on_where_a_run_that_had_failed_was_resumed(
     assert [event.type for event in seen] == ["error"]
     await journal.order(run.id, Resume())
     async with await claimed(journal, run.id) as log:
+        assert log.orders() == [Resume()]
         log.add("resumed", {}, status="working")
         await log.commit()
         async with aclosing(journal.follow(run.id)) as events:
             assert [(await anext(events)).type for _ in range(2)] == ["error", "resumed"]
             log.add("agent_finish", {}, status="completed")
             assert [event.type async for event in events] == ["agent_finish"]
+
+
+async def test_a_run_that_has_ended_does_not_stand_still_when_it_was_told_to_go_on(
+    open_journal: Callable[[], Journal],
+):
+    here, elsewhere = open_journal(), open_journal()
+    run = await here.create(RunRequest(goal="查资料"))
+    async with await claimed(here, run.id) as log:
+        log.add("aborted", {}, status="aborted")
+    await elsewhere.order(run.id, Resume())
+    got: list[Run] = []
+
+    async def wait(journal: Journal) -> None:
+        got.append(await journal.changed(run.id, after=0, seconds=20))
+
+    async def obeyed(journal: Journal) -> None:
+        run_then = await journal.obeyed(run.id, seconds=20)
+        assert run_then.status in {"working", "completed"}
+
+    assert (await elsewhere.obeyed(run.id, seconds=0.01)).status == "aborted"
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for journal in (here, elsewhere):
+                tasks.start_soon(wait, journal)
+                tasks.start_soon(obeyed, journal)
+            await anyio.wait_all_tasks_blocked()
+            async with await claimed(here, run.id) as log:
+                assert log.orders() == [Resume()]
+                log.add("resumed", {}, status="working")
+                await log.commit()
+                for journal in (here, elsewhere):
+                    async with aclosing(journal.follow(run.id, after=1)) as events:
+                        assert (await anext(events)).type == "resumed"
+                assert got == []
+                log.add("agent_finish", {}, status="completed")
+    assert [each.status for each in got] == ["completed"] * 2
 
 
 async def test_a_run_that_ended_lets_its_followers_go_at_once(open_journal: Callable[[], Journal]):

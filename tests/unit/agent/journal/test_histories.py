@@ -65,7 +65,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.models)
     @rule(data=st.data(), number=st.integers(0, 1))
     def claim(self, data: st.DataObject, number: int) -> None:
-        run_id = data.draw(st.sampled_from(sorted(self.models)))
+        run_id = data.draw(st.sampled_from(list(self.models)))
         model = self.models[run_id]
         log = self.runner.run(self.journals[number].claim(run_id))
         assert (log is None) == (model.driver is not None)
@@ -94,7 +94,7 @@ class Histories(RuleBasedStateMachine):
         commit: bool,
         durable: bool,
     ) -> None:
-        run_id = data.draw(st.sampled_from(sorted(self.logs)))
+        run_id = data.draw(st.sampled_from(list(self.logs)))
         log, model = self.logs[run_id], self.models[run_id]
         changes = {} if status is None else {"status": status}
         assert log.add("text_delta", {"text": text}, state=state, **changes).seq == len(model.events) + 1
@@ -108,7 +108,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.models)
     @rule(data=st.data(), number=st.integers(0, 1))
     def order(self, data: st.DataObject, number: int) -> None:
-        run_id = data.draw(st.sampled_from(sorted(self.models)))
+        run_id = data.draw(st.sampled_from(list(self.models)))
         model = self.models[run_id]
         if model.status != "failed" and not self.loose.get(run_id):
             text = str(len(model.events))
@@ -118,7 +118,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.logs)
     @rule(data=st.data())
     def obey(self, data: st.DataObject) -> None:
-        run_id = data.draw(st.sampled_from(sorted(self.logs)))
+        run_id = data.draw(st.sampled_from(list(self.logs)))
         log, model = self.logs[run_id], self.models[run_id]
         if model.orders:
             self.runner.run(log.next_order())
@@ -131,7 +131,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.logs)
     @rule(data=st.data(), broken=st.booleans())
     def let_go(self, data: st.DataObject, broken: bool) -> None:
-        run_id = data.draw(st.sampled_from(sorted(self.logs)))
+        run_id = data.draw(st.sampled_from(list(self.logs)))
         self.end(run_id, broken=broken)
 
     @rule(number=st.integers(0, 1))

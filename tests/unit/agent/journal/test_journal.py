@@ -210,6 +210,45 @@ async def test_the_same_key_gives_the_same_run_to_the_same_caller_only(journal: 
     assert keyless[0].id != keyless[1].id
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("profile", "港务", "profile"),
+        ("allowed_tools", ("天气",), "set of allowed tools"),
+        ("output_schema", {"type": "object", "required": []}, "output schema"),
+        ("budget", Budget(tokens=6), "budget"),
+        ("session_id", "ses_none", "session"),
+    ],
+)
+async def test_a_key_is_for_one_request_and_no_other(journal: Journal, name: str, value: object, said: str):
+    request = RunRequest(
+        goal="查一下天气",
+        allowed_tools=("天气", "fs:*"),
+        output_schema={"type": "object"},
+        budget=Budget(tokens=5, seconds=1.5),
+        idempotency_key="键" * 1000,
+    )
+    run = await journal.create(request)
+    session = run.request.session_id
+    for same in (request, replace(request, session_id=session, metadata={"client": "another"})):
+        assert (await journal.create(same)).id == run.id
+    with pytest.raises(InvalidInputError, match=f"was used for another {said} ") as refused:
+        await journal.create(replace(request, **{name: value}))
+    assert len(str(refused.value)) < 500
+
+
+async def test_numbers_that_are_too_large_for_the_file_find_nothing(journal: Journal):
+    first = await finished(journal, "g")
+    await finished(journal, "h")
+    for after in (2**32 - 1, 2**32, 2**63, 10**30):
+        assert await journal.events(first.id, after=after) == []
+    assert len(await journal.events(first.id, after=-(10**30), limit=10**30)) == 1
+    assert len(await journal.runs(limit=10**30)) == 2
+    for number in (-1, 2**63, 10**30):
+        with pytest.raises(NotFoundError, match="no blob"):
+            await journal.blob(first.id, number)
+
+
 async def test_the_runs_of_a_session_come_one_after_the_other(journal: Journal):
     first = await journal.create(RunRequest(goal="g", caller="anna"))
     session = first.request.session_id

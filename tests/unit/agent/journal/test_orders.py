@@ -46,7 +46,17 @@ async def standing(journal: Journal, status: RunStatus, *pending: Pending) -> st
 
 CALL = Pending(id="c1", kind="approval", tool="fs:write")
 UNKNOWN = Pending(id="c2", kind="unknown", tool="fs:write")
-QUESTION = Pending(id="q1", kind="question", schema={"type": "object"})
+QUESTION = Pending(
+    id="q1",
+    kind="question",
+    schema={"type": "object", "properties": {"城市": {"type": "string"}}, "required": ["城市"]},
+)
+WRITING = Pending(
+    id="c4",
+    kind="approval",
+    tool="fs:write",
+    arguments_schema={"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]},
+)
 LATE = Pending(id="c3", kind="approval", deadline=time.time() - 1)
 
 
@@ -82,6 +92,64 @@ async def test_an_order_that_fits_reaches_whoever_drives_the_run_next(status: Ru
         await log.commit()
     async with await claimed(journal, run_id) as log:
         assert log.orders() == []
+    await journal.aclose()
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        (
+            Answered(id="q1", action="accept", content={"城市": 5}),
+            r"`城市` must be a string, got 5 \(a number",
+        ),
+        (Answered(id="q1", action="accept"), "`城市` is required"),
+        (Decided(id="c4", action="edit", arguments={"size": "大"}), r"`size` must be an integer, got \"大\""),
+        (Decided(id="c4", action="edit", arguments={}), "`size` is required"),
+    ],
+)
+async def test_what_does_not_fit_what_is_asked_leaves_it_open(order: Order, reason: str):
+    journal = Journal()
+    run_id = await standing(journal, "input_required", QUESTION, WRITING)
+    with pytest.raises(InvalidInputError, match=reason):
+        await journal.order(run_id, order)
+    assert (await journal.get(run_id)).pending == (QUESTION, WRITING)
+    await journal.order(
+        run_id,
+        Answered(id="q1", action="decline"),
+        Decided(id="c4", action="edit", arguments={"size": "12"}),  # as it is put right for a model
+    )
+    await journal.aclose()
+
+
+async def test_an_order_of_another_process_is_not_overtaken_by_one_from_here(
+    open_journal: Callable[[], Journal],
+):
+    here, elsewhere = open_journal(), open_journal()
+    run = await here.create(RunRequest(goal="g"))
+    async with await claimed(here, run.id) as log:
+        await elsewhere.order(run.id, Reply(text="第一"))
+        await here.order(run.id, Reply(text="第二"))
+        assert log.orders() == [Reply(text="第一"), Reply(text="第二")]
+        await log.commit()
+        assert log.orders() == []
+
+
+async def test_of_several_orders_all_are_taken_or_none():
+    journal = Journal()
+    run_id = await standing(journal, "input_required", CALL, QUESTION)
+    approved = Decided(id="c1", action="approve")
+    with pytest.raises(InvalidInputError, match="does not wait for 'c9'"):
+        await journal.order(run_id, approved, Decided(id="c9", action="approve"))
+    with pytest.raises(InvalidInputError, match="was decided already"):
+        await journal.order(run_id, approved, Decided(id="c1", action="deny"))
+    with pytest.raises(InvalidInputError, match="cannot be kept"):
+        await journal.order(run_id, approved, Answered(id="q1", action="decline", content={"x": object()}))
+    assert await journal.unclaimed() == []
+    answered = Answered(id="q1", action="accept", content={"城市": "北京"})
+    await journal.order(run_id, approved, answered)
+    async with await claimed(journal, run_id) as log:
+        assert log.orders() == [approved, answered]
+        await log.commit()
     await journal.aclose()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.values import problems, readable_path, without_nulls
+from loom_core.llm.json_schema.values import check_schema, problems, readable_path, without_nulls
 
 _PERSON: dict[str, Any] = {
     "type": "object",
@@ -112,3 +112,30 @@ def test_what_is_no_object_stays_as_it_is():
 def test_a_schema_that_cannot_be_used_is_refused_for_nulls_too(schema: dict[str, Any], match: str):
     with pytest.raises(InvalidInputError, match=match):
         without_nulls({"a": None}, schema)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"$ref": "#/$defs/没有"},
+        {"$ref": "http://127.0.0.1:1/x"},
+        {"anyOf": [{"type": "string"}, {"allOf": [{"$ref": "#/properties/甲"}]}]},
+        {"items": {"patternProperties": {"(": {}}}},
+    ],
+)
+def test_a_part_that_no_value_could_be_checked_with_is_found_without_one(part: dict[str, Any]):
+    with pytest.raises(InvalidInputError):
+        check_schema({"type": "object", "properties": {"甲": part}})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _PERSON,
+        {"$ref": "#/$defs/树", "$defs": {"树": {"properties": {"枝": {"items": {"$ref": "#/$defs/树"}}}}}},
+        {"properties": {"甲": {"$id": "http://x/a", "$ref": "#/$defs/b", "$defs": {"b": True}}}},
+        {"properties": {"甲": {"enum": [{"$ref": "#/no/schema"}]}, "$ref": {"const": "#/nowhere"}}},
+    ],
+)
+def test_a_schema_that_values_can_be_checked_with_is_taken(schema: dict[str, Any]):
+    check_schema(schema)
