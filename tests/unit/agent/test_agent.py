@@ -265,8 +265,7 @@ async def test_an_empty_answer_is_asked_for_again_once() -> None:
     assert "no answer" in result.problem
 
 
-async def test_a_stream_that_breaks_is_taken_again_without_a_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_core.agent.turn._WAIT", 0.0)
+async def test_a_stream_that_breaks_is_taken_again_without_a_double() -> None:
     llm = MockProvider([MockAnswer("Half of an answer", cut_after=2), "A whole answer"])
     async with Agent(llm) as agent:
         result = await agent.run("answer", session_id="")
@@ -278,8 +277,7 @@ async def test_a_stream_that_breaks_is_taken_again_without_a_double(monkeypatch:
     ]
 
 
-async def test_a_stream_that_always_breaks_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_core.agent.turn._WAIT", 0.0)
+async def test_a_stream_that_always_breaks_fails_the_run() -> None:
     async with Agent(MockProvider([MockAnswer("Half", cut_after=1)] * 3)) as agent:
         result = await agent.run("answer")
     assert result.status == "failed"

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
-import pytest
 
 from loom_core.agent.agent import Agent
 from loom_core.errors import SourceError
@@ -75,8 +74,7 @@ async def test_passages_that_the_conversation_holds_are_not_repeated() -> None:
     assert sum(_ROPE in message.text for message in llm.calls[1].messages) == 1
 
 
-async def test_passages_that_come_late_stand_before_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_core.agent.prequery._PATIENCE", 0.0)
+async def test_passages_that_come_late_stand_before_the_next_turn() -> None:
     source = Source(at_once=False)
 
     @tool(read_only=True, open_world=False)
@@ -112,10 +110,7 @@ class Slow(MockProvider):
             await anyio.wait_all_tasks_blocked()
 
 
-async def test_a_final_answer_is_given_again_if_passages_came_while_it_was_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("loom_core.agent.prequery._PATIENCE", 0.0)
+async def test_a_final_answer_is_given_again_if_passages_came_while_it_was_written() -> None:
     llm = Slow(["I do not know", "大麻"])
     llm.source = Source(at_once=False)
     async with _agent(llm, llm.source) as agent:
@@ -123,8 +118,7 @@ async def test_a_final_answer_is_given_again_if_passages_came_while_it_was_writt
     assert _ROPE in llm.calls[1].messages[-1].text
 
 
-async def test_a_final_answer_does_not_wait_for_passages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_core.agent.prequery._PATIENCE", 0.0)
+async def test_a_final_answer_does_not_wait_for_passages() -> None:
     async with _agent(MockProvider(["大麻"]), Source(at_once=False)) as agent:
         with anyio.fail_after(1.5):  # the source has 2 s
             assert (await agent.run(_GOAL)).output == "大麻"
