@@ -48,17 +48,17 @@ class IngestLimits:
         size: bytes of a batch.
         ahead: batches that are prepared while one is written.
         words: seconds after which what was written is indexed by words, while a job goes on.
-        unlinked: new chunks, and new names, that are not linked yet while a job goes on: a name is looked for
-            one by one in the chunks that were linked before it came.
+        unlinked: new chunks, and new names, that are not linked yet while a job goes on: the more, the fewer
+            names come when the chunks that hold them have been searched already.
         patience: seconds after which what is prepared of a batch is written, though the rest is not.
     """
 
     seconds: float = 0.3
-    items: int = 256
+    items: int = 1024
     size: int = 4 << 20
     ahead: int = 2
     words: float = 2.5
-    unlinked: int = 2000
+    unlinked: int = 10_000
     patience: float = 1.0
 
 

@@ -28,9 +28,12 @@ from loom_core.knowledge.record.prepared import (
 )
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from loom_core.knowledge.preparing.making import Made
 
 __all__ = [
+    "FrameReader",
     "decode_made",
     "decode_material",
     "encode_made",
@@ -41,9 +44,46 @@ __all__ = [
 ]
 
 _LENGTH = struct.Struct(">I")
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_PIPE = 64 << 10  # bytes that a pipe holds at the most, as systems make them
 # How the frame of a document begins. It is UTF-8 throughout, and so large that it goes through Pydantic's
 # JSON, several times as fast; reasons of failures may hold names of files, which need not be UTF-8.
 _DOCUMENT = b'["document",'
+
+
+class FrameReader:
+    """Takes byte strings from the other side, as many at a time as are there: each wait costs a switch."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self._stream = stream
+        self._held = bytearray()
+
+    def read(self) -> list[bytes]:
+        """Read at least one byte string; waits for it.
+
+        Raises:
+            EOFError: the other side is gone.
+        """
+        while not (frames := self._whole()):
+            data = self._stream.read1(_PIPE)
+            if not data:
+                raise EOFError
+            self._held += data
+        return frames
+
+    def _whole(self) -> list[bytes]:
+        """Take what is whole out of what is held."""
+        frames: list[bytes] = []
+        start = 0
+        with memoryview(self._held) as held:
+            while len(held) - start >= _LENGTH.size:
+                end = start + _LENGTH.size + _LENGTH.unpack_from(held, start)[0]
+                if end > len(held):
+                    break
+                frames.append(bytes(held[start + _LENGTH.size : end]))
+                start = end
+        del self._held[:start]
+        return frames
 
 
 def write_frame(stream: BinaryIO, *parts: bytes) -> None:
@@ -74,7 +114,7 @@ def read_frame(stream: BinaryIO) -> bytes:
 
 def json_frame(value: object) -> bytes:
     """A value as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return _as_json(value).encode("utf-8", "surrogatepass")
 
 
 def encode_material(material: Material) -> tuple[bytes, bytes]:

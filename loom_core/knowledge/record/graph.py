@@ -167,16 +167,27 @@ class GraphTable(EntityReader):
         )
         return {row["key"] for row in rows}
 
-    def new_names(self, *, limit: int = -1) -> list[NewName]:
+    def subjects_since(self, entities: Sequence[int], chunk: int) -> set[int]:
+        """Those of the entities that have been subjects ever since a chunk was written."""
+        rows = self._database.rows_in(
+            "SELECT DISTINCT entity FROM abouts WHERE entity IN ({}) "
+            "AND source != 'first_phrase' AND chunk <= ?",
+            entities,
+            (chunk,),
+        )
+        return {row["entity"] for row in rows}
+
+    def new_names(self, *, limit: int = -1, since: int = 0) -> list[NewName]:
         """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
 
         Args:
             limit: how many at the most; below 0, all.
+            since: only those that came after `linked` was this, and maybe others.
         """
         rows = self._database.rows(
             "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
-            "ORDER BY entity LIMIT ?",
-            (limit,),
+            "WHERE newest >= ? ORDER BY entity LIMIT ?",
+            (since, limit),
         )
         return list(map(NewName._make, rows))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from loom_core.knowledge.extraction import RuleSettings
 from loom_core.knowledge.indexing import WordIndex
 from loom_core.knowledge.linker import Linker
@@ -95,6 +97,44 @@ def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
     adding.join()
     link_all(record, words)
     assert len(links(record)) == len(names) ** 2
+
+
+def test_many_new_names_are_found_in_the_chunks_before_them_without_the_index_of_words():
+    record = Record(None)
+    words = WordIndex(record, None)
+    later = [f"cape later{n}" for n in range(30)]
+    add(record, [f"cape early{n}" for n in range(10)], naming="cape later3、cape later17 和 cape later29")
+    link_all(record, words)
+    watermark = record.changes.state("words")
+    add(record, later, naming="cape early4")
+    link_all(record, words)
+    assert record.changes.state("words") == watermark
+    assert {("cape early0", f"cape later{n}") for n in (3, 17, 29)} <= links(record)
+    assert len(links(record)) == 3 * 10 + len(later)
+
+
+@pytest.mark.parametrize("steps", range(1, 7))
+def test_a_name_that_goes_and_comes_back_while_earlier_chunks_are_read_is_found_in_all_of_them(steps: int):
+    record = Record(None)
+    words = WordIndex(record, None)
+    early = [f"cape early{n}" for n in range(10)]
+    later = [f"cape later{n}" for n in range(30)]
+    add(record, early, naming="cape later3 and cape later17")
+    add(record, ["rock"], naming="Cape Later3")  # found by rules, so that the entity stays
+    link_all(record, words)
+    add(record, later, naming="nothing")
+    linker = Linker(record, words, chunks=3)
+    while record.graph.linked() < record.documents.last_chunk():
+        linker.link_some()
+    for _ in range(steps):
+        linker.link_some()
+    document = record.documents.get("text:cape later3")
+    assert document is not None
+    record.documents.remove(document.key)
+    add(record, ["cape later3"], naming="nothing")
+    while linker.link_some():
+        pass
+    assert links(record) == {(name, named) for name in early for named in ("cape later3", "cape later17")}
 
 
 def test_a_name_whose_last_title_is_gone_is_not_linked():

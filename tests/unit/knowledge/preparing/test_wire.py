@@ -15,6 +15,7 @@ from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.preparing.making import Failed, Unchanged
 from loom_core.knowledge.preparing.material import Material
 from loom_core.knowledge.preparing.wire import (
+    FrameReader,
     decode_made,
     decode_material,
     encode_made,
@@ -67,3 +68,44 @@ def test_a_stream_that_ends_within_a_frame_is_at_its_end(beginning: bytes):
     for cut in range(len(stream.getvalue())):
         with pytest.raises(EOFError):
             read_frame(io.BytesIO(stream.getvalue()[:cut]))
+
+
+class _Arriving(io.RawIOBase):
+    """A pipe's reading end, through which bytes come in pieces."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        piece = self._pieces.pop(0) if self._pieces else b""
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1), st.lists(st.integers(1, 400)))
+def test_frames_come_out_whole_however_they_arrive(frames: list[bytes], cuts: list[int]):
+    sent = io.BytesIO()
+    write_frame(sent, *frames)
+    sent.seek(0)
+    pieces = [piece for size in cuts if (piece := sent.read(size))]
+    reader = FrameReader(io.BufferedReader(_Arriving([*pieces, sent.read()])))
+    taken: list[bytes] = []
+    while len(taken) < len(frames):
+        some = reader.read()
+        assert some
+        taken += some
+    assert taken == frames
+    with pytest.raises(EOFError):
+        reader.read()
+
+
+def test_a_frame_that_is_cut_off_is_the_end():
+    sent = io.BytesIO()
+    write_frame(sent, b"whole", b"cut off")
+    reader = FrameReader(io.BufferedReader(_Arriving([sent.getvalue()[:-1]])))
+    assert reader.read() == [b"whole"]
+    with pytest.raises(EOFError):
+        reader.read()
