@@ -121,11 +121,11 @@ async def at_once(folder: Path, *, count: int, steps: int, seconds: float) -> No
     from agent_runs import add
 
     from loom_core.agent.agent import Agent
-    from loom_core.agent.host import RunHost
-    from loom_core.agent.journal import Journal
     from loom_core.llm.interface import ChatRequest
     from loom_core.llm.messages import ToolCallPart
     from loom_core.llm.mock import MockAnswer, MockProvider
+    from loom_core.runs.host import RunHost
+    from loom_core.runs.journal import Journal
     from loom_core.tools.function_tool import tool
 
     def answer(request: ChatRequest) -> MockAnswer | str:

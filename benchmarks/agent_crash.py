@@ -20,32 +20,26 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import random
 import shutil
-import signal
 import socketserver
-import sqlite3
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from killing import Actors, JournalFile, kill_often, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.run import Run
     from loom_core.llm.messages import Message
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.run import Run
 
 _ACTOR = Path(__file__).with_name("agent_crash_actor.py")
-_START_SECONDS = 60
-_END_SECONDS = 300
 _REPEATABLE = frozenset({"read", "put"})
 _VENDORS = ("openai", "anthropic")
 
@@ -80,88 +74,6 @@ class Effects:
         """Something was done."""
         with self._lock:
             self.done.setdefault((effect["run"], effect["call"]), []).append(effect["what"])
-
-
-class Actors:
-    """The processes, each of which is started again when it was killed."""
-
-    def __init__(self, path: Path, address: Path, *, processes: int, seed: int) -> None:
-        self._path = path
-        self._address = address
-        self._dice = random.Random(seed)
-        self._living: dict[str, subprocess.Popen[str]] = {}
-        self._roles = {"person": "person"} | {f"driver {number}": "drive" for number in range(processes)}
-        self.killed = Counter[str]()
-
-    def start_missing(self) -> None:
-        """Start those that do not run, and wait until they have begun."""
-        started: list[subprocess.Popen[str]] = []
-        for name, role in self._roles.items():
-            if name not in self._living:
-                more = str(self._address) if role == "drive" else str(self._dice.randrange(10**9))
-                command = [sys.executable, str(_ACTOR), role, str(self._path), more]
-                self._living[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-                started.append(self._living[name])
-        for process in started:
-            assert process.stdout is not None
-            if process.stdout.readline() != "began\n":
-                sys.exit("a process ended before it had begun")
-
-    def kill_one(self) -> None:
-        """Kill one at a random moment; the person less often."""
-        time.sleep(self._dice.expovariate(1.5))
-        weights = [0.2 if name == "person" else 1.0 for name in self._living]
-        name = self._dice.choices(list(self._living), weights)[0]
-        self.killed[self._roles[name]] += 1
-        self._kill(self._living.pop(name))
-
-    def end(self) -> None:
-        """Kill all."""
-        while self._living:
-            self._kill(self._living.popitem()[1])
-
-    def _kill(self, process: subprocess.Popen[str]) -> None:
-        if process.poll() is not None:
-            sys.exit(f"a process ended by itself with {process.returncode}")
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-
-
-class Record:
-    """The journal as it is in the file, looked at from outside."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: dict[int, int] = {}
-        self.under_way = Counter[str]()
-        self.lost: list[str] = []
-
-    def look(self) -> None:
-        """See what is under way, and that nothing that was there before has gone."""
-        if not self._path.exists():
-            return
-        with closing(self._open()) as db:
-            rows = db.execute("SELECT key, status FROM runs").fetchall()
-            for key, status in rows:
-                if status in {"working", "input_required", "paused"}:
-                    self.under_way[status] += 1
-                last = db.execute(
-                    "SELECT MAX(key) FROM events WHERE key BETWEEN ? AND ?", (key << 32, key + 1 << 32)
-                ).fetchone()[0]
-                if (last or 0) < self._seen.get(key, 0):
-                    self.lost.append(f"run {key} has fewer events than before")
-                self._seen[key] = last or 0
-
-    def open_runs(self) -> int:
-        """How many runs are not at their end, or have an order to obey."""
-        with closing(self._open()) as db:
-            return db.execute(
-                "SELECT COUNT(*) FROM runs WHERE status IN ('working', 'input_required', 'paused')"
-                " OR key IN (SELECT run FROM orders)"
-            ).fetchone()[0]
-
-    def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=30)
 
 
 class _Calls:
@@ -230,8 +142,8 @@ class Findings:
 
     async def compare(self, path: Path) -> None:
         """Compare all runs of a journal with what was counted."""
-        from loom_core.agent.journal import Journal
-        from loom_core.agent.memory import SQLiteMemory
+        from loom_core.runs.journal import Journal
+        from loom_core.runs.memory import SQLiteMemory
 
         journal = Journal(path)
         memory = SQLiteMemory(journal=journal)
@@ -348,30 +260,17 @@ def main() -> None:
     base.mkdir(parents=True, exist_ok=True)
     path = base.resolve() / "runs.db"
     effects = Effects(base / "effects.sock")
-    record = Record(path)
-    actors = Actors(path, base / "effects.sock", processes=args.processes, seed=args.seed)
-    began = time.monotonic()
-    try:
-        for kill in range(1, args.kills + 1):
-            actors.start_missing()
-            actors.kill_one()
-            record.look()
-            if kill % 20 == 0:
-                print(f"{kill} kills, {sum(map(len, effects.done.values()))} effects", file=sys.stderr)
-        path.with_name(f"{path.name}.stop").touch()
-        actors.start_missing()
-        ends = time.monotonic() + _END_SECONDS
-        while record.open_runs() and time.monotonic() < ends:
-            time.sleep(0.2)
-        took = time.monotonic() - began
-    finally:
-        actors.end()
+    record = JournalFile(path)
+    actors = Actors(_ACTOR, path, drivers=args.processes, shared=str(base / "effects.sock"), seed=args.seed)
+    took = kill_often(
+        actors, record, path, kills=args.kills, effects=lambda: sum(map(len, effects.done.values()))
+    )
     findings = Findings(effects.done)
     asyncio.run(findings.compare(path))
     wrong = [*record.lost, *findings.wrong]
-    print(f"{args.kills} kills of {args.processes} + 1 processes in {took:.0f} s: {dict(actors.killed)}")
-    print("at the kills: " + ", ".join(f"{count} {what}" for what, count in record.under_way.most_common()))
-    print(f"{sum(map(len, effects.done.values()))} effects; {dict(findings.counts)}")
+    done = sum(map(len, effects.done.values()))
+    print(told(kills=args.kills, drivers=args.processes, took=took, actors=actors, journal=record, done=done))
+    print(dict(findings.counts))
     print("\n".join(wrong) if wrong else "nothing done twice, nothing lost, every run at its end")
     if not args.keep and not wrong:
         shutil.rmtree(base)

@@ -24,16 +24,16 @@ import anyio
 from loom_core.agent.agent import Agent
 from loom_core.agent.agent_tool import AgentTool
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.host import RunHost
-from loom_core.agent.journal import Journal
-from loom_core.agent.memory import SQLiteMemory
-from loom_core.agent.orders import Abort, Decided, Order, Pause, Reply, Resume
-from loom_core.agent.run import Pending, Run, RunRequest
 from loom_core.agent.summary import SECTIONS
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.host import RunHost
+from loom_core.runs.journal import Journal
+from loom_core.runs.memory import SQLiteMemory
+from loom_core.runs.orders import Abort, Decided, Order, Pause, Reply, Resume
+from loom_core.runs.run import Pending, Run, RunRequest
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 from loom_core.tools.permission_rule import PermissionRule

@@ -33,10 +33,10 @@ async def add(a: int, b: int) -> int:
 def loom(folder: str) -> Run:
     """Loom, with its journal in a file of a folder."""
     from loom_core.agent.agent import Agent
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.run import Budget
     from loom_core.llm.messages import ToolCallPart
     from loom_core.llm.mock import MockAnswer, MockProvider
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.run import Budget
     from loom_core.tools.function_tool import tool
 
     journal = Journal(Path(folder) / "runs.db")

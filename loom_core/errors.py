@@ -16,6 +16,7 @@ __all__ = [
     "ModelError",
     "ModelFailure",
     "NetError",
+    "NetFailure",
     "NotFoundError",
     "PeerError",
     "RecordError",
@@ -161,8 +162,28 @@ class EmbeddingError(ModelError):
     """An embedding model cannot be loaded or does not answer."""
 
 
+NetFailure = Literal[
+    "refused",  # it, or where it redirects to, may not be asked, or is no address
+    "connection",  # nobody was reached; what was asked has not been done
+    "interrupted",  # the connection broke; whether what was asked has been done is not known
+    "timeout",  # there was no answer in time; whether what was asked has been done is not known
+    "unavailable",  # it failed so often that it is not asked for a while
+    "unusable",  # there is an answer, and it cannot be used: too large, not as it says it is
+    "other",
+]
+"""Why a web address gave no answer."""
+
+
 class NetError(LoomError):
-    """A web address may not be asked, does not answer, or answers with what cannot be used."""
+    """A web address may not be asked, does not answer, or answers with what cannot be used.
+
+    Attributes:
+        failure: why.
+    """
+
+    def __init__(self, message: str, *, advice: str = "", failure: NetFailure = "other") -> None:
+        super().__init__(message, advice=advice)
+        self.failure: NetFailure = failure
 
 
 class LoginError(LoomError):

@@ -9,12 +9,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from loom_core.errors import ConfigError, UnreadableTextError
+from loom_core.errors import UnreadableTextError
 
-__all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of", "read_config"]
+__all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of"]
 
 _DEPTH = 200  # levels; no configuration has so many, and the reader recurses
 _LOOKED_AT = 2  # levels whose members have places: the file, and a section of it
@@ -73,44 +72,6 @@ class JsonMember:
     key: str
     start: int
     node: JsonNode
-
-
-def read_config(
-    path: Path, *, depth: int, most_bytes: int, required: bool = False
-) -> tuple[str, JsonNode | None]:
-    """The text of a server's configuration, and the object in it. Blocks.
-
-    Args:
-        path: the file.
-        depth: as for `JsonReader`.
-        most_bytes: no such configuration is larger.
-        required: whether it has to be there.
-
-    Returns:
-        The object is None where there is no file, or nothing in it.
-
-    Raises:
-        ConfigError: it is not there, cannot be read, or is no such text; the message says where.
-    """
-    try:
-        if path.stat().st_size > most_bytes:
-            raise ConfigError(
-                f"{path} is larger than {most_bytes >> 20} MB.", advice="It is no configuration."
-            )
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        if required:
-            raise ConfigError(f"There is no file {path}.", advice="Check --config.") from None
-        return "", None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}.", advice="Put it right.") from None
-    try:
-        return text, JsonReader(depth=depth).read(text)
-    except UnreadableTextError as error:
-        raise ConfigError(
-            f"{path}:{error.line}:{error.column}: {error.reason}.", advice="Correct it there."
-        ) from None
 
 
 class JsonReader:

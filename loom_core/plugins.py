@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from inspect import Signature
 
-    from loom_core.agent.memory import Memory
     from loom_core.knowledge.interface import Reranker, Retriever
     from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
 
     Factory = Callable[..., object]
@@ -34,7 +34,7 @@ __all__ = ["PluginKind", "PluginRegistry", "create", "register", "registered"]
 _log = logging.getLogger(__name__)
 
 PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
-"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.agent.memory`,
+"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.runs.memory`,
 `Retriever` and `Reranker` of `loom_core.knowledge.interface`, `Tool` of `loom_core.tools.interface`."""
 
 _GROUP = "loom.plugins"
@@ -45,7 +45,7 @@ _RERANKERS = "loom_core.knowledge.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
-    "memory": {"in_memory": "loom_core.agent.memory.in_memory", "sqlite": "loom_core.agent.memory.sqlite"},
+    "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
     "retriever": {
         "bm25": f"{_RETRIEVERS}.bm25",
         "decomposition": f"{_RETRIEVERS}.decomposition",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -12,9 +15,9 @@ import anyio
 from loom_core.errors import LLMError, ModelError, capitalised
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["RetryPolicy"]
+__all__ = ["RetryPolicy", "retry_after"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -99,6 +102,10 @@ class RetryPolicy:
             provider=provider,
         ) from last
 
+    def pause(self, number: int) -> float:
+        """Seconds of our own choice to wait after the `number`-th attempt."""
+        return min(self.cap, self.base * 2 ** (number - 1)) * (0.5 + 0.5 * self.random())
+
     def _wait_after(self, error: ModelError, *, number: int, left: float) -> float:
         """Seconds to wait after the `number`-th attempt, with `left` seconds to go; or raises the error."""
         if not error.passing:
@@ -111,10 +118,38 @@ class RetryPolicy:
                 f"{error.message} The vendor asks to wait {asked:.0f} s, which is too long to be waited for.",
                 advice=f"Ask again in {asked:.0f} s, or use another model.",
             )
-        ceiling = min(self.cap, self.base * 2 ** (number - 1))
-        wait = max(asked, 0.0) + ceiling * (0.5 + 0.5 * self.random())
+        wait = max(asked, 0.0) + self.pause(number)
         if wait >= left:
             raise error.retold(
                 f"{error.message} It was tried {number} of {self.attempts} times; there is no time for more."
             )
         return wait
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that an answer asks to wait before the next request; None where it says nothing.
+
+    Args:
+        headers: of the answer, by name in lower case or whatever the case.
+    """
+    if (seconds := _seconds(headers.get("retry-after-ms", ""))) is not None:
+        return seconds / 1000
+    given = headers.get("retry-after", "")
+    if (seconds := _seconds(given)) is not None:
+        return seconds
+    if (then := _time(given)) is not None:
+        now = _time(headers.get("date", "")) or datetime.now(UTC)
+        return max(0.0, (then - now).total_seconds())
+    return None
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\s*\d{1,9}(?:\.\d{1,9})?\s*", text, re.ASCII) else None
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -98,7 +98,7 @@ def local_servers() -> Iterator[Callable[..., LocalServer]]:
     """Starts web servers of this machine, see tests/fixtures/local_server.py, and ends them with the test."""
     module = _load(_HERE / "fixtures" / "local_server.py")
     with ExitStack() as servers:
-        yield lambda *args: servers.enter_context(closing(module.LocalServer(*args)))
+        yield lambda *args, **named: servers.enter_context(closing(module.LocalServer(*args, **named)))
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_agent.app import build as build_agent
 from loom_agent.settings import Settings as AgentSettings
+from loom_flow.app import build as build_flow
+from loom_flow.settings import Settings as FlowSettings
 from loom_kb.app import build as build_kb
 from loom_kb.settings import Settings as KbSettings
 from loom_query.app import build as build_query
@@ -78,8 +80,17 @@ async def loom_agent() -> Contract:
             return {"full": await surface(client)}
 
 
+async def loom_flow() -> Contract:
+    """What loom-flow-server promises now: without flows that are tools of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        async with Client(build_flow(FlowSettings(home, home / "flow.json")).protocol) as client:
+            return {"full": await surface(client)}
+
+
 CONTRACTS: Mapping[str, Callable[[], Coroutine[None, None, Contract]]] = {
     "agent": loom_agent,
+    "flow": loom_flow,
     "kb": loom_kb,
     "query": loom_query,
 }

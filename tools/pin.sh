@@ -4,8 +4,8 @@
 #   tools/pin.sh            after a change of a pyproject.toml: what is pinned already stays as it is
 #   tools/pin.sh --upgrade  everything as new as it can be
 #
-# dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt and loom-agent-server.txt are what these servers need
-# to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
+# dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt, loom-agent-server.txt and loom-flow-server.txt are
+# what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
 # agent-frameworks.txt for agent frameworks that a benchmark runs beside Loom.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ pin() {
     local output=$1
     shift
     uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-        --custom-compile-command tools/pin.sh --no-emit-package loom-mcp-core --no-emit-package loom-kb --no-emit-package loom-query-server --no-emit-package loom-agent-server \
+        --custom-compile-command tools/pin.sh --no-emit-package loom-mcp-core --no-emit-package loom-kb --no-emit-package loom-query-server --no-emit-package loom-agent-server --no-emit-package loom-flow-server \
         --output-file "requirements/$output" "$@"
 }
 
@@ -22,6 +22,7 @@ pin dev.txt pyproject.toml requirements/ci.in --group dev --extra kb "$@"
 pin loom-kb.txt servers/kb/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-query-server.txt servers/query/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-agent-server.txt servers/agent/pyproject.toml --constraint requirements/dev.txt "$@"
+pin loom-flow-server.txt servers/flow/pyproject.toml --constraint requirements/dev.txt "$@"
 pin peers.txt requirements/peers.in "$@"
 pin small-model.txt requirements/small-model.in --no-deps "$@"
 pin agent-frameworks.txt requirements/agent-frameworks.in "$@"

@@ -88,7 +88,7 @@ def settings(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     yield "field", "default", "meaning"
     for name, field in model.model_fields.items():
         default = "" if field.is_required() else _written(field.get_default(call_default_factory=True))
-        yield f"`{name}`", default or "required", field.description or ""
+        yield f"`{field.alias or name}`", default or "required", field.description or ""
 
 
 def _attributes(kind: type[ProviderSpec | ModelRule]) -> Iterator[tuple[str, ...]]:

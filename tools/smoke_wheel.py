@@ -4,7 +4,7 @@
 
 ENVIRONMENT is a virtual environment with the wheels of the server in it and nothing of this repository.
 loom-kb is asked about the documents that its wheel ships, loom-query-server about texts in its configuration;
-loom-agent-server has its demonstration keep a note.
+loom-agent-server has its demonstration keep a note, loom-flow-server takes messages with the file of `init`.
 Run it from the repository's root.
 """
 
@@ -29,6 +29,7 @@ _AGENT_TOOLS = {
     "agent_run", "agent_wait", "agent_reply", "agent_decide", "agent_control", "agent_runs", "agent_events",
     "tool_search",
 }  # fmt: skip
+_FLOW_TOOLS = {"flow_chat", "flow_run", "flow_list", "flow_explain", "flow_status", "flow_resume"}
 _MINUTE = 60.0
 _CONFIG = {
     "sources": {
@@ -96,10 +97,34 @@ def _smoke_agent(programs: Path, era: Era) -> None:
             assert server.close_input() == 0, server.stderr
 
 
+def _smoke_flow(programs: Path, era: Era) -> None:
+    _installed(programs / "python", "loom_flow")
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(programs / "loom-flow-server")
+        environment = {"PATH": os.defpath, "LOOM_HOME": folder}
+        subprocess.run([program, "init"], env=environment, cwd=folder, check=True, capture_output=True)
+        with closing(_started([program], era, folder)) as server:
+            _check_tools(server, _FLOW_TOOLS | {"call_back"})
+            for said in (
+                ("Please call me back at 0532 8888 1234", "the invoice", "yes"),
+                ("请给我回电", "0532 8888 1234", "发票", "是"),
+            ):
+                session = ""
+                for message in said:
+                    reply = _call(server, "flow_chat", message=message, session_id=session)
+                    session = reply["structuredContent"]["session_id"]
+                assert reply["structuredContent"]["status"] == "completed", reply
+                text = reply["structuredContent"]["text"]
+                assert "0532 8888 1234" in text, reply
+                print(f"{era}: {said[0]} → {text}")
+            assert server.close_input() == 0, server.stderr
+
+
 _SMOKE: dict[str, Callable[[Path, Era], None]] = {
     "loom-kb": _smoke_kb,
     "loom-query-server": _smoke_query,
     "loom-agent-server": _smoke_agent,
+    "loom-flow-server": _smoke_flow,
 }
 
 

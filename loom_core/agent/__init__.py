@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from loom_core.agent.chain import Chain
     from loom_core.agent.compaction_settings import Compaction
     from loom_core.agent.composition import Composition, Runnable
-    from loom_core.agent.events import EventType, StreamEvent
     from loom_core.agent.hooks import Hooks, Veto
-    from loom_core.agent.host import RunHost
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.memory import InMemoryMemory, Memory, SQLiteMemory
     from loom_core.agent.multi_agent import MultiAgentSystem
-    from loom_core.agent.orders import Abort, Answered, Decided, Order, Pause, Reply, Resume
     from loom_core.agent.request import RunOptions
     from loom_core.agent.result import RunError, RunResult
     from loom_core.agent.router import Choice, Route, Router
-    from loom_core.agent.run import Budget, Pending, Run, RunRequest, RunStatus, Spent
     from loom_core.agent.step import CompositionResult, StepError, StepEvent, StepResult
     from loom_core.agent.workflow import Results, Workflow, WorkflowStep
+    from loom_core.runs.events import EventType, StreamEvent
+    from loom_core.runs.host import RunHost
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.memory import InMemoryMemory, Memory, SQLiteMemory
+    from loom_core.runs.orders import Abort, Answered, Decided, Order, Pause, Reply, Resume
+    from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, Spent
 
 __all__ = [
     "Abort",
@@ -75,45 +75,45 @@ if not TYPE_CHECKING:
     __getattr__ = exports(
         __name__,
         {
-            "Abort": ".orders",
+            "Abort": "loom_core.runs.orders",
             "Agent": ".agent",
             "AgentTool": ".agent_tool",
-            "Answered": ".orders",
-            "Budget": ".run",
+            "Answered": "loom_core.runs.orders",
+            "Budget": "loom_core.runs.run",
             "Chain": ".chain",
             "Choice": ".router",
             "Compaction": ".compaction_settings",
             "Composition": ".composition",
             "CompositionResult": ".step",
-            "Decided": ".orders",
-            "EventType": ".events",
+            "Decided": "loom_core.runs.orders",
+            "EventType": "loom_core.runs.events",
             "Hooks": ".hooks",
-            "InMemoryMemory": ".memory",
-            "Journal": ".journal",
-            "Memory": ".memory",
+            "InMemoryMemory": "loom_core.runs.memory",
+            "Journal": "loom_core.runs.journal",
+            "Memory": "loom_core.runs.memory",
             "MultiAgentSystem": ".multi_agent",
-            "Order": ".orders",
-            "Pause": ".orders",
-            "Pending": ".run",
-            "Reply": ".orders",
+            "Order": "loom_core.runs.orders",
+            "Pause": "loom_core.runs.orders",
+            "Pending": "loom_core.runs.run",
+            "Reply": "loom_core.runs.orders",
             "Results": ".workflow",
-            "Resume": ".orders",
+            "Resume": "loom_core.runs.orders",
             "Route": ".router",
             "Router": ".router",
-            "Run": ".run",
+            "Run": "loom_core.runs.run",
             "RunError": ".result",
-            "RunHost": ".host",
+            "RunHost": "loom_core.runs.host",
             "RunOptions": ".request",
-            "RunRequest": ".run",
+            "RunRequest": "loom_core.runs.run",
             "RunResult": ".result",
-            "RunStatus": ".run",
+            "RunStatus": "loom_core.runs.run",
             "Runnable": ".composition",
-            "SQLiteMemory": ".memory",
-            "Spent": ".run",
+            "SQLiteMemory": "loom_core.runs.memory",
+            "Spent": "loom_core.runs.run",
             "StepError": ".step",
             "StepEvent": ".step",
             "StepResult": ".step",
-            "StreamEvent": ".events",
+            "StreamEvent": "loom_core.runs.events",
             "Veto": ".hooks",
             "Workflow": ".workflow",
             "WorkflowStep": ".workflow",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, ove
 from pydantic import BaseModel
 
 from loom_core.agent.compaction_settings import Compaction, Compactors
-from loom_core.agent.events import StreamEvent
 from loom_core.agent.ingredients import (
     checked_parts,
     given_hooks,
@@ -19,20 +18,21 @@ from loom_core.agent.ingredients import (
     given_permissions,
     given_tools,
 )
-from loom_core.agent.journal import Journal
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
-from loom_core.agent.memory import InMemoryMemory
-from loom_core.agent.orders import Resume
 from loom_core.agent.parts import Parts
-from loom_core.agent.people import Asking
 from loom_core.agent.record import FINAL
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
-from loom_core.agent.run import Budget, Run, RunRequest
 from loom_core.agent.streaming import streamed
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatOptions, LLMProvider
+from loom_core.runs.events import StreamEvent
+from loom_core.runs.journal import Journal
+from loom_core.runs.memory import InMemoryMemory
+from loom_core.runs.orders import Resume
+from loom_core.runs.people import Asking
+from loom_core.runs.run import Budget, Run, RunRequest
 from loom_core.tools.interface import Tool
 from loom_core.tools.permissions import Permissions
 from loom_core.tools.pipeline import ToolPipeline
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from loom_core.agent.hooks import Hooks
-    from loom_core.agent.journal import RunLog
-    from loom_core.agent.memory import Memory
-    from loom_core.agent.orders import Order
-    from loom_core.agent.people import ApproveFunction
     from loom_core.knowledge.context import ContextRetriever
+    from loom_core.runs.journal import RunLog
+    from loom_core.runs.memory import Memory
+    from loom_core.runs.orders import Order
+    from loom_core.runs.people import ApproveFunction
     from loom_core.tools.audit import AuditLog
 
 __all__ = ["Agent"]

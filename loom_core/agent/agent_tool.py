@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from loom_core.agent.agent import Agent
     from loom_core.agent.result import RunResult
-    from loom_core.agent.run import Budget
+    from loom_core.runs.run import Budget
 
 __all__ = ["AgentTool"]
 

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.agent.hooks import Veto, asked_hooks
-from loom_core.agent.people import was_refused_by_time
-from loom_core.agent.run import Pending
 from loom_core.agent.spending import calls_left
 from loom_core.errors import LoomError
+from loom_core.runs.people import was_refused_by_time
+from loom_core.runs.run import Pending
 from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
 from loom_core.tools.interface import ToolOutput
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.notices import Notices
-    from loom_core.agent.orders import Decided
-    from loom_core.agent.people import People
     from loom_core.agent.record import RunRecord
     from loom_core.agent.state import OpenCall
+    from loom_core.runs.orders import Decided
+    from loom_core.runs.people import People
     from loom_core.tools.pipeline import ToolPipeline
 
 __all__ = ["CallReview", "LoopStoppedError", "ReviewedCall"]

@@ -5,35 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
 from loom_core.agent.spending import left_of
 
 if TYPE_CHECKING:
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.people import Asking
-    from loom_core.agent.record import RunRecord
-    from loom_core.agent.run import Budget, Run
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.people import Asking
+    from loom_core.runs.run import Budget, Run, Spent
 
-__all__ = ["PARENT_CALL", "PARENT_RUN", "SPENT", "CallingRun", "calling_run", "calls_of", "is_for_call"]
+__all__ = ["SPENT", "CallingRecord", "CallingRun", "calling_run", "calls_of"]
 
 SPENT = "loom/spent"
 """Where the output of a tool (`ToolOutput.metadata`) has a `Spent`: what was taken for the call, and counts
 for the run that made it. Turns and seconds do not: a run counts its own."""
 
-PARENT_RUN = "parent_run"
-PARENT_CALL = "parent_call"
-"""Where a run (`RunRequest.metadata`) says for which call of which run it is."""
-
 _calling: ContextVar[CallingRun | None] = ContextVar("_calling", default=None)
+
+
+class CallingRecord(Protocol):
+    """Knows how a run stands that makes calls."""
+
+    @property
+    def run(self) -> Run:
+        """As it stands."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """Where it is."""
+        ...
+
+    @property
+    def spent(self) -> Spent:
+        """What it has taken."""
+        ...
+
+    @property
+    def granted_from(self) -> Spent:
+        """What it had taken when its budget was granted."""
+        ...
 
 
 class CallingRun:
     """The run that makes a call."""
 
-    def __init__(self, record: RunRecord, asking: Asking) -> None:
+    def __init__(self, record: CallingRecord, asking: Asking) -> None:
         self._record = record
         self._asking = asking
         self._inner: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -51,8 +70,8 @@ class CallingRun:
     @property
     def left(self) -> Budget:
         """What it may still take."""
-        state = self._record.state
-        return left_of(self.run.request.budget, self._record.spent, granted_from=state.granted_from)
+        record = self._record
+        return left_of(self.run.request.budget, record.spent, granted_from=record.granted_from)
 
     @property
     def can_ask(self) -> bool:
@@ -69,15 +88,10 @@ class CallingRun:
             self._inner.remove(leave)
 
     async def leave(self) -> None:
-        """Leave the runs that are driven for its calls; see `RunLoop.leave`."""
+        """Leave the runs that are driven for its calls; see `Driving.leave`."""
         async with anyio.create_task_group() as group:
             for leave in self._inner:
                 group.start_soon(leave)
-
-
-def is_for_call(run: Run) -> bool:
-    """Whether a run is for a call of another one: who drives that one drives it, and nobody else."""
-    return PARENT_RUN in run.request.metadata
 
 
 def calling_run() -> CallingRun | None:

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
-from loom_core.agent.calling import PARENT_CALL, PARENT_RUN, calling_run
-from loom_core.agent.orders import Abort, Answered, Decided, Pause, Resume, check_fits
-from loom_core.agent.people import Asking, refused_by_time
+from loom_core.agent.calling import calling_run
 from loom_core.agent.record import FINAL
 from loom_core.agent.result import RunResult
-from loom_core.agent.run import Budget, Pending
 from loom_core.errors import InvalidInputError, unwrapped
+from loom_core.runs.orders import Abort, Answered, Decided, Pause, Resume, check_fits
+from loom_core.runs.people import Asking, refused_by_time
+from loom_core.runs.run import PARENT_CALL, PARENT_RUN, Budget, Pending
 from loom_core.tools.interface import Question
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from loom_core.agent.agent import Agent
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.orders import Order
     from loom_core.agent.request import RunOptions
-    from loom_core.agent.run import Run
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.orders import Order
+    from loom_core.runs.run import Run
     from loom_core.tools.interface import Answer, CallContext
 
 __all__ = ["ChildRun"]

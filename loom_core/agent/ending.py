@@ -18,10 +18,10 @@ from loom_core.tools.interface import CallContext, ToolOutput
 if TYPE_CHECKING:
     from loom_core.agent.model_turns import ModelTurns
     from loom_core.agent.notices import Notices
-    from loom_core.agent.orders import Abort
     from loom_core.agent.parts import Parts
     from loom_core.agent.record import RunRecord
     from loom_core.agent.state import OpenCall
+    from loom_core.runs.orders import Abort
 
 __all__ = ["Ending"]
 
@@ -56,13 +56,8 @@ class Ending:
         problem = self._notices.aborted_because(by=abort.by, reason=abort.reason)
         self._record.aborted(by=abort.by, reason=abort.reason, problem=problem, output=self._output())
 
-    async def failed(self, error: Exception) -> None:
+    async def failed(self, error: LoomError) -> None:
         """It cannot go on."""
-        if not isinstance(error, LoomError):
-            _log.error("run %s failed unexpectedly", self._record.run.id, exc_info=error)
-            error = LoomError(
-                f"The run failed unexpectedly: {type(error).__name__}.", advice="The log says where, and why."
-            )
         await self._abandon_calls()
         self._close_calls(error.message)
         try:

@@ -13,9 +13,9 @@ from loom_core.llm.interface import ChatRequest
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction import Compacted
-    from loom_core.agent.run import Run
     from loom_core.llm.interface import LLMResponse
     from loom_core.llm.messages import Message
+    from loom_core.runs.run import Run
     from loom_core.tools.calls import CallResult, PlannedCall
 
 __all__ = ["HookError", "Hooks", "Veto", "asked_hooks"]

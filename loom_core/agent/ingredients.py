@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from loom_core.agent.hooks import Hooks
-from loom_core.agent.journal import Journal
-from loom_core.agent.memory import Memory
-from loom_core.agent.run import Budget
 from loom_core.errors import ConfigError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.interface import ChatOptions, LLMProvider
+from loom_core.runs.journal import Journal
+from loom_core.runs.memory import Memory
+from loom_core.runs.run import Budget
 from loom_core.tools.audit import AuditLog
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import Tool
@@ -20,7 +20,7 @@ from loom_core.tools.scheduler import Scheduler
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from loom_core.agent.people import ApproveFunction
+    from loom_core.runs.people import ApproveFunction
 
 __all__ = [
     "checked_parts",

@@ -11,16 +11,16 @@ from pydantic import Field
 from loom_core.agent.agent import Agent
 from loom_core.agent.agent_tool import AgentTool
 from loom_core.agent.composition import Composition, Stage, text_of
-from loom_core.agent.memory import InMemoryMemory
 from loom_core.agent.step import CompositionResult, StepResult
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError
+from loom_core.runs.memory import InMemoryMemory
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import Tool, ToolOutput
 
 if TYPE_CHECKING:
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.memory import Memory
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.memory import Memory
 
 __all__ = ["MultiAgentSystem"]
 

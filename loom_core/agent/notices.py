@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from loom_core.cjk import is_chinese
 
@@ -92,9 +93,14 @@ class Notices:
     sentences: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
+    def of(cls, language: Literal["zh", "en"]) -> Notices:
+        """The texts of a language."""
+        return _CHINESE if language == "zh" else _ENGLISH
+
+    @classmethod
     def for_goal(cls, goal: str) -> Notices:
         """The texts in the language of a goal."""
-        return _CHINESE if is_chinese(goal) else _ENGLISH
+        return cls.of("zh" if is_chinese(goal) else "en")
 
     def told(self, reason: str) -> str:
         """A reason in this language, where it is Loom's own; what others have written stays as it is."""
@@ -143,6 +149,7 @@ _CHINESE = Notices(
         "It reaches beyond this machine or a closed set of things.": "它会访问本机或限定范围之外的内容。",
         "It runs a command on this machine.": "它会在本机上执行命令。",
         "It has not been approved yet.": "它尚未获得批准。",
+        "Each call of it has to be confirmed.": "每次执行都需要确认。",
         "Its description or its arguments have changed since it was approved.": (
             "自获得批准以来，它的描述或参数已经改变。"
         ),

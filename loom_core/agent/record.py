@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from loom_core.agent.run import RunStatus, Spent
-from loom_core.agent.spending import Stopwatch, with_answer, with_call
+from loom_core.agent.spending import with_answer, with_call
 from loom_core.agent.state import NudgeKind, RunState
 from loom_core.llm.interface import Usage
 from loom_core.llm.message_json import message_to_json
+from loom_core.runs.run import RunStatus, Spent
+from loom_core.runs.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction import Compacted, Fill
-    from loom_core.agent.events import EventType
-    from loom_core.agent.journal import Journal, RunLog
     from loom_core.agent.loop_guard import Verdict
-    from loom_core.agent.orders import Decided
-    from loom_core.agent.run import Pending, Run
     from loom_core.errors import LoomError
     from loom_core.knowledge.context import RetrievedContext
     from loom_core.llm.interface import LLMResponse
     from loom_core.llm.messages import Message, ToolCallPart, ToolMessage
+    from loom_core.runs.events import EventType
+    from loom_core.runs.journal import Journal, RunLog
+    from loom_core.runs.orders import Answered, Decided
+    from loom_core.runs.run import Pending, Run
     from loom_core.tools.calls import CallResult
     from loom_core.tools.permissions import ToolIdentity
 
@@ -65,6 +66,11 @@ class RunRecord:
     def spent(self) -> Spent:
         """What it has taken until now."""
         return replace(self._spent, tool_calls=self.state.calls_begun, seconds=self.stopwatch.seconds)
+
+    @property
+    def granted_from(self) -> Spent:
+        """What it had taken when its budget was granted."""
+        return self.state.granted_from
 
     @property
     def paused(self) -> bool:
@@ -228,6 +234,10 @@ class RunRecord:
         payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
         payload |= {"reason": decision.reason, "scope": decision.scope}
         self._add("approval_decided", payload, asdict(decision), **self._waiting())
+
+    def answered_by(self, answered: Answered) -> None:
+        """A question of a tool is answered."""
+        self.question_closed(answered.id, action=answered.action, by=answered.by)
 
     def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
         """A question of a tool is answered, or nobody waits for the answer any more."""

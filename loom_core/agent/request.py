@@ -7,10 +7,10 @@ from typing import Any, TypedDict, cast
 
 from pydantic import BaseModel
 
-from loom_core.agent.journal.json_column import to_column
-from loom_core.agent.run import Budget, RunRequest
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.json_schema.values import check_schema
+from loom_core.runs.journal.json_column import to_column
+from loom_core.runs.run import Budget, RunRequest
 from loom_core.tools.depth import current_depth
 from loom_core.tools.patterns import matcher
 from loom_core.tools.schema_form import schema_problem

@@ -13,7 +13,7 @@ from loom_core.errors import LoomError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from loom_core.agent.run import Pending, Run, RunStatus, Spent
+    from loom_core.runs.run import Pending, Run, RunStatus, Spent
 
 __all__ = ["RunError", "RunResult"]
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.agent.orders import Decided
-from loom_core.agent.run import Pending, Spent
 from loom_core.llm.interface import LLMResponse, Usage
 from loom_core.llm.message_json import message_from_json
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
+from loom_core.runs.orders import Decided
+from loom_core.runs.run import Pending, Spent
 from loom_core.tools.permissions import ToolIdentity
 
 if TYPE_CHECKING:
-    from loom_core.agent.journal import Step
+    from loom_core.runs.journal import Step
 
 __all__ = ["NudgeKind", "OpenCall", "RunState"]
 

@@ -11,8 +11,8 @@ from loom_core.llm.interface import Usage
 from loom_core.tools.function_tool import output_of
 
 if TYPE_CHECKING:
-    from loom_core.agent.events import StreamEvent
     from loom_core.agent.result import RunResult
+    from loom_core.runs.events import StreamEvent
 
 __all__ = ["CompositionResult", "StepError", "StepEvent", "StepResult"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectSendStream
 
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.journal import Journal
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal import Journal
 
 __all__ = ["streamed"]
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loom_core.agent.run import Budget, Run
     from loom_core.llm.interface import ToolSpec
+    from loom_core.runs.run import Budget, Run
 
 __all__ = ["system_prompt"]
 

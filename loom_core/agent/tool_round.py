@@ -14,8 +14,8 @@ import anyio
 from loom_core.agent.calling import SPENT
 from loom_core.agent.hooks import asked_hooks
 from loom_core.agent.loop_guard import reminded
-from loom_core.agent.run import Pending, Spent
 from loom_core.llm.messages import TextPart
+from loom_core.runs.run import Pending, Spent
 from loom_core.tools.calls import CallResult, PlannedCall
 from loom_core.tools.depth import DEPTH_META_KEY, called_with
 from loom_core.tools.permissions import identity
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from loom_core.agent.call_review import CallReview, ReviewedCall
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
-    from loom_core.agent.people import People
     from loom_core.agent.record import RunRecord
+    from loom_core.runs.people import People
     from loom_core.tools.interface import Answer, Question
     from loom_core.tools.pipeline import ToolPipeline
 

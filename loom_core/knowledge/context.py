@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Retriever
     from loom_core.knowledge.model import KnowledgeItem
 
-__all__ = ["ContextOutcome", "ContextRetriever", "RetrievedContext"]
+__all__ = ["ContextOutcome", "ContextRetriever", "RetrievedContext", "context_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +62,21 @@ class RetrievedContext:
     text: str = ""
     items: tuple[KnowledgeItem, ...] = ()
     problem: str = ""
+
+
+def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int) -> RetrievedContext:
+    """Passages that were found for a message as what is put before a model.
+
+    Args:
+        items: the passages, best first.
+        message: what the user says, in whose language they are announced.
+        max_tokens: what the text costs at the most, by `estimate_tokens`.
+    """
+    shown = quoted(items, max_tokens=max_tokens)
+    if not shown.items:
+        return RetrievedContext("nothing")
+    head = _HEAD_ZH if is_chinese(message) else _HEAD
+    return RetrievedContext("retrieved", f"{head}\n\n{shown.text}", shown.items)
 
 
 class ContextRetriever:
@@ -123,11 +138,9 @@ class ContextRetriever:
             return RetrievedContext("late", problem=late(self._seconds))
         wanted = [item for item in items if item.relevance >= self._least]
         new = await to_thread.run_sync(_unknown, wanted, conversation) if wanted else []
-        head = _HEAD_ZH if is_chinese(message) else _HEAD
-        shown = quoted(new[: self._top_k], max_tokens=self._max_tokens)
-        if shown.items:
-            return RetrievedContext("retrieved", f"{head}\n\n{shown.text}", shown.items)
-        return RetrievedContext("known" if wanted and not new else "nothing")
+        if wanted and not new:
+            return RetrievedContext("known")
+        return context_of(new[: self._top_k], message, max_tokens=self._max_tokens)
 
     async def _found(self, message: str, filters: dict[str, Any] | None) -> list[KnowledgeItem]:
         source, limit = self._source, _SPARE * self._top_k

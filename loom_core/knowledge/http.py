@@ -20,7 +20,7 @@ from loom_core.knowledge.named_source import NamedSource
 from loom_core.knowledge.question_check import check_limit, check_question
 from loom_core.knowledge.recent_items import RecentItems
 from loom_core.knowledge.result_mapping import ResultMapping, read_item, read_items
-from loom_core.knowledge.text import is_stop_word, words
+from loom_core.knowledge.text import content_words
 from loom_core.net import HttpClient, NetPolicy, redacted
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class HTTPKnowledgeBase(NamedSource):
         fields: dict[str, Any] = {}
         for path, value in config.fields.items():
             JsonPath.of(path).put(fields, await self._revealed(value) if isinstance(value, str) else value)
-        asked = query if config.send == "question" else _keywords(query)
+        asked = query if config.send == "question" else content_words(query)
         JsonPath.of(config.query_field).put(fields, asked)
         if config.limit_field:
             JsonPath.of(config.limit_field).put(fields, limit)
@@ -266,12 +266,6 @@ def _flat(fields: Mapping[str, object], above: str = "") -> list[tuple[str, obje
         else:
             found.append((f"{above}{name}", value))
     return found
-
-
-def _keywords(query: str) -> str:
-    """The content words of a question; the question where it has none."""
-    chosen = [word for word in words(query) if not is_stop_word(word.casefold())]
-    return " ".join(dict.fromkeys(chosen)) or query
 
 
 def _status(status: int) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "Forms",
     "analyse",
     "analyse_passage",
+    "content_words",
     "forms_of",
     "is_stop_word",
     "lookup_tokens",
@@ -61,6 +62,12 @@ def words(text: str) -> list[str]:
         token = match.group()
         found.extend(_segment(token) if is_cjk(token[0]) else [token])
     return found
+
+
+def content_words(question: str) -> str:
+    """The words of a question that say something, each once, with spaces between; all of it if none does."""
+    chosen = [word for word in words(question) if not is_stop_word(word.casefold())]
+    return " ".join(dict.fromkeys(chosen)) or question
 
 
 def analyse(text: str) -> list[str]:

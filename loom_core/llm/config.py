@@ -14,7 +14,7 @@ from loom_core.keys import check_reference
 from loom_core.llm.json_schema.values import readable_path
 from loom_core.llm.vendors import VENDORS
 
-__all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "RetrySettings"]
+__all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "RetrySettings", "WrittenProvider"]
 
 _SECRET_HEADER = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
 _MOST_TOLD = 3
@@ -98,6 +98,12 @@ def _of_text(value: object) -> object:
     return _from_text(value) if isinstance(value, str) else value
 
 
+def _of_writing(value: object) -> object:
+    if not isinstance(value, str | Mapping | ProviderConfig):
+        raise ValueError('Value should be a text such as "deepseek" or "ollama/qwen3", or an object')
+    return _of_text(cast("object", value))
+
+
 def _from_text(text: str) -> dict[str, str]:
     provider, _, model = text.partition("/")
     return {"provider": provider, "model": model.strip()}
@@ -172,3 +178,9 @@ class ProviderConfig(_Section):
             ConfigError: there is no provider in it.
         """
         return cls.of(text)
+
+
+WrittenProvider = Annotated[
+    ProviderConfig, BeforeValidator(_of_writing, json_schema_input_type=ProviderConfig | str)
+]
+"""A language model in a configuration: an object, or a text as `from_text` takes it."""

@@ -18,7 +18,7 @@ from loom_core.retry import RetryPolicy
 if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["create_provider", "provider_names"]
+__all__ = ["create_provider", "provider_choices", "provider_names"]
 
 # What providers of other distributions do by themselves, if at all: these are told the rest.
 _FOR_VENDORS = ("headers", "timeout", "retry", "limits", "prices", "spec")
@@ -45,6 +45,11 @@ def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProv
 def provider_names() -> list[str]:
     """What `ProviderConfig.provider` may be, those of other distributions included, sorted."""
     return sorted({*PROVIDERS, *registered("llm")})
+
+
+def provider_choices() -> list[str]:
+    """Those that a name alone is enough for: not `mock`, which is given its answers."""
+    return [name for name in provider_names() if name != "mock"]
 
 
 def _fallback(number: int, config: ProviderConfig) -> LLMProvider:
@@ -78,7 +83,7 @@ def _plugin(config: ProviderConfig) -> LLMProvider:
     if config.provider not in registered("llm"):
         raise ConfigError(
             f"provider: there is no {config.provider!r}.",
-            advice=f"Choose one of: {', '.join(provider_names())}.",
+            advice=f"Choose one of: {', '.join(provider_choices())}.",
         )
     for name in _FOR_VENDORS:
         if name in config.model_fields_set:

@@ -12,6 +12,7 @@ from loom_core.errors import LoginError
 from loom_core.mcp_client.oauth_places import is_safe_place
 from loom_core.mcp_client.oauth_store import Login, Registration
 from loom_core.net import HttpClient, NetPolicy
+from loom_core.net.headers import is_set_by_client
 
 if TYPE_CHECKING:
     from loom_core.mcp_client.config import ServerConfig
@@ -39,7 +40,7 @@ async def sent(request: httpx2.Request, config: ServerConfig, client: HttpClient
     """
     url = str(request.url)
     content = await request.aread()
-    headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
+    headers = {name: value for name, value in request.headers.items() if not is_set_by_client(name)}
     if not is_safe_place(url, beside=config.url):
         raise unsafe(config, url)
     method = "POST" if request.method == "POST" else "GET"

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["Address", "Network", "address_of", "forms_of", "refusal_of"]
+__all__ = ["Address", "Network", "address_of", "forms_of", "is_metadata", "refusal_of"]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 # Our own table, as `is_private` and `is_global` differ between versions of Python.
 # IANA IPv4 and IPv6 Special-Purpose Address Registries; the first that holds an address names it.
+_METADATA = "the metadata service of a cloud"
+_METADATA_SERVICES = (
+    "169.254.169.254/32",
+    "169.254.170.0/24",  # credentials of containers
+    "169.254.0.23/32",
+    "169.254.42.42/32",
+    "100.100.100.200/32",
+    "100.96.0.96/32",
+    "168.63.129.16/32",
+    "192.0.0.192/32",
+    "fd00:ec2::/32",
+    "fd00:42::42/128",
+    "fd20:ce::254/128",
+)
 _SPECIAL: tuple[tuple[str, str], ...] = (
-    ("169.254.169.254/32", "the metadata service of a cloud"),
-    ("169.254.170.0/24", "the metadata service of a cloud"),
-    ("100.100.100.200/32", "the metadata service of a cloud"),
-    ("168.63.129.16/32", "the metadata service of a cloud"),
-    ("192.0.0.192/32", "the metadata service of a cloud"),
-    ("fd00:ec2::/32", "the metadata service of a cloud"),
-    ("fd20:ce::254/128", "the metadata service of a cloud"),
+    *((network, _METADATA) for network in _METADATA_SERVICES),
     ("0.0.0.0/8", "an unspecified address"),
     ("10.0.0.0/8", "a private address"),
     ("100.64.0.0/10", "an address inside a provider's network"),
@@ -46,25 +54,41 @@ _SPECIAL: tuple[tuple[str, str], ...] = (
     ("ff00::/8", "a multicast address"),
 )
 _NAMED = tuple((ip_network(network), what) for network, what in _SPECIAL)
+_METADATA_NETWORKS = tuple(map(ip_network, _METADATA_SERVICES))
 _GLOBAL = IPv6Network("2000::/3")
 """All of IPv6 that is given out for the open internet."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+_ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
+"""What stands before the IPv4 address in the last half of an ISATAP address, whatever its first half."""
 
 
 def refusal_of(address: Address) -> str:
     """What an address is if it is no place on the open internet, or empty.
 
-    An IPv6 address that stands for IPv4 addresses (mapped, 6to4, NAT64, Teredo) is what they are.
+    An IPv6 address that stands for IPv4 addresses (mapped, 6to4, NAT64, Teredo) is what they are. One that a
+    tunnel may take for an IPv4 address (ISATAP) is what either is.
     """
+    if is_metadata(address):
+        return _METADATA
     inner = _embedded(address)
-    for form in inner or (address,):
+    for form in inner or (address, *_tunnelled(address)):
         for network, what in _NAMED:
             if form in network:
                 return what
     if inner or isinstance(address, IPv4Address) or address in _GLOBAL:
         return ""
     return "a reserved address"
+
+
+def is_metadata(address: Address) -> bool:
+    """Whether an address is one where a cloud gives its machines their credentials.
+
+    An IPv6 address that ends in such an IPv4 address is one, too: gateways have prefixes of their own for
+    IPv4 addresses, which nobody else knows.
+    """
+    ends = () if isinstance(address, IPv4Address) else (_last_four(address),)
+    return any(form in network for form in (*forms_of(address), *ends) for network in _METADATA_NETWORKS)
 
 
 def forms_of(address: Address) -> tuple[Address, ...]:
@@ -90,5 +114,15 @@ def _embedded(address: Address) -> tuple[IPv4Address, ...]:
     if address.teredo is not None:
         return address.teredo
     if address in _NAT64:
-        return (IPv4Address(int(address) & 0xFFFF_FFFF),)
+        return (_last_four(address),)
     return ()
+
+
+def _tunnelled(address: Address) -> tuple[IPv4Address, ...]:
+    if isinstance(address, IPv4Address) or int(address) >> 32 & 0xFFFF_FFFF not in _ISATAP:
+        return ()
+    return (_last_four(address),)
+
+
+def _last_four(address: IPv6Address) -> IPv4Address:
+    return IPv4Address(int(address) & 0xFFFF_FFFF)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
 import anyio
 
 from loom_core.errors import NetError
+from loom_core.net.connections import Connections
 from loom_core.net.gate import Gate, resolve
+from loom_core.net.headers import checked_headers
 from loom_core.net.policy import NetPolicy
-from loom_core.net.trust import system_trust
 from loom_core.net.unpacking import ACCEPTED, Unpacking
 from loom_core.net.url import origin_of, parse_url, redacted
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
+    from typing import Self
 
     import httpcore2
     import httpx2
@@ -31,6 +34,9 @@ __all__ = ["HttpClient", "HttpResponse", "Method"]
 _log = logging.getLogger(__name__)
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+_IDEMPOTENT: frozenset[Method] = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+"""What may arrive twice without harm: RFC 9110, section 9.2.2."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HARMLESS = frozenset(
@@ -52,10 +58,10 @@ class HttpResponse:
         body: unpacked bytes.
     """
 
-    url: str
+    url: str = field(repr=False)
     status: int
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    body: bytes = field(default=b"", repr=False)
 
     @property
     def media_type(self) -> str:
@@ -74,12 +80,14 @@ class HttpClient:
 
     Every host is checked before it is asked, the first and those of redirects: its name, its port and all its
     addresses; the connection goes to an address that was checked. Cookies and proxies of the environment are
-    not used. A connection lasts for one request.
+    not used. A connection lasts for one request, or is kept for the next ones to the same origin; then the
+    client is an asynchronous context manager, and is used in one event loop.
 
     Args:
         policy: what is allowed, and the limits.
         resolve: finds the addresses of names.
         tls: what certificates are checked against; by default those that the system trusts.
+        keep_seconds: so long a connection is kept that nobody uses; less than servers wait, 5 seconds often.
     """
 
     def __init__(
@@ -88,10 +96,24 @@ class HttpClient:
         *,
         resolve: Resolver = resolve,
         tls: ssl.SSLContext | None = None,
+        keep_seconds: float = 0.0,
     ) -> None:
         self._policy = policy or NetPolicy()
         self._gate = Gate(self._policy, resolve)
-        self._tls = tls
+        self._connections = Connections(self._policy, self._gate, tls=tls, keep_seconds=keep_seconds)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept; those in use, when their requests have ended.
+
+        It can be used again afterwards.
+        """
+        await self._connections.aclose()
 
     def check(self, url: str) -> str:
         """An address in its canonical form, if nothing in it speaks against asking it. Asks nobody.
@@ -104,7 +126,14 @@ class HttpClient:
         return str(target)
 
     async def request(
-        self, method: Method, url: str, *, headers: Mapping[str, str] | None = None, content: bytes = b""
+        self,
+        method: Method,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        seconds: float | None = None,
+        repeatable: bool | None = None,
     ) -> HttpResponse:
         """Ask, and read the whole answer.
 
@@ -116,6 +145,10 @@ class HttpClient:
             url: http or https address.
             headers: further headers; `User-Agent` and `Accept-Encoding` are set.
             content: what is sent.
+            seconds: for everything together, where that is less than the policy grants.
+            repeatable: whether it does no harm if it arrives twice; by default what HTTP says of its method.
+                A server may close a kept connection just when it is used, and nobody knows what it has done:
+                so only what may be repeated goes over one, and is sent once more, over a new one.
 
         Returns:
             The answer, whatever its status.
@@ -125,55 +158,77 @@ class HttpClient:
                 broken. Its message has no query strings.
         """
         target = parse_url(url)
-        given = {name.lower(): value for name, value in (headers or {}).items()}
-        sent = {**given, "user-agent": f"loom/{version('loom-mcp-core')}", "accept-encoding": ACCEPTED}
+        request = _Request(
+            method,
+            {
+                **checked_headers(headers or {}),
+                "user-agent": _user_agent(),
+                "accept-encoding": ACCEPTED,
+            },
+            content,
+            repeatable=method in _IDEMPOTENT if repeatable is None else repeatable,
+        )
+        granted = self._policy.total_seconds if seconds is None else min(seconds, self._policy.total_seconds)
         try:
-            with anyio.fail_after(self._policy.total_seconds):
-                return await self._follow(method, target, sent, content)
+            with anyio.fail_after(granted):
+                return await self._follow(request, target)
         except TimeoutError as error:
             raise NetError(
-                f"{redacted(target)} was not answered within {self._policy.total_seconds:g} seconds.",
+                f"{redacted(target)} was not answered within {round(granted, 2):g} seconds.",
                 advice="Try again later.",
+                failure="timeout" if request.sent else "connection",
             ) from error
 
-    async def _follow(
-        self, method: Method, target: httpx2.URL, headers: dict[str, str], content: bytes
-    ) -> HttpResponse:
+    async def _follow(self, request: _Request, target: httpx2.URL) -> HttpResponse:
+        method = request.method
         for _ in range(self._policy.max_redirects + 1):
-            response = await self._ask(method, target, headers, content)
+            response = await self._asked(request, target)
             _log.debug("%s %s: %d, %d bytes", method, redacted(target), response.status, len(response.body))
             location = response.headers.get("location", "")
             if response.status not in _REDIRECTS or not location or method not in {"GET", "HEAD"}:
                 return response
             following = _joined(target, location)
             if origin_of(following) != origin_of(target):
-                headers = {name: value for name, value in headers.items() if name in _HARMLESS}
+                harmless = {name: value for name, value in request.headers.items() if name in _HARMLESS}
+                request = replace(request, headers=harmless)
             target = following
         raise NetError(
             f"{redacted(target)} was reached by more than {self._policy.max_redirects} redirects.",
             advice="Open it in a browser and give the address where it ends.",
+            failure="unusable",
         )
 
-    async def _ask(
-        self, method: Method, target: httpx2.URL, headers: dict[str, str], content: bytes
-    ) -> HttpResponse:
+    async def _asked(self, request: _Request, target: httpx2.URL) -> HttpResponse:
+        try:
+            return await self._ask(request, target, fresh=not request.repeatable)
+        except NetError:
+            if not request.swallowed:
+                raise
+            _log.debug("%s had closed the connection that was kept", redacted(target))
+            return await self._ask(request, target, fresh=True)
+
+    async def _ask(self, request: _Request, target: httpx2.URL, *, fresh: bool) -> HttpResponse:
         import httpcore2
+
+        request.connected = request.swallowed = False
 
         self._gate.check(target)
         host = origin_of(target)[1]
         address = httpcore2.URL(
             scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path
         )
-        extensions = {"timeout": {"connect": self._policy.connect_seconds}}
         try:
             async with (
-                self._pool() as pool,
+                self._connections.pool(fresh=fresh) as pool,
                 pool.stream(
-                    method,
+                    request.method,
                     address,
-                    headers=[("host", target.netloc.decode("ascii")), *headers.items()],
-                    content=content or None,
-                    extensions=extensions,
+                    headers=[("host", target.netloc.decode("ascii")), *request.headers.items()],
+                    content=request.content or None,
+                    extensions={
+                        "timeout": {"connect": self._policy.connect_seconds},
+                        "trace": request.note,
+                    },
                 ) as answer,
             ):
                 received = self._headers_of(answer, target)
@@ -184,25 +239,15 @@ class HttpClient:
             raise NetError(
                 f"{host} could not be connected within {self._policy.connect_seconds:g} seconds.",
                 advice="Check the address and the connection.",
+                failure="connection",
             ) from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError) as error:
             reason = str(error).strip().rstrip(".") or "the connection was closed"
             raise NetError(
                 f"{redacted(target)} could not be read: {reason}.",
                 advice="Check the address and the connection.",
+                failure="interrupted" if request.sent else "connection",
             ) from error
-
-    def _pool(self) -> httpcore2.AsyncConnectionPool:
-        import httpcore2
-        import httpx2
-
-        from loom_core.net.connect import CheckedBackend
-
-        tls = self._tls or system_trust()
-        if not self._policy.proxy:
-            return httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=CheckedBackend(self._gate))
-        proxy = httpx2.Proxy(self._policy.proxy)
-        return httpcore2.AsyncHTTPProxy(str(proxy.url), proxy_auth=proxy.raw_auth, ssl_context=tls)
 
     def _headers_of(self, answer: httpcore2.Response, target: httpx2.URL) -> dict[str, str]:
         if sum(len(name) + len(value) for name, value in answer.headers) > self._policy.max_header_bytes:
@@ -231,6 +276,43 @@ class HttpClient:
         return b"".join(pieces)
 
 
+@dataclass(slots=True)
+class _Request:
+    """A request on its way.
+
+    Attributes:
+        method: HTTP method.
+        headers: by name in lower case.
+        content: what is sent.
+        repeatable: whether it does no harm if it arrives twice.
+        sent: whether its sending has begun.
+        connected: whether a connection was made for it.
+        swallowed: whether it went over one that was kept, and no answer has begun.
+    """
+
+    method: Method
+    headers: dict[str, str] = field(repr=False)
+    content: bytes = field(repr=False)
+    repeatable: bool
+    sent: bool = False
+    connected: bool = False
+    swallowed: bool = False
+
+    async def note(self, event: str, _: object) -> None:
+        """Hear from the connection what it does."""
+        if event.endswith(".connect_tcp.complete"):
+            self.connected = True
+        elif event.endswith(".send_request_headers.started"):
+            self.sent, self.swallowed = True, not self.connected
+        elif event.endswith(".receive_response_headers.complete"):
+            self.swallowed = False
+
+
+@lru_cache(maxsize=1)
+def _user_agent() -> str:
+    return f"loom/{version('loom-mcp-core')}"
+
+
 def _joined(target: httpx2.URL, location: str) -> httpx2.URL:
     """Where a redirect leads.
 
@@ -244,7 +326,9 @@ def _joined(target: httpx2.URL, location: str) -> httpx2.URL:
         return parse_url(str(target.join(location.encode("latin-1").decode("utf-8", "replace"))))
     except httpx2.InvalidURL as error:
         raise NetError(
-            f"{redacted(target)} redirects to what is no web address.", advice="Open it in a browser."
+            f"{redacted(target)} redirects to what is no web address.",
+            advice="Open it in a browser.",
+            failure="refused",
         ) from error
 
 
@@ -252,4 +336,5 @@ def _too_large(target: httpx2.URL, limit: int, what: str, *, advice: str) -> Net
     return NetError(
         f"{redacted(target)} is not read: {what} has more than {limit:,} bytes.",
         advice=advice,
+        failure="unusable",
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import NetError
-from loom_core.net.address import address_of, refusal_of
+from loom_core.net.address import address_of, is_metadata, refusal_of
 from loom_core.net.url import origin_of
 
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ _PRIVATE_SUFFIXES = (
     ".local", ".localhost", ".localdomain", ".internal", ".intranet", ".private", ".corp", ".home", ".lan",
     ".home.arpa",
 )  # fmt: skip
-_PRIVATE_NAMES = frozenset(
-    {"localhost", "localdomain", "broadcasthost", "metadata", "instance-data", "kubernetes"}
-)
+_PRIVATE_NAMES = frozenset({"localhost", "localdomain", "broadcasthost", "kubernetes"})
+_METADATA_NAMES = frozenset(
+    {"metadata", "metadata.goog", "metadata.google.internal", "metadata.azure.internal", "instance-data",
+     "instance-data.ec2.internal", "metadata.tencentyun.com", "rancher-metadata"}
+)  # fmt: skip
 _WEB_PORTS = frozenset({80, 443})
 _PRIVILEGED = 1024
 _MAX_ADDRESSES = 8
@@ -58,7 +60,10 @@ class Gate:
             raise NetError(
                 f"{host} may not be asked: only some hosts may.",
                 advice=f"Ask one of: {', '.join(sorted(self._policy.only_hosts))}.",
+                failure="refused",
             )
+        if host in _METADATA_NAMES:
+            raise _never(host)
         address = address_of(host)
         if self._policy.allows_host(host) or (address is not None and self._policy.allows_address(address)):
             return
@@ -70,6 +75,7 @@ class Gate:
             raise NetError(
                 f"Port {port} of {host} may not be asked: web pages are not there.",
                 advice=f"Use port 80, 443 or one from 1024, or allow the host with {self._policy.setting}.",
+                failure="refused",
             )
 
     async def addresses(self, host: str, port: int) -> list[Address]:
@@ -80,10 +86,10 @@ class Gate:
         """
         literal = address_of(host)
         found = [literal] if literal is not None else await self._look_up(host, port)
-        if not self._policy.allows_host(host):
-            for address in found:
-                if not self._policy.allows_address(address):
-                    self._check_address(host, address)
+        named = self._policy.allows_host(host)
+        for address in found:
+            if is_metadata(address) or not (named or self._policy.allows_address(address)):
+                self._check_address(host, address)
         return found
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
@@ -91,23 +97,37 @@ class Gate:
             texts = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise NetError(
-                f"There is no address for {host}.", advice="Check the name and the connection."
+                f"There is no address for {host}.",
+                advice="Check the name and the connection.",
+                failure="connection",
             ) from error
         found = [address for text in dict.fromkeys(texts) if (address := address_of(text)) is not None]
         if not found:
-            raise NetError(f"There is no address for {host}.", advice="Check the name.")
+            raise NetError(f"There is no address for {host}.", advice="Check the name.", failure="connection")
         return found[:_MAX_ADDRESSES] if self._policy.allows_host(host) else found
 
     def _check_address(self, host: str, address: Address) -> None:
+        which = host if str(address) == host else f"{host} ({address})"
+        if is_metadata(address):
+            raise _never(which)
         if what := refusal_of(address):
-            which = host if str(address) == host else f"{host} ({address})"
             raise self._refused(f"{which} may not be asked: it is {what}.")
 
     def _refused(self, message: str) -> NetError:
         setting = self._policy.setting
         return NetError(
-            message, advice=f"If it is meant to be read, allow its host or network with {setting}."
+            message,
+            advice=f"If it is meant to be read, allow its host or network with {setting}.",
+            failure="refused",
         )
+
+
+def _never(which: str) -> NetError:
+    return NetError(
+        f"{which} may not be asked: it is the metadata service of a cloud.",
+        advice="Nothing allows this, as it gives away the credentials of the machine.",
+        failure="refused",
+    )
 
 
 async def resolve(host: str, port: int) -> list[str]:

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.net.address import forms_of
+from loom_core.net.address import forms_of, is_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +21,11 @@ __all__ = ["NetPolicy"]
 class NetPolicy:
     """Settings of the HTTP client. By default the open internet may be asked, and nothing else.
 
+    The metadata services of clouds are never asked, whatever is allowed: who can ask them has the machine's
+    credentials.
+
     Attributes:
-        allowed_hosts: names that may be asked whatever addresses they have, in canonical form.
+        allowed_hosts: names that may be asked whatever other addresses they have, in canonical form.
         allowed_networks: networks that may be asked although they are not on the open internet.
         only_hosts: names that may be asked, and no others; `*.example.org` for all below one. Empty for all.
         proxy: URL of a proxy through which everything goes, or empty. The proxy resolves names, so that
@@ -87,5 +90,14 @@ class NetPolicy:
         return any(only.startswith("*.") and host.endswith(only[1:]) for only in self.only_hosts)
 
     def allows_address(self, address: Address) -> bool:
-        """Whether an address, or an IPv4 address inside it, is in a network that is allowed by a rule."""
-        return any(form in network for form in forms_of(address) for network in self.allowed_networks)
+        """Whether an address is in a network that is allowed by a rule, or all IPv4 addresses inside it are.
+
+        Those of metadata services are not.
+        """
+        if is_metadata(address):
+            return False
+        _, *inner = forms_of(address)
+        return self._holds(address) or (bool(inner) and all(map(self._holds, inner)))
+
+    def _holds(self, address: Address) -> bool:
+        return any(address in network for network in self.allowed_networks)

@@ -47,6 +47,7 @@ class Unpacking:
             raise NetError(
                 f"The answer is packed as {self._coding[:40]!r}, which was not asked for.",
                 advice="Download it with a browser and add the file.",
+                failure="unusable",
             )
         if self._inflating is None:
             self._head += data
@@ -86,4 +87,6 @@ class Unpacking:
 
 
 def _broken(reason: str) -> NetError:
-    return NetError(f"The answer cannot be unpacked: {reason}.", advice="Try again later.")
+    return NetError(
+        f"The answer cannot be unpacked: {reason}.", advice="Try again later.", failure="unusable"
+    )

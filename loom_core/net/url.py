@@ -43,7 +43,9 @@ def parse_url(url: str) -> httpx2.URL:
     import httpx2
 
     if len(url) > _MAX_URL:
-        raise NetError(f"The web address has more than {_MAX_URL:,} characters.", advice="Shorten it.")
+        raise NetError(
+            f"The web address has more than {_MAX_URL:,} characters.", advice="Shorten it.", failure="refused"
+        )
     url = url.strip()
     try:
         parsed = httpx2.URL(url)
@@ -51,12 +53,15 @@ def parse_url(url: str) -> httpx2.URL:
         raise _malformed(url, str(error).rstrip(".")) from error
     if parsed.scheme not in _DEFAULT_PORTS:
         raise NetError(
-            f"{_shown(url)} is no http or https address.", advice="Give one that begins with https://."
+            f"{_shown(url)} is no http or https address.",
+            advice="Give one that begins with https://.",
+            failure="refused",
         )
     if parsed.userinfo:
         raise NetError(
             "The web address has a user name or password in it, which would be stored with the document.",
             advice="Leave out everything before the @.",
+            failure="refused",
         )
     host = host_of(parsed.raw_host.decode("ascii"))
     if host is None:
@@ -118,7 +123,9 @@ def _check_port(url: str, parsed: httpx2.URL) -> None:
 
 
 def _malformed(url: str, reason: str) -> NetError:
-    return NetError(f"{_shown(url)} is no web address: {reason}.", advice="Check how it is written.")
+    return NetError(
+        f"{_shown(url)} is no web address: {reason}.", advice="Check how it is written.", failure="refused"
+    )
 
 
 def _shown(url: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import cast
+
+from loom_core.retry import retry_after
 
 __all__ = ["body_of", "fields_of", "retry_after_of", "status_of", "words_of"]
 
@@ -86,27 +86,9 @@ def _own_words(error: Exception) -> str:
 def retry_after_of(error: Exception, body: object) -> float | None:
     """Seconds that the vendor asks to wait, by a header or in the body; None where it says nothing."""
     headers = cast("Mapping[str, str]", getattr(getattr(error, "response", None), "headers", {}))
-    if (seconds := _seconds(headers.get("retry-after-ms", ""))) is not None:
-        return seconds / 1000
-    given = headers.get("retry-after", "")
-    if (seconds := _seconds(given)) is not None:
+    if (seconds := retry_after(headers)) is not None:
         return seconds
-    if (then := _time(given)) is not None:
-        now = _time(headers.get("date", "")) or datetime.now(UTC)
-        return max(0.0, (then - now).total_seconds())
     for name, value in fields_of(body):
         if name == "retryDelay" and (delay := _DELAY.fullmatch(str(value))):  # Gemini: google.rpc.RetryInfo
             return float(delay[1])
     return None
-
-
-def _seconds(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"\s*\d{1,9}(?:\.\d{1,9})?\s*", text, re.ASCII) else None
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

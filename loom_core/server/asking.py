@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from mcp.server.elicitation import render_elicitation_schema
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
@@ -27,12 +27,19 @@ __all__ = [
     "ask_form",
     "can_ask",
     "consent",
+    "form_of",
 ]
 
 DEADLINE = 300.0
 """Seconds that a user has to answer, where nothing else is said."""
 
 _SCHEMA_KEYWORDS = ("type", "properties", "required")  # all that the protocol allows in a form's schema
+_FIELD_KEYWORDS = frozenset(
+    "type title description default enum enumNames oneOf items minLength maxLength format minimum maximum "
+    "minItems maxItems".split()
+)
+_FIELD_TYPES = {"string", "number", "integer", "boolean", "array"}
+_FIELD_FORMATS = {"email", "uri", "date", "date-time"}
 
 Outcome = Literal["accepted", "declined", "cancelled", "timed_out", "unavailable"]
 """What came of a question: answered, refused, closed without an answer, not answered in time, not asked."""
@@ -153,6 +160,43 @@ async def ask_form(
     if response.action == "decline":
         return FormAnswer("declined")
     return FormAnswer("accepted", response.content or {})
+
+
+def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The form for what a JSON Schema describes; None if no form has room for it.
+
+    Forms know plain fields only, and few keywords: what is said with others, whoever asks has to check.
+
+    Args:
+        schema: of an object, or empty for a form without fields.
+    """
+    fields: dict[str, Any] = {}
+    for name, part in schema.get("properties", {}).items():
+        field = _field(part)
+        if field is None:
+            return None
+        fields[name] = field
+    return _form_schema({**schema, "properties": fields})
+
+
+def _field(part: object) -> dict[str, Any] | None:
+    """A field of a form; None if it can be none."""
+    if not isinstance(part, Mapping):
+        return None
+    known = cast("Mapping[str, Any]", part)
+    field = {word: value for word, value in known.items() if word in _FIELD_KEYWORDS}
+    if "enum" in field:
+        if not all(isinstance(choice, str) for choice in field["enum"]):
+            return None
+        field.setdefault("type", "string")
+    kind = field.get("type")
+    if not isinstance(kind, str) or kind not in _FIELD_TYPES:
+        return None
+    if kind == "array" and not {"enum", "anyOf"} & set(field.get("items", ())):
+        return None  # several of some choices are all that a form knows of lists
+    if field.get("format", "date") not in _FIELD_FORMATS:
+        del field["format"]
+    return field
 
 
 async def consent(

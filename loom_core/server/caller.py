@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 __all__ = ["EVERYTHING", "SCOPES", "Caller", "Scope", "acting", "current_caller"]
 
@@ -32,12 +32,14 @@ class Caller:
         scopes: what they may do.
         sources: what they may use of the server's data, such as knowledge bases; None for all.
         id: what tells one caller from another, even of one name; empty where nobody is asked.
+        context: variables that are theirs whatever a call says, such as their tenant.
     """
 
     name: str
     scopes: frozenset[Scope]
     sources: frozenset[str] | None = None
     id: str = field(default="")
+    context: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def may(self, scope: Scope) -> bool:
         """Whether they may do what needs a scope."""

@@ -27,6 +27,7 @@ __all__ = [
     "add_command",
     "ended",
     "given_filters",
+    "parsed",
     "serve_as_asked",
     "show_health",
     "show_report",
@@ -76,7 +77,26 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     if name != "serve":
         command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
+    command.set_defaults(own_parser=command, takes_more="")
     return command
+
+
+def parsed(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
+    """What a line says, with options between the arguments of a command, too.
+
+    A command whose last argument may be there several times names it as the default `takes_more`. What a
+    command does not know is answered with its own usage.
+
+    Args:
+        parser: of all commands, which are declared by `add_command`.
+        line: the arguments of the process.
+    """
+    args, left = parser.parse_known_args(line)
+    if left and args.takes_more and not any(each.startswith("-") for each in left):
+        getattr(args, args.takes_more).extend(left)
+    elif left:
+        args.own_parser.error(f"unrecognized arguments: {' '.join(left)}")
+    return args
 
 
 def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[list[str], list[str]]:
@@ -153,6 +173,11 @@ def serve_as_asked(
     from loom_core.server.run import serve
 
     http = http_settings(args, tokens=token_path(home, program))
+    if http is None and sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(
+            f"{program} speaks MCP on standard input, with a program. What people can do: {program} --help\n"
+            "(Ctrl-C ends this.)\n"
+        )
 
     def say_ready(url: str) -> None:
         if http is not None:

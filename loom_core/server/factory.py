@@ -7,7 +7,7 @@ own words, without touching anything private. Both protocol eras are served from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,12 +31,13 @@ from loom_core.server.resource import ListFunction, ReadFunction, ServedResource
 from loom_core.server.resources import Resources
 from loom_core.server.tasks import TasksExtension, TaskSupport, with_tasks
 from loom_core.server.tool import DESCRIPTION_BYTES, Tool, ToolFunction, WordingFunction
-from loom_core.server.tools import Tools
+from loom_core.server.tools import LiveTools, Tools
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
     from loom_core.server.caller import Scope
+    from loom_core.server.schema_tool import SchemaTool
 
 __all__ = ["LoomServer"]
 
@@ -195,6 +196,26 @@ class LoomServer:
             return function
 
         return register
+
+    def live_tools(self, live: LiveTools, *, task: TaskSupport = "none") -> LiveTools:
+        """Register the function that gives tools which come and go; `tools/list` shows them last.
+
+        It is asked often and must not wait. Tell clients of a change by `tools_changed`.
+
+        Args:
+            live: gives those that the current caller may know of; a name that is registered already is not
+                offered.
+            task: whether they may go on as tasks, see `tasks.become_task`.
+        """
+
+        def current() -> Sequence[SchemaTool]:
+            tools = live()
+            for tool in tools:
+                self._tasks.allow(tool.name, task)
+            return tools
+
+        self._tools.add_live(current)
+        return live
 
     def resource(
         self,

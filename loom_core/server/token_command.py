@@ -12,7 +12,7 @@ from loom_core.server.caller import Scope
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from loom_core.server.tokens import Token, TokenFile
 
@@ -37,13 +37,22 @@ class TokenReport:
     data: dict[str, Any] = field(repr=False)
 
 
-def add_token_options(command: argparse.ArgumentParser, *, source_option: str, source: str) -> None:
+def add_token_options(
+    command: argparse.ArgumentParser,
+    *,
+    source_option: str,
+    source: str,
+    key: str = "sources",
+    scope: Scope = "read",
+) -> None:
     """Add what `run_token_command` reads.
 
     Args:
         command: the parser of the command `token`.
         source_option: the option that names what of the server's data a token is for, such as `--kb`.
         source: what that is called, such as `knowledge base`.
+        key: what their names stand under in the data.
+        scope: what a token may do where `--scope` is left out.
     """
     command.add_argument("action", choices=["create", "list", "revoke"], help="what to do")
     command.add_argument("name", nargs="?", metavar="NAME", help="with create and revoke: name of the token")
@@ -52,8 +61,8 @@ def add_token_options(command: argparse.ArgumentParser, *, source_option: str, s
         action="append",
         choices=get_args(Scope),
         default=[],
-        help="with create: `read` for what changes nothing (the default), `write` for the other tools,"
-        " `admin` for /metrics (may be repeated)",
+        help="with create: `read` for what changes nothing, `write` for the other tools too, `admin` for"
+        f" /metrics (may be repeated; default: {scope})",
     )
     command.add_argument(
         source_option,
@@ -69,6 +78,7 @@ def add_token_options(command: argparse.ArgumentParser, *, source_option: str, s
         metavar="TIME",
         help="with create: how long it lasts, such as 12h, 30d or 8w (default: until it is revoked)",
     )
+    command.set_defaults(token_key=key, token_scope=scope, token_context=[])
 
 
 def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
@@ -91,16 +101,17 @@ def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenRepor
 def _create(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
     token, secret = tokens.create(
         _name(args),
-        scopes=args.scope or ["read"],
+        scopes=_scopes(args.scope or [args.token_scope]),
         sources=args.token_sources or None,
         seconds=args.expires,
+        context=_context(args.token_context),
     )
     shown = secret.get_secret_value()
     notes = [
         f"Token {_described(token)}.",
         "It is shown this once: only its hash is kept. A server that is running takes it at once.",
     ]
-    return TokenReport([shown], notes, {"token": shown, **_facts(token)})
+    return TokenReport([shown], notes, {"token": shown, **_facts(token, args.token_key)})
 
 
 def _list(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
@@ -108,7 +119,8 @@ def _list(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
         raise InvalidInputError("`token list` takes no name.", advice="It lists all tokens.")
     known = tokens.list()
     notes = [] if known else ["There is no token yet. Make one: token create NAME"]
-    return TokenReport([_described(token) for token in known], notes, {"tokens": [*map(_facts, known)]})
+    data = {"tokens": [_facts(token, args.token_key) for token in known]}
+    return TokenReport([*map(_described, known)], notes, data)
 
 
 def _revoke(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
@@ -134,18 +146,37 @@ def _described(token: Token) -> str:
     else:
         moment = datetime.fromtimestamp(token.expires).astimezone()
         end = f"{'expired' if token.expired else 'expires'} {moment:%Y-%m-%d %H:%M}"
-    return f"{token.name}  {scopes}  on {sources}  {end}"
+    context = "".join(f"  {name}={value}" for name, value in sorted(token.context.items()))
+    return f"{token.name}  {scopes}  on {sources}{context}  {end}"
 
 
-def _facts(token: Token) -> dict[str, Any]:
+def _facts(token: Token, key: str) -> dict[str, Any]:
     return {
         "name": token.name,
         "scopes": sorted(token.scopes),
-        "sources": None if token.sources is None else sorted(token.sources),
+        key: None if token.sources is None else sorted(token.sources),
+        **({"context": dict(token.context)} if token.context else {}),
         "created": token.created,
         "expires": token.expires,
         "expired": token.expired,
     }
+
+
+def _scopes(given: Sequence[Scope]) -> set[Scope]:
+    """Who may change things may look at them."""
+    return {*given, "read"} if "write" in given else {*given}
+
+
+def _context(given: Sequence[str]) -> dict[str, str]:
+    context: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name or not value or name in context:
+            raise InvalidInputError(
+                f"--context {each} has no name or no value, or is there twice.", advice="Write NAME=VALUE."
+            )
+        context[name] = value
+    return context
 
 
 def _duration(text: str) -> float:

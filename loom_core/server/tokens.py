@@ -15,7 +15,7 @@ import secrets
 import time
 import zlib
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from loom_core.server.caller import Caller, Scope
 from loom_core.storage.private_file import PrivateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
     from pathlib import Path
 
 __all__ = ["Token", "TokenFile", "has_token_form"]
@@ -53,6 +53,7 @@ class Token:
         sources: what of the server's data it may be used for; None for all.
         created: when it was made, in seconds since 1970.
         expires: when it ends, likewise; None for never.
+        context: variables of who uses it, which no call can change.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Token:
     sources: frozenset[str] | None
     created: float
     expires: float | None
+    context: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     @property
     def expired(self) -> bool:
@@ -69,7 +71,7 @@ class Token:
 
     def caller(self) -> Caller:
         """Who uses it."""
-        return Caller(self.name, self.scopes, self.sources, id=f"token:{self.hash[:16]}")
+        return Caller(self.name, self.scopes, self.sources, f"token:{self.hash[:16]}", self.context)
 
 
 class _Entry(BaseModel):
@@ -81,10 +83,12 @@ class _Entry(BaseModel):
     sources: list[str] | None
     created: float
     expires: float | None
+    context: dict[str, str] = {}
 
     def token(self) -> Token:
         sources = None if self.sources is None else frozenset(self.sources)
-        return Token(self.name, self.hash, frozenset(self.scopes), sources, self.created, self.expires)
+        scopes = frozenset(self.scopes)
+        return Token(self.name, self.hash, scopes, sources, self.created, self.expires, self.context)
 
 
 class _Content(BaseModel):
@@ -147,6 +151,7 @@ class TokenFile:
         scopes: Iterable[Scope],
         sources: Iterable[str] | None = None,
         seconds: float | None = None,
+        context: Mapping[str, str] | None = None,
     ) -> tuple[Token, SecretStr]:
         """Make a token; returns what is kept of it, and the token itself, which nobody can find out again.
 
@@ -155,6 +160,7 @@ class TokenFile:
             scopes: what it allows, at least one.
             sources: what of the server's data it may be used for; None for all.
             seconds: how long it lasts; None for ever.
+            context: variables of who uses it, which no call can change.
 
         Raises:
             InvalidInputError: no token can have this name, or there is one that has.
@@ -175,6 +181,7 @@ class TokenFile:
             sources=None if sources is None else frozenset(sources),
             created=now,
             expires=None if seconds is None else now + seconds,
+            context=dict(context or {}),
         )
         with self._writing() as tokens:
             if name in tokens:
@@ -265,4 +272,5 @@ def _plain(token: Token) -> dict[str, Any]:
         "sources": None if token.sources is None else sorted(token.sources),
         "created": token.created,
         "expires": token.expires,
+        **({"context": dict(token.context)} if token.context else {}),
     }

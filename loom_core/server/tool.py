@@ -25,7 +25,7 @@ from loom_core.tools.schema import without_titles
 if TYPE_CHECKING:
     from loom_core.server.caller import Scope
 
-__all__ = ["DESCRIPTION_BYTES", "Tool", "ToolFunction", "ToolWording", "WordingFunction"]
+__all__ = ["DESCRIPTION_BYTES", "Tool", "ToolFunction", "ToolWording", "WordingFunction", "shaped"]
 
 DESCRIPTION_BYTES = 2048
 """Hosts cut the description of a tool, and the instructions of a server, at this length."""
@@ -106,6 +106,11 @@ class Tool:
         return cls(name, arguments, function, definition, taking_context(wording) if wording else None)
 
     @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of what it accepts."""
+        return self.arguments.schema
+
+    @property
     def scope(self) -> Scope:
         """What a caller needs to use it."""
         annotations = self._definition.annotations
@@ -137,12 +142,7 @@ class Tool:
             InvalidInputError: the arguments are not valid.
             Exception: whatever the function raises.
         """
-        reply = await self._function(**values_for(self.arguments, given, context))
-        texts = [] if reply.contents and not reply.text else [reply.text]
-        return CallToolResult(
-            content=[block(content) for content in (*texts, *reply.contents)],
-            structured_content=well_formed(reply.structured.model_dump(mode="json", by_alias=True)),
-        )
+        return shaped(await self._function(**values_for(self.arguments, given, context)))
 
     def _worded(self, wording: ToolWording) -> ToolDefinition:
         schema = dict(self._definition.input_schema)
@@ -152,6 +152,15 @@ class Tool:
         schema["properties"] = properties
         description = _described(self.name, well_formed(wording.description))
         return self._definition.model_copy(update={"description": description, "input_schema": schema})
+
+
+def shaped(reply: ToolReply[BaseModel]) -> CallToolResult:
+    """A reply as the protocol has it."""
+    texts = [] if reply.contents and not reply.text else [reply.text]
+    return CallToolResult(
+        content=[block(content) for content in (*texts, *reply.contents)],
+        structured_content=well_formed(reply.structured.model_dump(mode="json", by_alias=True)),
+    )
 
 
 def _described(name: str, description: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext
 
     from loom_core.server.caller import Scope
+    from loom_core.server.schema_tool import SchemaTool
     from loom_core.server.tool import Tool
 
-__all__ = ["Tools"]
+__all__ = ["LiveTools", "Tools"]
+
+LiveTools: TypeAlias = "Callable[[], Sequence[SchemaTool]]"
+"""Gives tools that come and go, those of the current caller."""
 
 
 class Tools:
@@ -34,6 +39,7 @@ class Tools:
             protocol: the SDK's server, which gets the handlers.
         """
         self._tools: dict[str, Tool] = {}
+        self._live: LiveTools | None = None
         protocol.get_tool_input_schema = self._input_schema
         protocol.add_request_handler("tools/list", types.PaginatedRequestParams, self._on_list)
         protocol.add_request_handler("tools/call", types.CallToolRequestParams, self._on_call)
@@ -48,33 +54,46 @@ class Tools:
             raise ValueError(f"tool {tool.name!r} is registered already")
         self._tools[tool.name] = tool
 
-    def get(self, name: str) -> Tool:
+    def add_live(self, live: LiveTools) -> None:
+        """Offer behind the others what a function says is there at the time of asking, to who asks."""
+        self._live = live
+
+    def get(self, name: str) -> Tool | SchemaTool:
         """The tool of that name.
 
         Raises:
             InvalidInputError: there is none.
         """
-        if name not in self._tools:
+        tool = self._find(name)
+        if tool is None:
             names = [tool.name for tool in self._usable()]
             raise InvalidInputError(
                 f"There is no tool `{name}`{closest(name, names)}.", advice=f"Tools: {', '.join(names)}."
             )
-        return self._tools[name]
+        return tool
 
     def scope(self, name: str) -> Scope | None:
         """What a caller needs to use a tool, or None if there is no such tool."""
-        tool = self._tools.get(name)
+        tool = self._find(name)
         return None if tool is None else tool.scope
 
-    def _usable(self) -> list[Tool]:
+    def _find(self, name: str) -> Tool | SchemaTool | None:
+        """The tool of that name; of two, the one that is always there."""
+        return self._tools.get(name) or next((tool for tool in self._others() if tool.name == name), None)
+
+    def _others(self) -> Sequence[SchemaTool]:
+        return self._live() if self._live is not None else ()
+
+    def _usable(self) -> list[Tool | SchemaTool]:
         """What the current caller may use."""
         caller = current_caller()
-        return [tool for tool in self._tools.values() if caller.may(tool.scope)]
+        live = [tool for tool in self._others() if tool.name not in self._tools]
+        return [tool for tool in (*self._tools.values(), *live) if caller.may(tool.scope)]
 
     def _input_schema(self, name: str) -> dict[str, Any] | None:
         """What the transport checks the headers against that repeat arguments."""
-        tool = self._tools.get(name)
-        return None if tool is None else tool.arguments.schema
+        tool = self._find(name)
+        return None if tool is None else dict(tool.input_schema)
 
     async def _on_list(
         self, ctx: ServerRequestContext[Any, Any], _params: types.PaginatedRequestParams
@@ -82,7 +101,7 @@ class Tools:
         context = ToolContext.of(ctx)
         tools = self._usable()
         definitions = [await tool.definition(context) for tool in tools]
-        if any(tool.worded for tool in tools):
+        if self._live is not None or any(tool.worded for tool in tools):
             return types.ListToolsResult(tools=definitions, ttl_ms=0)
         return types.ListToolsResult(tools=definitions)
 

@@ -8,16 +8,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
-from loom_core.agent.people import Asking
 from loom_core.agent.result import RunResult
+from loom_core.runs.people import Asking
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from loom_core.agent.agent import Agent
-    from loom_core.agent.events import EventType, StreamEvent
     from loom_core.agent.request import RunOptions
-    from loom_core.agent.run import Pending
+    from loom_core.runs.events import EventType, StreamEvent
+    from loom_core.runs.run import Pending
 
 __all__ = ["AgentTester", "SeenCall"]
 

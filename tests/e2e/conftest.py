@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
+import httpx2
 import pytest
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tests.e2e.jsonrpc import Era, StdioServer
 
 _LOOM_KB = [sys.executable, "-m", "loom_kb"]
+_COMPANY = Path(__file__).parents[2] / "examples" / "flow_company" / "stub_api.py"
 
 
 class StartServer(Protocol):
@@ -49,6 +51,28 @@ def home(tmp_path: Path) -> Path:
 def documents() -> Path:
     """A folder of real files of many formats."""
     return Path(__file__).parents[1] / "fixtures" / "documents"
+
+
+@pytest.fixture
+def company() -> Iterator[str]:
+    """The address of the business of examples/flow_company, in a process of its own."""
+    command = [sys.executable, str(_COMPANY), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    assert process.stderr is not None
+    try:
+        line = next((line for line in process.stderr if "answers on" in line), "")
+        assert line, "the company ended before it answered"
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        process.stderr.close()
+        process.wait(30)
+
+
+@pytest.fixture
+def effects(company: str) -> Callable[[], list[str]]:
+    """What that business has done."""
+    return lambda: [each["what"] for each in httpx2.get(f"{company}/effects").json()]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 SERVERS = Path(__file__).parents[2] / "servers"
-MODULES = {"agent": "loom_agent", "kb": "loom_kb", "query": "loom_query"}
+MODULES = {"agent": "loom_agent", "flow": "loom_flow", "kb": "loom_kb", "query": "loom_query"}
 SEARCHES = ("kb", "query")  # what they say depends on what they hold, and they have two profiles
 RECORDED = Path(__file__).with_name("recorded_server.py")
 
@@ -78,9 +78,10 @@ def test_mcp_contract_finds_the_promise_kept_with_content_or_without(
     assert kept.returncode == 0, kept.stdout
 
 
-def test_mcp_contract_finds_the_promise_of_the_agents_server_kept(run: Run, command, promise):
-    check = ("mcp-contract", "check", "-f", promise("agent", "full"))
-    kept = run(*check, "--strict", "--", *command("agent"))
+@pytest.mark.parametrize("server", ["agent", "flow"])
+def test_mcp_contract_finds_the_promise_kept_that_depends_on_nothing(server, run: Run, command, promise):
+    check = ("mcp-contract", "check", "-f", promise(server, "full"))
+    kept = run(*check, "--strict", "--", *command(server))
     assert kept.returncode == 0, kept.stdout
 
 
@@ -97,6 +98,7 @@ def test_mcp_contract_tells_a_promise_kept_from_one_that_is_broken(server, run: 
     ("server", "options", "tools"),
     [
         ("agent", (), 8),
+        ("flow", (), 6),
         ("kb", (), 7),
         ("kb", ("--allow-urls",), 7),
         ("kb", ("--profile", "chatgpt"), 2),

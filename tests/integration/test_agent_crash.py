@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.agent.journal import Journal
+from loom_core.runs.journal import Journal
 
 _CALLS = 18
 _KILL_AT = (1, 2, 7, 14)  # effects
@@ -25,9 +25,9 @@ from pathlib import Path
 import anyio
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.host import RunHost
-from loom_core.agent.journal import Journal
-from loom_core.agent.run import RunRequest
+from loom_core.runs.host import RunHost
+from loom_core.runs.journal import Journal
+from loom_core.runs.run import RunRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.tools.function_tool import tool

@@ -90,8 +90,8 @@ import anyio
 from collections import Counter
 from pathlib import Path
 from loom_core.agent.agent import Agent
-from loom_core.agent.journal import Journal
-from loom_core.agent.run import Budget
+from loom_core.runs.journal import Journal
+from loom_core.runs.run import Budget
 from loom_core.errors import RecordError
 from loom_core.llm.messages import AssistantMessage, ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider

@@ -17,10 +17,10 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_core.agent.events import FINAL_EVENTS
-from loom_core.agent.journal import Journal
-from loom_core.agent.orders import Reply
-from loom_core.agent.run import RunRequest
+from loom_core.runs.events import FINAL_EVENTS
+from loom_core.runs.journal import Journal
+from loom_core.runs.orders import Reply
+from loom_core.runs.run import RunRequest
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -29,7 +29,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 import anyio
-from loom_core.agent.journal import Journal
+from loom_core.runs.journal import Journal
 
 async def drive(journal, run_id):
     log = await journal.claim(run_id)
@@ -59,7 +59,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 import anyio
-from loom_core.agent.journal import Journal
+from loom_core.runs.journal import Journal
 
 async def main():
     journal = Journal(Path(sys.argv[1]))
@@ -195,8 +195,8 @@ FULL = """
 import json, sys
 import anyio
 from pathlib import Path
-from loom_core.agent.journal import Journal
-from loom_core.agent.run import RunRequest
+from loom_core.runs.journal import Journal
+from loom_core.runs.run import RunRequest
 from loom_core.errors import LoomError, RecordError
 
 async def main(disk):

@@ -16,7 +16,7 @@ def tool() -> dict[str, Any]:
     return runpy.run_path(str(_TOOL))
 
 
-@pytest.mark.parametrize("server", ["agent", "kb", "query"])
+@pytest.mark.parametrize("server", ["agent", "flow", "kb", "query"])
 async def test_the_tools_are_what_was_promised(server, tool):
     changes = tool["compared"](tool["accepted"](server), await tool["CONTRACTS"][server]())
     said = "\n".join(

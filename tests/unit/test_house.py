@@ -34,6 +34,7 @@ _HEAVY = {
 }  # fmt: skip
 _COMMANDS = {
     "loom-agent-server": "loom_agent",
+    "loom-flow-server": "loom_flow",
     "loom-kb": "loom_kb",
     "loom-query-server": "loom_query",
 }

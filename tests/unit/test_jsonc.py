@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.jsonc import JsonNode, JsonReader, read_config
+from loom_core.errors import UnreadableTextError
+from loom_core.jsonc import JsonNode, JsonReader
 
 _TEXT = """{
   // 注释
@@ -71,35 +69,3 @@ def test_a_text_with_nothing_but_comments_holds_nothing() -> None:
 def test_a_trailing_comma_is_known(text: str) -> None:
     assert _read(text).trailing_comma
     assert not _read(text.replace(",}", "}")).trailing_comma
-
-
-def test_a_configuration_is_read_with_its_places(tmp_path: Path) -> None:
-    path = tmp_path / "配置.json"
-    assert read_config(path, depth=2, most_bytes=100) == ("", None)
-    path.write_text("\ufeff" + _TEXT, encoding="utf-8")
-
-    text, root = read_config(path, depth=2, most_bytes=1 << 20, required=True)
-
-    assert text == _TEXT
-    assert root == _read(_TEXT)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "There is no file"),
-        (b"{} // " + b"x" * 2000, "larger than 0 MB"),
-        (b"\xff\xfe{}", "it is no UTF-8"),
-        (b'{\n  "a": ?}', ":2:8: "),
-    ],
-)
-def test_what_is_wrong_with_a_configuration_is_told_with_its_place(
-    tmp_path: Path, content: bytes | None, said: str
-) -> None:
-    path = tmp_path / "配置.json"
-    if content is not None:
-        path.write_bytes(content)
-
-    with pytest.raises(ConfigError, match="配置") as error:
-        read_config(path, depth=2, most_bytes=1000, required=True)
-    assert said in error.value.message

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from loom_core.errors import EmbeddingError, InvalidInputError, LLMError, ModelError
-from loom_core.retry import RetryPolicy
+from loom_core.retry import RetryPolicy, retry_after
 
 
 class _Vendor:
@@ -153,3 +153,21 @@ async def test_a_cancelled_wait_ends_at_once():
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]):
     with pytest.raises(ValueError):
         RetryPolicy(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [({}, None), ({"retry-after": "3"}, 3.0), ({"retry-after": " 0.5 "}, 0.5), ({"retry-after": "-1"}, None),
+     ({"retry-after": "soon"}, None), ({"retry-after": "9" * 20}, None), ({"retry-after-ms": "250"}, 0.25),
+     ({"retry-after": "Mon, 23 Nov 2026 04:00:30 GMT", "date": "Mon, 23 Nov 2026 04:00:00 GMT"}, 30.0),
+     ({"retry-after": "Mon, 23 Nov 2026 04:00:00 GMT", "date": "Mon, 23 Nov 2026 04:00:30 GMT"}, 0.0)],
+)  # fmt: skip
+def test_an_answer_says_how_long_to_wait(headers: dict[str, str], seconds: float | None):
+    assert retry_after(headers) == seconds
+
+
+def test_pauses_grow_up_to_a_limit_and_half_of_each_is_chance():
+    never = RetryPolicy(base=1, cap=3, random=lambda: 0.0)
+    always = RetryPolicy(base=1, cap=3, random=lambda: 1.0)
+    assert [never.pause(number) for number in (1, 2, 3, 9)] == [0.5, 1.0, 1.5, 1.5]
+    assert [always.pause(number) for number in (1, 2, 3, 9)] == [1.0, 2.0, 3.0, 3.0]

@@ -104,7 +104,9 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
                 first = position + len(raw) - len(raw.lstrip())
                 last = position + units - 1 - (len(raw) - len(raw.rstrip()))
                 box = _turned(_box(text_page, first, last), page.get_rotation(), width, height)
-                lines.append(PdfLine(text, number, *box, page_height=height))
+                left, bottom, right, top = box
+                size = _type_size(text_page, first) or max(top - bottom, 0.1)
+                lines.append(PdfLine(text, number, left, bottom, right, size, page_height=height))
             position += units
     return lines
 
@@ -119,6 +121,21 @@ def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, f
     ]
     lefts, bottoms, rights, tops = zip(*boxes, strict=True)
     return min(lefts), min(bottoms), max(rights), max(tops)
+
+
+def _type_size(text_page: PdfTextPage, position: int) -> float:
+    """Size of the type at a position, in points of the page; 0 if the file does not say."""
+    from pypdfium2.raw import (
+        FS_MATRIX,
+        FPDFText_GetCharIndexFromTextIndex,
+        FPDFText_GetFontSize,
+        FPDFText_GetMatrix,
+    )
+
+    matrix, index = FS_MATRIX(), max(FPDFText_GetCharIndexFromTextIndex(text_page, position), 0)
+    if not FPDFText_GetMatrix(text_page, index, matrix):
+        return 0.0
+    return FPDFText_GetFontSize(text_page, index) * abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5
 
 
 def _turned(

@@ -34,20 +34,19 @@ _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True, slots=True)
 class PdfLine:
-    """A line of text where it stands, in points, y upwards, on the page as it is shown."""
+    """A line of text where it stands, in points, y upwards, on the page as it is shown.
+
+    `size` is that of its type: it stands in the file, while the height of glyphs depends on the fonts that a
+    machine has, where the file brings none.
+    """
 
     text: str
     page: int
     left: float
     bottom: float
     right: float
-    top: float
+    size: float
     page_height: float
-
-    @property
-    def size(self) -> float:
-        """Height of its type."""
-        return max(self.top - self.bottom, 0.1)
 
     def hyphenated(self) -> PdfLine:
         """The same line, ending in the first half of a word."""
@@ -102,7 +101,7 @@ def _shape(line: PdfLine) -> str:
 def _at_edge(page: Sequence[PdfLine], index: int) -> bool:
     line = page[index]
     outermost = index < _EDGE_LINES or index >= len(page) - _EDGE_LINES
-    return outermost and not _EDGE < (line.bottom + line.top) / 2 / line.page_height < 1 - _EDGE
+    return outermost and not _EDGE < (line.bottom + line.size / 2) / line.page_height < 1 - _EDGE
 
 
 def _repeated(pages: Sequence[Sequence[PdfLine]]) -> set[str]:

@@ -11,9 +11,9 @@ import anyio
 from anyio import to_thread
 
 from loom_agent.local_knowledge import LocalKnowledge
-from loom_agent.mcp_tools import McpTools
 from loom_agent.model_choice import chosen_model, is_demonstration, made_model
 from loom_core.errors import ConfigError, NotFoundError
+from loom_core.mcp_client.lent_tools import McpTools
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from loom_agent.settings import Settings
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.memory import Memory
     from loom_core.knowledge.federation import Federation
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.interface import ChatOptions, LLMProvider
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.memory import Memory
     from loom_core.tools.audit import AuditLog
     from loom_core.tools.interface import Tool
     from loom_core.tools.permissions import Permissions
@@ -204,7 +204,7 @@ class Agents:
     def _memory(self, kind: str) -> Memory:
         if kind not in self._memories:
             if kind == "sqlite":
-                from loom_core.agent.memory import SQLiteMemory
+                from loom_core.runs.memory import SQLiteMemory
 
                 self._memories[kind] = SQLiteMemory(journal=self._journal)
             else:

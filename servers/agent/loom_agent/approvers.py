@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from loom_agent.agent_file import AgentFile
     from loom_agent.profile_config import ProfileConfig
     from loom_agent.settings import Settings
-    from loom_core.agent.run import Run
+    from loom_core.runs.run import Run
 
 __all__ = ["Approvers"]
 

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import anyio
 
 from loom_agent.cli import PROGRAM
-from loom_agent.interrupts import Interrupted, Interrupts
 from loom_agent.looking_tools import found_tools
 from loom_agent.models import BudgetInput, RunsResult
 from loom_agent.service import Service
 from loom_agent.terminal import Terminal
-from loom_agent.texts import event_info, run_info, run_line, run_text, runs_text, search_text
-from loom_core.agent.orders import Abort, Answered, Decided, Pause, Reply
-from loom_core.agent.run import RunStatus
+from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.runs.orders import Abort, Answered, Decided, Pause, Reply
+from loom_core.runs.run import RunStatus
 from loom_core.server.console import out, out_json, say
+from loom_core.server.interrupts import Interrupted, Interrupts
+from loom_core.server.run_models import event_info
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from loom_agent.keyboard import Keyboard
     from loom_agent.settings import Settings
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.orders import Order
-    from loom_core.agent.run import Run
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.orders import Order
+    from loom_core.runs.run import Run
+    from loom_core.server.keyboard import Keyboard
 
 __all__ = ["run_code", "run_command"]
 
@@ -105,7 +106,7 @@ async def _typed() -> str:
 
 
 async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
-    from loom_agent.keyboard import Keyboard
+    from loom_core.server.keyboard import Keyboard
 
     keyboard = Keyboard()
     last: Run | None = None
@@ -276,8 +277,8 @@ async def _watched(
     keyboard: Keyboard | None = None,
 ) -> tuple[Run, bool]:
     """The run when it stands, and whether it was interrupted."""
-    from loom_agent.keyboard import Keyboard
     from loom_agent.watching import Watched
+    from loom_core.server.keyboard import Keyboard
 
     terminal = Terminal(quiet=args.quiet, as_json=args.json)
     watched = Watched(service, terminal, keyboard or Keyboard(), interrupts)

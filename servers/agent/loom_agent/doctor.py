@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from loom_core.server.command_line import show_health
 from loom_core.server.doctor.checks import ExaminedServer, common_checks
 from loom_core.server.doctor.examination import Check, blocking, examine
 from loom_core.server.doctor.redaction import paste_safe
+from loom_core.server.doctor.runs import runs_section
 from loom_core.server.health import Section, fine, problem, told_by, warning
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["doctor", "examined", "own_checks"]
 
 _KEYRING_SECONDS = 15.0  # it may ask the user
-_MOST_RUNS = 1000
 _PLAIN = re.compile(r"\w+")  # a name, and neither a pattern nor that of a server's tool
 _CORRECT = "Correct it there."
 
@@ -216,25 +215,4 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 
 async def _runs(settings: Settings) -> Section | None:
-    if not settings.journal.exists():
-        return None
-    from loom_core.agent.journal import Journal
-
-    journal = Journal(settings.journal)
-    facts: dict[str, object] = {"file": str(settings.journal)}
-    try:
-        runs = await journal.runs(limit=_MOST_RUNS)
-    except LoomError as error:
-        return Section(name="runs", facts=facts, findings=[told_by(error, "journal-unreadable", remedy="")])
-    finally:
-        await journal.aclose()
-    counts = Counter(run.status for run in runs)
-    facts |= {"latest runs": dict(counts)}
-    findings: list[Finding] = []
-    if waiting := [run.id for run in runs if run.status == "input_required"]:
-        remedy = f"See what they wait for: {PROGRAM} runs show {waiting[0]}"
-        findings.append(warning("runs-wait", f"Runs that wait for a decision: {len(waiting)}.", remedy))
-    if left := [run.id for run in runs if run.status == "working" and not run.driver]:
-        remedy = f"A server of this home goes on with them, or: {PROGRAM} runs resume {left[0]}"
-        findings.append(warning("runs-left", f"Runs that no process drives: {len(left)}.", remedy))
-    return Section(name="runs", facts=facts, findings=findings)
+    return await runs_section(settings.journal, see=f"{PROGRAM} runs show", drive=f"{PROGRAM} runs resume")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from loom_agent.agents import Agents
     from loom_agent.settings import Settings
     from loom_core.agent.agent import Agent
-    from loom_core.agent.host import RunHost
-    from loom_core.agent.journal import Journal
+    from loom_core.runs.host import RunHost
+    from loom_core.runs.journal import Journal
 
 __all__ = ["Engine"]
 
@@ -93,7 +93,7 @@ class Engine:
     def journal(self) -> Journal:
         """All runs of this home."""
         if self._journal is None:
-            from loom_core.agent.journal import Journal
+            from loom_core.runs.journal import Journal
 
             self._journal = Journal(self._settings.journal)
         return self._journal
@@ -135,7 +135,7 @@ class Engine:
         await self._wanted.wait()
         try:
             await to_thread.run_sync(import_module, "loom_core.agent.agent")  # it takes a while
-            from loom_core.agent.host import RunHost
+            from loom_core.runs.host import RunHost
 
             look = _LOOK_SECONDS if self.adopts else None
             async with RunHost(self.journal(), self._agent, look_seconds=look) as host:

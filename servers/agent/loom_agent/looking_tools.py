@@ -8,9 +8,10 @@ from pydantic import Field
 
 from loom_agent.arguments import LAST_SEQ, RunId
 from loom_agent.models import EventsResult, FoundTool, RunsResult, SearchResult
-from loom_agent.texts import event_info, events_text, run_line, runs_text, search_text
-from loom_core.agent.run import RunStatus
+from loom_agent.texts import events_text, run_line, runs_text, search_text
+from loom_core.runs.run import RunStatus
 from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.run_models import event_info
 
 if TYPE_CHECKING:
     from loom_agent.service import Service

@@ -6,15 +6,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_core.agent.run import RunStatus
+from loom_core.runs.run import RunStatus
+from loom_core.server.run_models import EventInfo, PendingInfo
 
 __all__ = [
     "BudgetInput",
     "DecisionInput",
-    "EventInfo",
     "EventsResult",
     "FoundTool",
-    "PendingInfo",
     "RunInfo",
     "RunLine",
     "RunsResult",
@@ -52,22 +51,6 @@ class DecisionInput(_Input):
         default="once",
         description="What an approval holds for: this call, or all calls of the tool in this run.",
     )
-
-
-class PendingInfo(BaseModel):
-    """Something that a run waits for a person to say."""
-
-    id: str = Field(description="What a decision names.")
-    kind: Literal["approval", "unknown", "question"] = Field(
-        description="May a call be made; may one be made again of which nobody knows whether it was done; or "
-        "the question of a tool."
-    )
-    tool: str
-    arguments: dict[str, Any]
-    reason: str
-    answer_schema: dict[str, Any] = Field(description="JSON Schema of the answer to a question.")
-    for_run: bool = Field(description="Whether it can be approved with scope `run`.")
-    deadline: float | None = Field(description="When it counts as refused, in seconds since 1970.")
 
 
 class UsageInfo(BaseModel):
@@ -119,15 +102,6 @@ class RunsResult(BaseModel):
     """Answer of `agent_runs`."""
 
     runs: list[RunLine]
-
-
-class EventInfo(BaseModel):
-    """Something that happened in a run."""
-
-    seq: int
-    type: str
-    at: float = Field(description="Seconds since 1970.")
-    payload: dict[str, Any]
 
 
 class EventsResult(BaseModel):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from loom_core.agent.run import Budget
-from loom_core.llm.config import ProviderConfig
+from loom_core.llm.config import WrittenProvider
 from loom_core.llm.interface import Effort
+from loom_core.runs.run import Budget
 from loom_core.tools.builtin.config import BuiltinToolsConfig
 from loom_core.tools.permission_rule import PermissionRule
 
@@ -33,19 +32,6 @@ EVERYTHING = "all"
 Switch = Literal["on", "off"]
 
 _Names = Annotated[list[str] | Literal["all"], Field(union_mode="left_to_right")]
-
-
-def _model(written: object) -> object:
-    """A model may be written as a text, such as `deepseek/deepseek-flash`."""
-    if isinstance(written, Mapping):
-        return cast("Mapping[str, Any]", written)
-    if not isinstance(written, str):
-        raise ValueError('Value should be a text such as "deepseek" or "ollama/qwen3", or an object')
-    provider, _, model = written.partition("/")
-    return {"provider": provider, "model": model.strip()}
-
-
-_Model = Annotated[ProviderConfig, BeforeValidator(_model, json_schema_input_type=ProviderConfig | str)]
 
 
 class _Section(BaseModel):
@@ -109,7 +95,9 @@ class CompactionConfig(_Section):
     """When a conversation is made shorter; shares of the model's window."""
 
     enabled: bool = Field(default=True, description="Whether it is at all.")
-    model: _Model | None = Field(default=None, description="The model that summarises; by default the own.")
+    model: WrittenProvider | None = Field(
+        default=None, description="The model that summarises; by default the own."
+    )
     window: int | None = Field(
         default=None, ge=1000, description="Tokens that the model takes; by default what is known of it."
     )
@@ -122,7 +110,7 @@ class ProfileConfig(_Section):
     """A kind of agent: what drives a run that names this profile."""
 
     description: str = Field(default="", description="What it is for, in a sentence, for who chooses one.")
-    model: _Model | None = Field(
+    model: WrittenProvider | None = Field(
         default=None,
         description="The language model, as a text or an object; by default that of `--provider`, or the "
         "first vendor whose key is in the environment; `mock` is a demonstration without a model.",

@@ -9,7 +9,7 @@ from loom_core.knowledge.visible import visible
 
 if TYPE_CHECKING:
     from loom_agent.wording import Wording
-    from loom_core.agent.events import EventType, StreamEvent
+    from loom_core.runs.events import EventType, StreamEvent
 
 __all__ = ["ProgressLines"]
 

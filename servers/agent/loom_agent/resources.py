@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from loom_agent.looking_tools import found_tools
 from loom_agent.texts import run_info
-from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.errors import LoomError
 from loom_core.server.caller import current_caller
-from loom_core.server.completions import COMPLETION_LIMIT
-from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage
+from loom_core.server.resource import ResourceContent
+from loom_core.server.run_resources import register_run_resources
 
 if TYPE_CHECKING:
     from loom_agent.service import Service
+    from loom_core.runs.run import Run
     from loom_core.server.factory import LoomServer
 
 __all__ = ["register_resources"]
 
-_RUN = "loom://runs/{id}"
-_EVENTS = "loom://runs/{id}/events"
-_BLOB = "loom://runs/{id}/blobs/{n}"
-_JSON, _LINES = "application/json", "application/x-ndjson"
-_LISTED = 100
-_PAGE = 500
+_JSON = "application/json"
 
 
 def register_resources(server: LoomServer, service: Service) -> None:
@@ -36,8 +30,18 @@ def register_resources(server: LoomServer, service: Service) -> None:
         service: has the runs.
     """
     _register_tools(server, service)
-    _register_runs(server, service)
-    _register_lists(server, service)
+
+    async def described(run: Run) -> str:
+        info = run_info(run, by_tool=service.approvers.decides_by_tool(run), by_asking=False)
+        return _json(info.model_dump(mode="json"))
+
+    register_run_resources(
+        server,
+        service,
+        described=described,
+        title=lambda run: run.request.goal,
+        description="A run as it stands: status, output, what it waits for and what it has taken.",
+    )
 
 
 def _register_tools(server: LoomServer, service: Service) -> None:
@@ -53,78 +57,6 @@ def _register_tools(server: LoomServer, service: Service) -> None:
         profiles = [name for name in file.profiles if current_caller().may_use(name)]
         told = {name: await _profile(service, name) for name in profiles}
         return ResourceContent(_json({"default": file.default, "profiles": told}), _JSON)
-
-
-def _register_runs(server: LoomServer, service: Service) -> None:
-    @server.resource(
-        _EVENTS,
-        name="events",
-        title="Events of a run",
-        description="All that happened in a run, a JSON object a line, oldest first.",
-        mime_type=_LINES,
-    )
-    async def events(id: str) -> ResourceContent:  # noqa: A002
-        lines: list[str] = []
-        after = 0
-        while found := await service.events(id, after=after, limit=_PAGE):
-            after = found[-1].seq
-            lines += [json.dumps(asdict(event), ensure_ascii=False, default=str) for event in found]
-        return ResourceContent("".join(f"{line}\n" for line in lines), _LINES)
-
-    @server.resource(
-        _BLOB,
-        name="blob",
-        title="Large output of a tool",
-        description="What a tool said in a run where it was too long to show.",
-    )
-    async def blob(id: str, n: str) -> ResourceContent:  # noqa: A002
-        if not (n.isascii() and n.isdigit() and len(n) < 10):
-            raise NotFoundError(f"Run {id[:100]} has no blob {n[:100]!r}.")
-        content, media_type = await service.blob(id, int(n))
-        if not media_type.startswith("text/"):
-            return ResourceContent(content, media_type)
-        return ResourceContent(content.decode("utf-8", "replace"), media_type)
-
-    @server.resource(
-        _RUN,
-        name="run",
-        title="Run",
-        description="A run as it stands: status, output, what it waits for and what it has taken.",
-        mime_type=_JSON,
-    )
-    async def run(id: str) -> ResourceContent:  # noqa: A002
-        found = await service.run(id)
-        info = run_info(found, by_tool=service.approvers.decides_by_tool(found), by_asking=False)
-        return ResourceContent(_json(info.model_dump(mode="json")), _JSON)
-
-
-def _register_lists(server: LoomServer, service: Service) -> None:
-    @server.resource_list
-    async def listed(cursor: str | None) -> ResourcePage:
-        if cursor:
-            raise InvalidInputError("There is no such page.", advice="Ask for the list without a cursor.")
-        if not service.settings.journal.exists():
-            return ResourcePage([])
-        runs = await service.runs(limit=_LISTED)
-        entries = [
-            ResourceEntry(
-                _RUN.format(id=run.id),
-                run.id,
-                " ".join(run.request.goal.split())[:80],
-                f"{run.status}, {run.request.profile}",
-                _JSON,
-            )
-            for run in runs
-        ]
-        return ResourcePage(entries)
-
-    @server.completion("id", resource=_RUN)
-    @server.completion("id", resource=_EVENTS)
-    @server.completion("id", resource=_BLOB)
-    async def ids(typed: str, _others: Mapping[str, str]) -> list[str]:
-        if not service.settings.journal.exists():
-            return []
-        return [run.id for run in await service.runs(limit=COMPLETION_LIMIT) if run.id.startswith(typed)]
 
 
 async def _profile(service: Service, name: str) -> dict[str, Any]:

@@ -12,24 +12,25 @@ from anyio import to_thread
 
 from loom_agent.approvers import Approvers
 from loom_agent.engine import Engine
-from loom_core.agent.calling import is_for_call
-from loom_core.agent.orders import Answered, Decided, Resume
 from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.runs.orders import Answered, Decided, Resume
+from loom_core.runs.run import is_for_call
 from loom_core.server.caller import EVERYTHING, acting, current_caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from loom_agent.agent_file import AgentFile
     from loom_agent.agents import Agents, ProfileAgent
     from loom_agent.models import BudgetInput
     from loom_agent.settings import Settings
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.host import RunHost
-    from loom_core.agent.journal import Journal
-    from loom_core.agent.orders import Order, Reply
-    from loom_core.agent.run import Budget, Run, RunStatus
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.host import RunHost
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.orders import Order, Reply
+    from loom_core.runs.run import Budget, Run, RunStatus
 
 __all__ = ["Service"]
 
@@ -243,6 +244,10 @@ class Service:
                 await self.agents().mcp.approve(tool)
         return decided
 
+    def decides(self, run: Run) -> bool:
+        """Whether the caller is one whom a run may be decided by."""
+        return self.approvers.decides(run)
+
     async def reply(self, session_id: str, reply: Reply, *, client: str = "") -> Run:
         """Say something in a session: to its run while that goes on, otherwise to begin the next one.
 
@@ -294,6 +299,15 @@ class Service:
             status=status,
             limit=limit,
         )
+
+    async def latest_runs(self, limit: int) -> Sequence[Run]:
+        """The caller's runs, the latest first."""
+        return await self.runs(limit=limit)
+
+    @property
+    def journal_path(self) -> Path:
+        """The file of all runs of this home."""
+        return self.settings.journal
 
     async def latest(self, session_id: str) -> Run:
         """The last run of a session.

@@ -6,20 +6,19 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_agent.models import EventInfo, PendingInfo, RunInfo, RunLine, UsageInfo
+from loom_agent.models import RunInfo, RunLine, UsageInfo
 from loom_agent.wording import Wording
 from loom_core.knowledge.visible import visible
 from loom_core.server.results import TOKEN_CAP, TextBudget
+from loom_core.server.run_models import pending_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from loom_agent.models import EventsResult, RunsResult, SearchResult
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.run import Pending, Run
+    from loom_core.runs.run import Pending, Run
 
 __all__ = [
-    "event_info",
     "events_text",
     "goal_line",
     "pending_line",
@@ -55,19 +54,7 @@ def run_info(run: Run, *, by_tool: bool, by_asking: bool) -> RunInfo:
         output=run.output,
         structured=cast("dict[str, Any] | None", run.structured),
         problem=run.problem,
-        pending=[
-            PendingInfo(
-                id=each.id,
-                kind=each.kind,
-                tool=each.tool,
-                arguments=dict(each.arguments),
-                reason=each.reason,
-                answer_schema=dict(each.schema),
-                for_run=each.for_run,
-                deadline=each.deadline,
-            )
-            for each in run.pending
-        ],
+        pending=[pending_info(each) for each in run.pending],
         usage=UsageInfo(
             iterations=run.spent.iterations,
             tool_calls=run.spent.tool_calls,
@@ -179,11 +166,6 @@ def runs_text(result: RunsResult) -> str:
         waits = f", waits for {run.pending}" if run.pending else ""
         budget.add(f"- {run.run_id} ({run.status}{waits}; session {run.session_id}): {visible(run.goal)}")
     return budget.text()
-
-
-def event_info(event: StreamEvent) -> EventInfo:
-    """An event as data."""
-    return EventInfo(seq=event.seq, type=event.type, at=event.at, payload=dict(event.payload))
 
 
 def events_text(result: EventsResult, *, tokens: int = TOKEN_CAP // 2) -> tuple[str, int]:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from loom_agent.arguments import LAST_SEQ, RunId
-from loom_agent.attending import LONGEST_WAIT, asks_user, attended, decided_by
+from loom_agent.attending import attending
 from loom_agent.models import (
     BudgetInput,
     DecisionInput,
     RunInfo,
 )
 from loom_agent.texts import goal_line, run_info, run_text
-from loom_core.agent.orders import Abort, Answered, Decided, Pause, Reply, Resume
 from loom_core.errors import InvalidInputError
+from loom_core.runs.orders import Abort, Answered, Decided, Pause, Reply, Resume
+from loom_core.server.attending import LONGEST_WAIT, decided_by
 from loom_core.server.context import ToolContext
 from loom_core.server.results import ToolReply, tool_result
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_agent.service import Service
-    from loom_core.agent.orders import Order
-    from loom_core.agent.run import Run
+    from loom_core.runs.orders import Order
+    from loom_core.runs.run import Run
     from loom_core.server.factory import LoomServer
 
 __all__ = ["register_run_tools"]
@@ -122,7 +123,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
                 client=ctx.client,
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
-        run = await attended(ctx, service, run_id, seconds=wait_seconds, task="aborts")
+        run = await attending(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
         return _reply(ctx, service, run)
 
 
@@ -153,7 +154,9 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         ] = 0,
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
-        run = await attended(ctx, service, run_id, after=after_seq, seconds=wait_seconds, task="waits")
+        run = await attending(service).attended(
+            ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
+        )
         return _reply(ctx, service, run)
 
 
@@ -183,7 +186,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
         if not run_id:
             run = await service.reply(session_id, Reply(text=message, by=decided_by(ctx)), client=ctx.client)
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await attended(ctx, service, run_id, seconds=wait_seconds))
+        return _reply(ctx, service, await attending(service).attended(ctx, run_id, seconds=wait_seconds))
 
     @server.tool(
         title="Decide what a run waits for",
@@ -215,7 +218,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
                 )
             run = await _decided(service, run, decisions, by=decided_by(ctx))
             ctx.client_input.kept["run_id"] = run.id
-        run = await attended(ctx, service, run.id, after=run.last_seq, seconds=wait_seconds)
+        run = await attending(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
         return _reply(ctx, service, run)
 
     @server.tool(
@@ -301,6 +304,6 @@ def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
         by_tool=service.approvers.decides_by_tool(run),
-        by_asking=asks_user(ctx, service, run),
+        by_asking=attending(service).asks_user(ctx, run),
     )
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_agent.terminal import asked_at_terminal
-from loom_core.agent.orders import Abort, Pause
-from loom_core.agent.run import Pending
+from loom_agent.texts import question_of
+from loom_agent.wording import Wording
 from loom_core.errors import InvalidInputError
+from loom_core.runs.orders import Abort, Pause
+from loom_core.runs.run import Pending
 from loom_core.server.console import say
+from loom_core.server.terminal_answers import asked_at_terminal
 
 if TYPE_CHECKING:
-    from loom_agent.interrupts import Interrupts
-    from loom_agent.keyboard import Keyboard
     from loom_agent.service import Service
     from loom_agent.terminal import Terminal
-    from loom_core.agent.events import StreamEvent
-    from loom_core.agent.run import Run
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.run import Run
+    from loom_core.server.interrupts import Interrupts
+    from loom_core.server.keyboard import Keyboard
 
 __all__ = ["Watched"]
 
@@ -118,7 +120,8 @@ class Watched:
             decision = None
             with anyio.CancelScope() as scope:
                 self._asked = (pending.id, scope)
-                decision = await asked_at_terminal(self._keyboard, run, pending)
+                question = question_of(pending, Wording.for_goal(run.request.goal))
+                decision = await asked_at_terminal(self._keyboard, question, pending, by=_BY)
             self._asked = None
             if scope.cancelled_caught:
                 say("(It was decided elsewhere.)")

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.jsonc import read_config
+from loom_core.config_file import plain_reason, read_config_file
+from loom_core.errors import ConfigError
 from loom_core.knowledge.visible import ACTING
 from loom_core.llm.json_schema.values import readable_path
 from loom_query.source_config import (
@@ -39,7 +39,7 @@ from loom_query.source_config import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from loom_core.jsonc import JsonNode
+    from loom_core.config_file import ConfigText
     from loom_core.llm.config import ProviderConfig
     from loom_core.mcp_client.expansion import Expansion
     from loom_query.source_config import Kind, SourceConfig
@@ -52,7 +52,6 @@ _MAX_NAME = 64
 _MAX_BYTES = 16 << 20
 _DEADLINE = 10.0
 _REFERENCE = re.compile(r"\benv:([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)")
-_SHOULD = re.compile(r"(?:Input|String|Tuple|Dictionary|Value) (should .*?)(?: after validation, not \d+)?$")
 _EVERYTHING = "local"
 
 
@@ -108,28 +107,33 @@ def read_query_file(path: Path, *, required: bool = False) -> QueryFile:
     Raises:
         ConfigError: it cannot be read, or is no such configuration; the message says where and why.
     """
-    text, root = read_config(path, depth=_DEPTH, required=required, most_bytes=_MAX_BYTES)
-    return QueryFile(sources=(_everything(path),)) if root is None else _Reading(path, text, root).file()
+    written = read_config_file(
+        path,
+        depth=_DEPTH,
+        max_bytes=_MAX_BYTES,
+        required=required,
+        too_large="Make it a knowledge base.",
+    )
+    return QueryFile(sources=(_everything(path),)) if written is None else _Reading(path, written).file()
 
 
 class _Reading:
     """A configuration whose text is JSON, being read."""
 
-    def __init__(self, path: Path, text: str, root: JsonNode) -> None:
+    def __init__(self, path: Path, written: ConfigText) -> None:
         self._path = path
-        self._text = text
-        self._root = root
+        self._written = written
 
     def file(self) -> QueryFile:
-        value = cast("dict[str, Any]", self._root.value)
+        value = cast("dict[str, Any]", self._written.value)
         for name in value:
             if name not in _KEYS:
-                raise self._refused(
+                raise self._written.refused(
                     (name,), f"{name!r} is not known here.", f"There are: {', '.join(_KEYS)}."
                 )
         deadline = value.get("deadline", _DEADLINE)
         if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= 40:
-            raise self._refused(
+            raise self._written.refused(
                 ("deadline",), "deadline is no number of seconds up to 40.", "Write 10, for example."
             )
         entries = value.get("sources")
@@ -138,9 +142,13 @@ class _Reading:
         elif isinstance(entries, dict):
             sources, problems = self._sources(cast("dict[str, Any]", entries), float(deadline))
         else:
-            raise self._refused(("sources",), "sources is no object.", 'Write {"name": {"kind": "local"}}.')
+            raise self._written.refused(
+                ("sources",), "sources is no object.", 'Write {"name": {"kind": "local"}}.'
+            )
         llm, llm_problem = self._model(value.get("llm"))
-        variables = dict.fromkeys(name for pair in _REFERENCE.findall(self._text) for name in pair if name)
+        variables = dict.fromkeys(
+            name for pair in _REFERENCE.findall(self._written.text) for name in pair if name
+        )
         return QueryFile(tuple(sources), tuple(problems), llm, llm_problem, tuple(variables))
 
     def _sources(
@@ -162,16 +170,18 @@ class _Reading:
     def _source(self, name: str, written: object, deadline: float) -> ConfiguredSource:
         path = ("sources", name)
         if not name.strip() or len(name) > _MAX_NAME or ACTING.search(name):
-            raise self._refused(
+            raise self._written.refused(
                 path, "a source cannot be called so.", f"Use 1 to {_MAX_NAME} characters of any script."
             )
         if not isinstance(written, dict):
-            raise self._refused(path, f"{name!r} is no object.", 'Write {"kind": "local"}, for example.')
+            raise self._written.refused(
+                path, f"{name!r} is no object.", 'Write {"kind": "local"}, for example.'
+            )
         values = cast("dict[str, Any]", written)
         common = {key: value for key, value in values.items() if key in WrittenSource.model_fields}
         said = self._validated(WrittenSource, common, path)
         config = self._config(said.kind, {k: v for k, v in values.items() if k not in common}, path)
-        return ConfiguredSource(name, said, config, said.deadline or deadline, self._where(path))
+        return ConfiguredSource(name, said, config, said.deadline or deadline, self._written.where(path))
 
     def _config(self, kind: Kind, values: Mapping[str, Any], path: tuple[str, ...]) -> SourceConfig:
         if kind == "http" or (kind == "local" and "home" in values):
@@ -181,7 +191,7 @@ class _Reading:
             try:
                 values = {key: _expanded(value, expansion) for key, value in values.items()}
             except ConfigError as error:
-                raise self._refused(path, error.message, error.advice) from None
+                raise self._written.refused(path, error.message, error.advice) from None
         return self._validated(config_model(kind), values, path)
 
     def _validated(self, model: type[_ModelT], values: Mapping[str, Any], path: tuple[str, ...]) -> _ModelT:
@@ -190,16 +200,14 @@ class _Reading:
         except ValidationError as error:
             every = error.errors(include_url=False, include_context=False, include_input=False)
         found = every[0]
-        reason = found["msg"].removeprefix("Value error, ").rstrip(".")
+        reason = plain_reason(found)
         place = readable_path(found["loc"])
         if found["type"] == "extra_forbidden":
             reason = "is not known here"
         elif found["type"] == "missing":
             reason = "is missing"
-        elif should := _SHOULD.match(reason):
-            reason = should[1]
         told = f"{place} {reason}." if reason.startswith(("is ", "should ")) else f"{place}: {reason}."
-        raise self._refused((*path, *found["loc"]), told, advice_on(found, model))
+        raise self._written.refused((*path, *found["loc"]), told, advice_on(found, model))
 
     def _model(self, written: object) -> tuple[ProviderConfig | None, str]:
         if written is None:
@@ -209,14 +217,7 @@ class _Reading:
         try:
             return ProviderConfig.of(cast("dict[str, Any] | str", written)), ""
         except ConfigError as error:
-            return None, f"{self._where(('llm',))}: {error}"
-
-    def _where(self, path: tuple[str | int, ...]) -> str:
-        at = UnreadableTextError.at(self._text, self._root.place(path), "")
-        return f"{self._path}:{at.line}:{at.column}"
-
-    def _refused(self, path: tuple[str | int, ...], message: str, advice: str) -> ConfigError:
-        return ConfigError(f"{self._where(path)}: {message}", advice=advice)
+            return None, f"{self._written.where(('llm',))}: {error}"
 
 
 def _everything(path: Path, deadline: float = _DEADLINE) -> ConfiguredSource:

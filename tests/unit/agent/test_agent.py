@@ -10,14 +10,14 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.memory import InMemoryMemory
 from loom_core.agent.request import DEEPEST
 from loom_core.agent.result import RunError
-from loom_core.agent.run import Budget
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, NotFoundError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.memory import InMemoryMemory
+from loom_core.runs.run import Budget
 from loom_core.tools.depth import DEPTH_META_KEY, called_with
 from loom_core.tools.function_tool import tool
 

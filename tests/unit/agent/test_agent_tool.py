@@ -15,14 +15,14 @@ from pydantic import BaseModel
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.agent_tool import AgentTool
-from loom_core.agent.host import RunHost
-from loom_core.agent.journal import Journal
-from loom_core.agent.orders import Abort, Answered, Decided, Pause, Resume
-from loom_core.agent.run import Budget, Pending, Run, RunRequest
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.host import RunHost
+from loom_core.runs.journal import Journal
+from loom_core.runs.orders import Abort, Answered, Decided, Pause, Resume
+from loom_core.runs.run import Budget, Pending, Run, RunRequest
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question
 from loom_core.tools.names import own_wire_name

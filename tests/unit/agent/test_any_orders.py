@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.orders import Abort, Decided, Order, Pause, Reply, Resume
-from loom_core.agent.run import Run
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.pairing import paired
+from loom_core.runs.orders import Abort, Decided, Order, Pause, Reply, Resume
+from loom_core.runs.run import Run
 from loom_core.tools.function_tool import tool
 
 _ORDERS: dict[str, Callable[[Run], Order]] = {

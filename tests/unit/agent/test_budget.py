@@ -6,12 +6,13 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.run import Budget, Spent
-from loom_core.agent.spending import Stopwatch, used_up, with_answer
+from loom_core.agent.spending import used_up, with_answer
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.run import Budget, Spent
+from loom_core.runs.stopwatch import Stopwatch
 from loom_core.tools.function_tool import tool
 
 

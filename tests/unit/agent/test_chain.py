@@ -10,13 +10,13 @@ import pytest
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.chain import Chain
-from loom_core.agent.journal import Journal
-from loom_core.agent.run import Budget
 from loom_core.agent.step import StepError
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, NotFoundError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import UserMessage
 from loom_core.llm.mock import MockProvider
+from loom_core.runs.journal import Journal
+from loom_core.runs.run import Budget
 from loom_core.tools.function_tool import tool
 
 

@@ -10,10 +10,10 @@ from loom_core.agent.agent import Agent
 from loom_core.agent.compaction import Compacted
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.hooks import Hooks, Veto
-from loom_core.agent.run import Run
 from loom_core.llm.interface import ChatRequest, LLMResponse
 from loom_core.llm.messages import Message, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.run import Run
 from loom_core.tools.calls import CallResult, PlannedCall
 from loom_core.tools.function_tool import tool
 

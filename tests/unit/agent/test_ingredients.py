@@ -10,9 +10,9 @@ from loom_core.agent.agent import Agent
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.hooks import Hooks
 from loom_core.agent.loop_guard import LoopGuard
-from loom_core.agent.run import Budget
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.mock import MockProvider
+from loom_core.runs.run import Budget
 from loom_core.tools.permissions import Permissions
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.journal import Journal
-from loom_core.agent.memory.sqlite import SQLiteMemory
 from loom_core.agent.multi_agent import MultiAgentSystem
 from loom_core.agent.step import StepError
 from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.journal import Journal
+from loom_core.runs.memory.sqlite import SQLiteMemory
 from loom_core.tools.function_tool import tool
 from loom_core.tools.names import own_wire_name
 

@@ -10,13 +10,13 @@ import pytest
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.hooks import Hooks, Veto
-from loom_core.agent.journal import Journal
-from loom_core.agent.orders import Answered, Decided
-from loom_core.agent.run import Pending, Run
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.journal import Journal
+from loom_core.runs.orders import Answered, Decided
+from loom_core.runs.run import Pending, Run
 from loom_core.tools.audit import AuditLog
 from loom_core.tools.calls import PlannedCall
 from loom_core.tools.function_tool import tool

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from loom_core.agent.run import Budget, Run, RunRequest
 from loom_core.agent.system_prompt import system_prompt
 from loom_core.llm.interface import ToolSpec
+from loom_core.runs.run import Budget, Run, RunRequest
 
 _DAY = 1_795_400_000.0  # 2026-11-23, whatever the time zone
 

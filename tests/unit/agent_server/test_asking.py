@@ -7,8 +7,8 @@ import pytest
 from loom_agent.commands import run_code
 from mcp_types import ElicitResult
 
-from loom_core.agent.orders import Decided
 from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.runs.orders import Decided
 from loom_core.server.caller import Caller, acting
 
 OPS = Caller("ops", frozenset({"read", "write"}), id="token:ops")

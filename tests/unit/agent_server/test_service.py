@@ -11,7 +11,7 @@ from loom_core.errors import LoomError
 
 
 async def test_calls_are_told_that_runs_cannot_be_driven_rather_than_wait_for_ever(running, monkeypatch):
-    monkeypatch.setitem(sys.modules, "loom_core.agent.host", None)  # as where an installation is broken
+    monkeypatch.setitem(sys.modules, "loom_core.runs.host", None)  # as where an installation is broken
     with anyio.fail_after(30):
         async with running() as service:
             with pytest.raises(LoomError, match="cannot be driven"):

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from loom_core.agent.orders import Reply
+from loom_core.runs.orders import Reply
 
 NOTE = "请记一条笔记：明天去青岛"
 

@@ -194,7 +194,8 @@ async def test_a_proxy_of_the_settings_is_asked_instead_of_the_host(server) -> N
     client = HttpClient(NetPolicy(proxy=f"http://me:key@127.0.0.1:{server.port}"))
     assert (await client.request("GET", "http://far.example/page")).body == b"by proxy"
     assert server.asked[0].headers["proxy-authorization"].startswith("Basic ")
-    assert "private network" in await refusal(client, "http://metadata.google.internal/")
+    assert "metadata service" in await refusal(client, "http://metadata.google.internal/")
+    assert "private network" in await refusal(client, "http://wiki.internal/")
     assert "metadata service" in await refusal(client, "http://169.254.169.254/")
 
 
@@ -322,10 +323,140 @@ async def test_tls_is_checked_against_the_name_and_not_the_address(certificates,
 
 
 async def test_neither_messages_nor_logs_hold_queries(client, server, caplog) -> None:
-    with caplog.at_level(logging.DEBUG, logger="loom_core"):
-        await client.request("GET", server.answers("/", b"") + "?key=secret")
+    with caplog.at_level(logging.DEBUG):
+        await client.request("GET", server.answers("/", b"", Set_Cookie="secret") + "?key=secret")
         server.answers("/circle", status=302, Location="/circle?key=secret")
         message = await refusal(client, server.url("/circle?key=secret"))
     assert "/circle?…" in message
     assert "/?…: 200" in caplog.text
     assert "secret" not in message + caplog.text
+
+
+async def test_connections_that_are_kept_are_used_again(local_servers) -> None:
+    server = local_servers(keeps=True)
+    url = server.answers("/", b"here")
+    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+        assert [(await client.request("GET", url)).body for _ in range(5)] == [b"here"] * 5
+        assert (await client.request("POST", url, content=b"{}", repeatable=True)).body == b"here"
+        assert (server.connections, len(server.asked)) == (1, 6)
+        await client.aclose()
+        assert (await client.request("GET", url)).body == b"here"
+    assert server.connections == 2
+
+
+async def test_what_may_not_arrive_twice_has_a_connection_of_its_own(local_servers) -> None:
+    server = local_servers(keeps=True)
+    url = server.answers("/", b"here")
+    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+        await client.request("GET", url)
+        for _ in range(2):
+            assert (await client.request("POST", url, content=b"{}")).body == b"here"
+        assert (await client.request("PUT", url, content=b"{}", repeatable=False)).body == b"here"
+        assert server.connections == 4
+        await client.request("GET", url)
+    assert server.connections == 4
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_what_a_closed_connection_swallows_is_sent_once_more(local_servers, method) -> None:
+    server, used = local_servers(keeps=True), list[socket.socket]()
+
+    def once(_asked: object, connection: socket.socket) -> None:
+        if connection in used:
+            connection.shutdown(socket.SHUT_RDWR)
+        else:
+            used.append(connection)
+            connection.sendall(b"HTTP/1.1 200 Fine\r\nContent-Length: 4\r\n\r\nhere")
+
+    server.routes["/"] = once
+    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+        for _ in range(2):
+            assert (await client.request(method, server.url("/"), repeatable=True)).body == b"here"
+    assert [asked.method for asked in server.asked] == [method] * 3
+    assert server.connections == 2
+
+
+async def test_a_connection_that_is_kept_goes_where_it_was_checked(local_servers) -> None:
+    server = local_servers(keeps=True)
+    url = server.answers("/", b"inside").replace("127.0.0.1", "rebinding.example")
+    told: list[str] = []
+
+    async def rebinding(host: str, port: int) -> list[str]:
+        told.append(host)
+        return ["127.0.0.1"] if len(told) == 1 else ["10.0.0.1"]
+
+    async with HttpClient(LOOPBACK, resolve=rebinding, keep_seconds=5) as client:
+        for _ in range(3):
+            assert (await client.request("GET", url)).body == b"inside"
+        assert len(told) == 1
+        await client.aclose()
+        assert "(10.0.0.1) may not be asked" in await refusal(client, url)
+
+
+async def test_a_server_that_closes_what_is_kept_is_connected_anew(client, server) -> None:
+    url = server.answers("/", b"here")
+    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+        for _ in range(3):
+            assert (await client.request("GET", url)).body == b"here"
+    assert server.connections == 3
+
+
+async def test_closing_lets_a_request_that_goes_on_end(local_servers) -> None:
+    import anyio
+    from anyio import to_thread
+
+    server, asked, go_on = local_servers(keeps=True), threading.Event(), threading.Event()
+
+    def late(_, connection: socket.socket) -> None:
+        asked.set()
+        go_on.wait(10)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+
+    server.routes["/"] = late
+    client, bodies = HttpClient(LOOPBACK, keep_seconds=5), list[bytes]()
+
+    async def ask() -> None:
+        bodies.append((await client.request("GET", server.url("/"))).body)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await to_thread.run_sync(asked.wait, 10)
+            await client.aclose()
+            go_on.set()
+    assert bodies == [b"late"]
+
+
+async def test_an_error_says_whether_what_was_asked_may_have_been_done(client, server) -> None:
+    async def failure(client: HttpClient, url: str, **more) -> str:
+        with pytest.raises(NetError) as failed:
+            await client.request("POST", url, **more)
+        return failed.value.failure
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert await failure(client, f"http://127.0.0.1:{port}/") == "connection"
+    assert await failure(HttpClient(), "http://127.0.0.1/") == "refused"
+    assert await failure(client, "http://127.0.0.1:x/") == "refused"
+    server.routes["/"] = lambda asked, connection: None
+    assert await failure(client, server.url("/")) == "interrupted"
+    server.routes["/"] = lambda asked, connection: connection.recv(1)
+    assert await failure(client, server.url("/"), seconds=0.2) == "timeout"
+    assert await failure(limited(max_bytes=1), server.answers("/", b"too long")) == "unusable"
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X-Note", "secret\r\nX-More: 1"), ("X-Note", "secret\n"), ("X-Note", "机密 secret"),
+     ("X-Note", "se\0cret"), ("Host", "secret.example"), ("content-length", "7"), ("Transfer-Encoding", "x"),
+     ("X Note", "secret"), ("Proxy-Authorization", "secret"), ("", "secret"), ("X-Note:", "secret")],
+)  # fmt: skip
+async def test_a_header_that_cannot_be_sent_is_refused_without_its_value(
+    name: str, value: str, client, server
+) -> None:
+    with pytest.raises(NetError, match="cannot be sent") as refused:
+        await client.request("GET", server.url("/"), headers={name: value})
+    assert refused.value.failure == "refused"
+    assert "secret" not in str(refused.value)
+    assert server.asked == []

@@ -22,16 +22,43 @@ def gate(*addresses: str, rules: Sequence[str] = ()) -> Gate:
 @pytest.mark.parametrize(
     "url",
     ["http://localhost/", "http://LOCALHOST:8080/", "http://a.localhost/", "http://printer.local/",
-     "http://metadata.google.internal/", "http://metadata/", "http://instance-data/latest",
      "http://x.svc.cluster.local/", "http://wiki.corp/", "http://nas.lan/", "http://nas.home.arpa/",
-     "http://127.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest/meta-data/", "http://10.0.0.1:8080/",
-     "http://[::ffff:127.0.0.1]/", "http://[fd00:ec2::254]/", "http://0.0.0.0/", "http://[::]/",
+     "http://127.0.0.1/", "http://[::1]/", "http://169.254.1.1/", "http://10.0.0.1:8080/",
+     "http://[::ffff:127.0.0.1]/", "http://[fd00::1]/", "http://0.0.0.0/", "http://[::]/",
      "http://100.64.0.1/", "http://[64:ff9b::7f00:1]/"],
 )  # fmt: skip
 def test_a_private_place_is_refused_by_its_name_alone(url: str) -> None:
     with pytest.raises(NetError, match="may not be asked") as refused:
         gate("8.8.8.8").check(parse_url(url))
     assert "--allow-net" in refused.value.advice
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://metadata.google.internal/", "http://metadata/", "http://instance-data/latest",
+     "http://METADATA.goog./", "http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/",
+     "http://[::ffff:169.254.169.254]/", "http://[2002:a9fe:a9fe::1]/", "http://[fd12::5efe:a9fe:a9fe]/",
+     "http://[fd12::a9fe:a9fe]/", "http://100.100.100.200/", "http://[fe80::a9fe:a9fe]/"],
+)  # fmt: skip
+def test_a_metadata_service_is_refused_whatever_is_allowed(url: str) -> None:
+    everything = [
+        "0.0.0.0/0",
+        "::/0",
+        "metadata",
+        "metadata.goog",
+        "instance-data",
+        "metadata.google.internal",
+    ]
+    with pytest.raises(NetError, match="is the metadata service of a cloud") as refused:
+        gate("8.8.8.8", rules=everything).check(parse_url(url))
+    assert refused.value.failure == "refused"
+    assert "Nothing allows this" in refused.value.advice
+
+
+async def test_a_name_that_is_allowed_may_not_be_one_of_a_metadata_service() -> None:
+    for address in ("169.254.169.254", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "fd00:ec2::254"):
+        with pytest.raises(NetError, match="is the metadata service of a cloud"):
+            await gate("10.0.0.7", address, rules=["wiki.example"]).addresses("wiki.example", 80)
 
 
 @pytest.mark.parametrize("port", [1, 21, 22, 23, 25, 53, 110, 139, 445, 587, 993, 1023])

@@ -27,6 +27,19 @@ def test_a_network_may_be_given_by_one_of_its_addresses() -> None:
     assert NetPolicy.allowing(["10.1.2.3/16"]).allows_address(ip_address("10.1.9.9"))
 
 
+def test_metadata_services_are_in_no_network_that_is_allowed() -> None:
+    policy = NetPolicy.allowing(["0.0.0.0/0", "::/0", "169.254.169.254"])
+    assert policy.allows_address(ip_address("169.254.1.1"))
+    for text in ("169.254.169.254", "169.254.170.2", "100.100.100.200", "::ffff:a9fe:a9fe", "fd00:ec2::254"):
+        assert not policy.allows_address(ip_address(text)), text
+
+
+def test_an_address_that_stands_for_two_is_allowed_if_both_are() -> None:
+    teredo = ip_address("2001:0:a00:1:0:0:80ff:fffe")  # 127.0.0.1 by way of 10.0.0.1
+    assert not NetPolicy.allowing(["10.0.0.0/8"]).allows_address(teredo)
+    assert NetPolicy.allowing(["10.0.0.0/8", "127.0.0.0/8"]).allows_address(teredo)
+
+
 @pytest.mark.parametrize(
     "rule", ["", "https://wiki.example", "wiki.example:80", "10.0.0.0/33", "a b", "*.x", "127.1"]
 )

@@ -13,6 +13,7 @@ from loom_core.server.command_line import (
     add_command,
     ended,
     given_filters,
+    parsed,
     show_health,
     show_report,
     split_line,
@@ -51,6 +52,34 @@ def test_every_command_has_home_and_debug_and_answers_json_but_serve():
     assert (str(args.home), args.json, args.debug) == ("家", True, True)
     with pytest.raises(SystemExit):
         top.parse_args(["serve", "--json"])
+
+
+@pytest.fixture
+def commands():
+    """A parser with a command that takes words, and one that takes none."""
+    top = argparse.ArgumentParser(prog="sample")
+    declared = top.add_subparsers(dest="command")
+    find = add_command(declared, "find", "find it")
+    find.add_argument("place")
+    find.add_argument("words", nargs="*", default=[])
+    find.set_defaults(takes_more="words")
+    add_command(declared, "list", "list what there is")
+    return top
+
+
+def test_options_may_stand_between_the_words_of_a_command(commands):
+    args = parsed(commands, ["find", "here", "--json", "a", "--debug", "b"])
+    assert (args.place, args.words, args.json, args.debug) == ("here", ["a", "b"], True, True)
+    assert parsed(commands, ["find", "here", "a", "--json"]).words == ["a"]
+
+
+@pytest.mark.parametrize("line", [["list", "a"], ["list", "--wrong"], ["find", "here", "--wrong"]])
+def test_what_a_command_does_not_know_is_answered_with_its_usage(commands, line, capsys):
+    with pytest.raises(SystemExit):
+        parsed(commands, line)
+    told = capsys.readouterr().err
+    assert f"usage: sample {line[0]}" in told
+    assert f"unrecognized arguments: {line[-1]}" in told
 
 
 def refuse() -> int:

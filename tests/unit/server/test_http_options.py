@@ -94,6 +94,29 @@ def test_a_token_reads_everything_for_ever_unless_said_otherwise(run):
     assert run("list").lines == ["laptop  read  on everything  does not expire"]
 
 
+def test_a_token_that_changes_things_also_reads(run):
+    assert run("create", "till", "--scope", "write").data["scopes"] == ["read", "write"]
+
+
+def test_a_server_says_what_its_tokens_are_for_and_what_they_are_bound_to(tmp_path):
+    def run(*arguments):
+        parser = argparse.ArgumentParser()
+        add_token_options(parser, source_option="--flow", source="flow", key="flows", scope="write")
+        parser.add_argument("--context", action="append", default=[], dest="token_context")
+        return run_token_command(parser.parse_args(arguments), TokenFile(token_path(tmp_path, "sample")))
+
+    made = run("create", "till", "--flow", "订单", "--context", "tenantId=甲=乙", "--context", "employeeId=7")
+    assert made.data["scopes"] == ["read", "write"]
+    (listed,) = run("list").data["tokens"]
+    assert (listed["flows"], listed["context"]) == (["订单"], {"tenantId": "甲=乙", "employeeId": "7"})
+    assert "employeeId=7  tenantId=甲=乙" in run("list").lines[0]
+    found = TokenFile(token_path(tmp_path, "sample")).find(made.data["token"])
+    assert found.caller().context == {"tenantId": "甲=乙", "employeeId": "7"}
+    for wrong in ("tenantId", "=x", "tenantId="):
+        with pytest.raises(InvalidInputError, match="NAME=VALUE"):
+            run("create", "other", "--context", wrong)
+
+
 def test_a_revoked_token_is_gone(run):
     run("create", "laptop")
     assert run("revoke", "laptop").data == {"revoked": "laptop"}

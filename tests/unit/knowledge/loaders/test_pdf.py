@@ -116,7 +116,7 @@ def test_many_threads_may_load_at_once(documents: Path) -> None:
 def line(
     text: str, y: float, *, left: float = 72, right: float = 500, size: float = 12, page: int = 1
 ) -> PdfLine:
-    return PdfLine(text, page, left, y, right, y + size, 842)
+    return PdfLine(text, page, left, y, right, size, 842)
 
 
 def test_pieces_side_by_side_are_one_line() -> None:

@@ -1,0 +1,168 @@
+"""Processes that are killed at random moments, and the journal that they share, looked at from outside."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+__all__ = ["Actors", "JournalFile", "kill_often", "told"]
+
+_END_SECONDS = 300
+_OPEN = "('working', 'input_required', 'paused')"
+
+
+class Actors:
+    """The processes, each of which is started again when it was killed.
+
+    Args:
+        program: what each is, called with its role, the journal and one argument more.
+        path: the journal.
+        drivers: how many processes drive runs (role `drive`); one more is the `person`.
+        shared: the argument of those that drive; a person is given a number to begin its dice with.
+        seed: of the dice.
+    """
+
+    def __init__(self, program: Path, path: Path, *, drivers: int, shared: str, seed: int) -> None:
+        self._program = program
+        self._path = path
+        self._shared = shared
+        self._dice = random.Random(seed)
+        self._living: dict[str, subprocess.Popen[str]] = {}
+        self._roles = {"person": "person"} | {f"driver {number}": "drive" for number in range(drivers)}
+        self.killed = Counter[str]()
+
+    def start_missing(self) -> None:
+        """Start those that do not run, and wait until they have begun."""
+        started: list[subprocess.Popen[str]] = []
+        for name, role in self._roles.items():
+            if name not in self._living:
+                more = self._shared if role == "drive" else str(self._dice.randrange(10**9))
+                command = [sys.executable, str(self._program), role, str(self._path), more]
+                self._living[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                started.append(self._living[name])
+        for process in started:
+            assert process.stdout is not None
+            if process.stdout.readline() != "began\n":
+                sys.exit("a process ended before it had begun")
+
+    def kill_one(self) -> None:
+        """Kill one at a random moment; the person less often."""
+        time.sleep(self._dice.expovariate(1.5))
+        weights = [0.2 if name == "person" else 1.0 for name in self._living]
+        name = self._dice.choices(list(self._living), weights)[0]
+        self.killed[self._roles[name]] += 1
+        self._kill(self._living.pop(name))
+
+    def end(self) -> None:
+        """Kill all."""
+        while self._living:
+            self._kill(self._living.popitem()[1])
+
+    def _kill(self, process: subprocess.Popen[str]) -> None:
+        if process.poll() is not None:
+            sys.exit(f"a process ended by itself with {process.returncode}")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+class JournalFile:
+    """The journal as it is in the file.
+
+    Attributes:
+        under_way: how many runs were, by their status, at all looks together.
+        lost: what was there once and has gone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: dict[int, int] = {}
+        self.under_way = Counter[str]()
+        self.lost: list[str] = []
+
+    def look(self) -> None:
+        """See what is under way, and that nothing that was there before has gone."""
+        if not self._path.exists():
+            return
+        with closing(self._open()) as db:
+            rows = db.execute("SELECT key, status FROM runs").fetchall()
+            for key, status in rows:
+                if status in {"working", "input_required", "paused"}:
+                    self.under_way[status] += 1
+                last = db.execute(
+                    "SELECT MAX(key) FROM events WHERE key BETWEEN ? AND ?", (key << 32, key + 1 << 32)
+                ).fetchone()[0]
+                if (last or 0) < self._seen.get(key, 0):
+                    self.lost.append(f"run {key} has fewer events than before")
+                self._seen[key] = last or 0
+
+    def open_runs(self, *, failed: bool = False) -> int:
+        """How many runs are not at their end, or have an order to obey.
+
+        Args:
+            failed: whether those that have failed count, as somebody will have them go on.
+        """
+        more = " OR status = 'failed'" if failed else ""
+        with closing(self._open()) as db:
+            return db.execute(
+                f"SELECT COUNT(*) FROM runs WHERE status IN {_OPEN} OR key IN (SELECT run FROM orders){more}"
+            ).fetchone()[0]
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=30)
+
+
+def kill_often(
+    actors: Actors,
+    journal: JournalFile,
+    path: Path,
+    *,
+    kills: int,
+    effects: Callable[[], int],
+    failed: bool = False,
+) -> float:
+    """Kill so often, then let all runs come to their end: `JOURNAL.stop` tells the person to.
+
+    Args:
+        actors: who is killed.
+        journal: is looked at after each.
+        path: the journal.
+        kills: how often.
+        effects: how many there have been, for who looks on.
+        failed: as for `JournalFile.open_runs`.
+
+    Returns:
+        How many seconds it took.
+    """
+    began = time.monotonic()
+    try:
+        for kill in range(1, kills + 1):
+            actors.start_missing()
+            actors.kill_one()
+            journal.look()
+            if kill % 20 == 0:
+                print(f"{kill} kills, {effects()} effects", file=sys.stderr)
+        path.with_name(f"{path.name}.stop").touch()
+        actors.start_missing()
+        ends = time.monotonic() + _END_SECONDS
+        while journal.open_runs(failed=failed) and time.monotonic() < ends:
+            time.sleep(0.2)
+        return time.monotonic() - began
+    finally:
+        actors.end()
+
+
+def told(*, kills: int, drivers: int, took: float, actors: Actors, journal: JournalFile, done: int) -> str:
+    """What there was, in a few lines."""
+    under_way = ", ".join(f"{count} {what}" for what, count in journal.under_way.most_common())
+    return (
+        f"{kills} kills of {drivers} + 1 processes in {took:.0f} s: {dict(actors.killed)}\n"
+        f"at the kills: {under_way}\n{done} effects"
+    )

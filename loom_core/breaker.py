@@ -1,0 +1,138 @@
+"""Leaving somebody alone for a while who has failed again and again: a model, a host."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from loom_core.errors import LoomError, capitalised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+__all__ = ["Breaker"]
+
+_log = logging.getLogger(__name__)
+
+
+class Breaker(ABC):
+    """Lets requests to one model or host through, or not.
+
+    After `failures` passing failures in a row it is open: nothing is let through for `first_pause` seconds.
+    Then one request is, as a trial. If that fails, too, the next pause is twice as long, `longest_pause` at
+    most; if there is an answer, all is well again. A failure that does not pass (a wrong key, a request that
+    is not taken) is an answer here: somebody is there. A request that was cancelled says nothing.
+
+    Which errors are such failures is for who derives from this class to say.
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: int = 5,
+        first_pause: float = 30.0,
+        longest_pause: float = 300.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Close it.
+
+        Args:
+            failures: how many passing failures in a row open it.
+            first_pause: seconds.
+            longest_pause: seconds.
+            now: seconds of a clock that never goes back.
+        """
+        self._limit = failures
+        self._first_pause = first_pause
+        self._longest_pause = longest_pause
+        self._now = now
+        self._failures = 0
+        self._pause = 0.0
+        self._until = 0.0
+        self._trial: object | None = None  # the request that is the trial now
+        self._reason = ""
+
+    @property
+    def state(self) -> Literal["closed", "open", "trial"]:
+        """Whether requests are let through: all; none; or one, to see whether there is an answer again."""
+        if not self._pause:
+            return "closed"
+        return "open" if self._trial or self._now() < self._until else "trial"
+
+    @contextmanager
+    def around(self, title: str, *, refuse: Callable[[str, float], LoomError]) -> Generator[None]:
+        """Around one request, whose errors it sees.
+
+        Args:
+            title: whom people know the other as, for messages.
+            refuse: makes the error that says that nothing is let through, of a message that says so and the
+                seconds until something is: 0 where that is being tried now.
+
+        Raises:
+            LoomError: that one, when it is entered while nothing is let through.
+        """
+        mine = self._enter(title, refuse)
+        seen: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            seen = error
+            raise
+        finally:
+            self._leave(seen, mine=mine, title=title)
+
+    @abstractmethod
+    def passes(self, error: LoomError) -> bool | None:
+        """Whether an error of a request is a failure that may pass; None if it says nothing of the other."""
+
+    def note_answer(self) -> None:
+        """Note that an answer has begun: a trial that is going on has succeeded by that."""
+        if self._trial is not None:
+            self._close()
+
+    def _enter(self, title: str, refuse: Callable[[str, float], LoomError]) -> object | None:
+        """Let a request through; what it is known by if it is the trial, else None."""
+        state = self.state
+        if state == "open":
+            left = max(0.0, self._until - self._now())
+            when = "is being tried now" if self._trial else f"is asked again in {left:.0f} s"
+            raise refuse(
+                f"{capitalised(title)} is left alone after {self._failures} failures in a row, and {when}. "
+                f"The last one: {self._reason}",
+                left,
+            )
+        self._trial = object() if state == "trial" else None
+        return self._trial
+
+    def _leave(self, error: BaseException | None, *, mine: object | None, title: str) -> None:
+        if mine is not None and self._trial is mine:
+            self._trial = None
+        elif self._pause:
+            return  # it was on its way when the breaker opened: only the trial counts now
+        passes = self.passes(error) if isinstance(error, LoomError) else None
+        if isinstance(error, LoomError) and passes:
+            self._failed(error, title=title)
+        elif error is None or passes is False or isinstance(error, GeneratorExit):
+            # GeneratorExit: a stream that was left early, after its beginning had come.
+            self._close()
+
+    def _close(self) -> None:
+        self._failures, self._pause, self._trial = 0, 0.0, None
+
+    def _failed(self, error: LoomError, *, title: str) -> None:
+        self._failures += 1
+        self._reason = error.message
+        if self._failures < self._limit:
+            return
+        self._pause = min(2 * self._pause, self._longest_pause) if self._pause else self._first_pause
+        self._until = self._now() + self._pause
+        _log.warning(
+            "%s failed %d times in a row (%s); it is left alone for %.0f s",
+            capitalised(title),
+            self._failures,
+            getattr(error, "failure", type(error).__name__),
+            self._pause,
+        )

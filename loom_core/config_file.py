@@ -1,0 +1,307 @@
+"""Configuration files: JSON with comments, checked against a Pydantic model, errors with line and column."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from loom_core.errors import ConfigError, UnreadableTextError
+from loom_core.jsonc import JsonReader
+from loom_core.llm.json_schema.values import readable_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+    from loom_core.jsonc import JsonNode
+
+__all__ = [
+    "ConfigPath",
+    "ConfigProblem",
+    "ConfigText",
+    "PlacedProblem",
+    "UnreadableConfigError",
+    "plain_reason",
+    "read_config_file",
+    "standing_path",
+]
+
+ConfigPath: TypeAlias = tuple[str | int, ...]
+"""Keys and places of lists that lead to a value."""
+
+_MOST_TOLD = 3
+_LONGEST_NAME = 200
+_SHOULD = re.compile(
+    r"(?:Input|String|Tuple|Dictionary|Value|List) (should .*?)(?: (?:after|or instance of) .*)?$"
+)
+_ARTICLE = re.compile(r"\ba(?: valid)?(?= (\w))")
+_VOWELS = "aeiou"
+
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """Something that is wrong in a configuration.
+
+    Attributes:
+        path: where, as far as the file goes.
+        message: what, in a sentence.
+        advice: what to do about it; may be empty.
+    """
+
+    path: ConfigPath
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedProblem:
+    """Something that is wrong in a file, for people and for editors.
+
+    Attributes:
+        file: what the file is called.
+        line: where, counted from 1; 0 for the file as a whole, which the message names then.
+        column: where in that line, likewise.
+        message: what, in a sentence.
+        advice: what to do about it; may be empty.
+    """
+
+    file: str
+    line: int
+    column: int
+    message: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.told} {self.advice}".rstrip()
+
+    @property
+    def told(self) -> str:
+        """The place and what is wrong there."""
+        return f"{self.file}:{self.line}:{self.column}: {self.message}" if self.line else self.message
+
+
+class UnreadableConfigError(ConfigError):
+    """A configuration is not there, cannot be read, or is no JSON.
+
+    Attributes:
+        problem: why.
+    """
+
+    def __init__(self, problem: PlacedProblem) -> None:
+        super().__init__(problem.told, advice=problem.advice)
+        self.problem = problem
+
+
+class ConfigText:
+    """A configuration whose text is JSON, and where everything in it stands.
+
+    Args:
+        text: the text.
+        root: what was read from it.
+        name: what the file is called in messages.
+
+    Attributes:
+        text: the text.
+    """
+
+    def __init__(self, text: str, root: JsonNode, *, name: str) -> None:
+        self.text = text
+        self._root = root
+        self._name = name
+
+    @classmethod
+    def of(cls, text: str, *, name: str, depth: int) -> ConfigText | None:
+        """A text, read; None for one that holds nothing.
+
+        Args:
+            text: JSON with comments and trailing commas.
+            name: what the file is called in messages.
+            depth: how many levels have places, and names that may be there once only.
+
+        Raises:
+            UnreadableConfigError: it is no such text.
+        """
+        try:
+            root = JsonReader(depth=depth).read(text)
+        except UnreadableTextError as error:
+            raise UnreadableConfigError(
+                PlacedProblem(name, error.line, error.column, f"{error.reason}.", "Correct it there.")
+            ) from None
+        return None if root is None else cls(text, root, name=name)
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - JSON
+        """What it says."""
+        return self._root.value
+
+    def where(self, path: Sequence[str | int]) -> str:
+        """`file:line:column` of the value at a path, or of as much of the path as there is."""
+        at = self._at(path)
+        return f"{self._name}:{at.line}:{at.column}"
+
+    def placed(self, problem: ConfigProblem) -> PlacedProblem:
+        """A problem with its line and column."""
+        at = self._at(problem.path)
+        return PlacedProblem(self._name, at.line, at.column, problem.message, problem.advice)
+
+    def _at(self, path: Sequence[str | int]) -> UnreadableTextError:
+        return UnreadableTextError.at(self.text, self._root.place(path), "")
+
+    def refused(self, path: Sequence[str | int], message: str, advice: str) -> ConfigError:
+        """The error that says where something is wrong."""
+        return ConfigError(f"{self.where(path)}: {message}", advice=advice)
+
+    def validated(self, model: type[_ModelT], *, advice: str) -> _ModelT:
+        """What it says, as a model.
+
+        Args:
+            model: what it has to be.
+            advice: what to do about what is wrong.
+
+        Raises:
+            ConfigError: something is wrong; it names the first places.
+        """
+        try:
+            return model.model_validate(self.value)
+        except ValidationError as error:
+            raise self.refusal(self.problems(error, model), advice=advice) from None
+
+    def refusal(self, problems: Iterable[ConfigProblem], *, advice: str) -> ConfigError:
+        """The error that names the first of some problems, with the advice of the first, if it has one."""
+        told = list(problems)
+        message = " ".join(f"{self.where(each.path)}: {each.message}" for each in told[:_MOST_TOLD])
+        return ConfigError(message, advice=told[0].advice or advice)
+
+    def problems(self, error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigProblem]:
+        """What a model says of the value: one problem for each place."""
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        places: dict[ConfigPath, ErrorDetails] = {}
+        for detail in found:  # of the branches of a choice, the first says enough
+            places.setdefault(standing_path(self.value, detail["loc"]), detail)
+        for path, detail in places.items():
+            yield ConfigProblem(path, _told(path, detail, model))
+
+
+def read_config_file(
+    path: Path,
+    *,
+    depth: int,
+    max_bytes: int,
+    required: bool = False,
+    too_large: str = "It is no configuration.",
+) -> ConfigText | None:
+    """What stands in a server's configuration; None if that is nothing, or there is no file. Blocks.
+
+    Args:
+        path: the file.
+        depth: as for `ConfigText.of`.
+        max_bytes: it may be so large.
+        required: whether it has to be there.
+        too_large: advice on a larger one.
+
+    Raises:
+        UnreadableConfigError: it is not there, cannot be read, or is no such text; the message says where and
+            why.
+    """
+
+    def unreadable(message: str, advice: str) -> UnreadableConfigError:
+        return UnreadableConfigError(PlacedProblem(str(path), 0, 0, message, advice))
+
+    try:
+        if path.stat().st_size > max_bytes:
+            raise unreadable(f"{path} is larger than {max_bytes >> 20} MB.", too_large)
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        if required:
+            raise unreadable(f"There is no file {path}.", "Check --config.") from None
+        return None
+    except UnicodeDecodeError:
+        raise unreadable(f"{path} cannot be read: it is no UTF-8.", "Save it as UTF-8.") from None
+    except OSError as error:
+        raise unreadable(f"{path} cannot be read: {error.strerror}.", "Put it right.") from None
+    return ConfigText.of(text, name=str(path), depth=depth)
+
+
+def standing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
+    """What of a path is in a value: Pydantic names the branches of a choice, too."""
+    at: Any = value
+    standing: list[str | int] = []
+    for part in path:
+        try:
+            at = at[part]
+        except (KeyError, IndexError, TypeError):
+            continue
+        standing.append(part)
+    return tuple(standing)
+
+
+def plain_reason(detail: ErrorDetails) -> str:
+    """What Pydantic says is wrong, without what only programmers want to know; no full stop at its end."""
+    reason = detail["msg"].removeprefix("Value error, ").rstrip(".")
+    should = _SHOULD.match(reason)
+    if should is None:
+        return reason
+    reason = should[1].replace("valid dictionary", "object")
+    return _ARTICLE.sub(lambda found: "an" if found[1] in _VOWELS else "a", reason)
+
+
+def _told(path: ConfigPath, detail: ErrorDetails, model: type[BaseModel]) -> str:
+    reason = plain_reason(detail)
+    name = readable_path(path)[:_LONGEST_NAME]
+    if detail["type"] == "extra_forbidden":
+        return f"{name} is not known here.{_near(path, model)}"
+    if detail["type"] == "missing":
+        return f"{name} lacks {detail['loc'][-1]!r}."
+    return f"{name} {reason}." if reason.startswith("should ") else f"{name}: {reason}."
+
+
+def _near(path: ConfigPath, model: type[BaseModel]) -> str:
+    """Which key of the same place may have been meant."""
+    if not path:
+        return ""
+    kinds: list[Any] = [model]
+    for part in path[:-1]:
+        kinds = [below for kind in kinds for each in _branches(kind) for below in _below(each, part)]
+    branches = [each for kind in kinds for each in _branches(kind) if _is_model(each)]
+    known = dict.fromkeys(field.alias or name for each in branches for name, field in _fields(each))
+    near = difflib.get_close_matches(str(path[-1]), known, n=1)
+    if near:
+        return f" Did you mean {near[0]}?"
+    return f" There are: {', '.join(known)}." if known else ""
+
+
+def _branches(kind: Any) -> list[Any]:  # noqa: ANN401 - a type annotation
+    """What a value of an annotation may be."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _branches(get_args(kind)[0])
+    if origin in {Union, types.UnionType}:
+        return [branch for each in get_args(kind) for branch in _branches(each)]
+    return [kind]
+
+
+def _below(kind: Any, part: str | int) -> list[Any]:  # noqa: ANN401 - a type annotation
+    """What stands in a value of an annotation under a key, or at a place of a list."""
+    if _is_model(kind):
+        return [field.annotation for name, field in _fields(kind) if part in {name, field.alias}]
+    origin, inner = get_origin(kind), get_args(kind)
+    if isinstance(part, int):
+        return [inner[0]] if origin in {list, tuple, Sequence} and inner else []
+    return [inner[1]] if origin in {dict, Mapping} and len(inner) > 1 else []
+
+
+def _is_model(kind: Any) -> bool:  # noqa: ANN401 - a type annotation
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _fields(model: type[BaseModel]) -> Iterable[tuple[str, Any]]:
+    return model.model_fields.items()

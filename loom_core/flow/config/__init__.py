@@ -1,0 +1,102 @@
+"""`flow.json`: what it may say, how it is read, checked, watched and drawn, and Arazzo in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.arazzo_export import ArazzoExport, export_arazzo
+    from loom_core.flow.config.arazzo_import import ImportedFlows, import_arazzo
+    from loom_core.flow.config.flow_file import (
+        LoadedFlows,
+        flow_file_problems,
+        flow_file_warnings,
+        parse_flow_file,
+        read_flow_file,
+    )
+    from loom_core.flow.config.models import (
+        BasicSettings,
+        FlowConfig,
+        FlowFile,
+        NetConfig,
+        SkillConfig,
+        SystemToolConfig,
+    )
+    from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
+    from loom_core.flow.config.models_knowledge import KnowledgeEndpointConfig, KnowledgeSource
+    from loom_core.flow.config.models_step import (
+        Action,
+        AskConfig,
+        ConfirmConfig,
+        Parameter,
+        RequestBody,
+        StepConfig,
+    )
+    from loom_core.flow.config.published_schema import flow_json_schema
+    from loom_core.flow.config.watch import FlowFileWatch
+
+__all__ = [
+    "Action",
+    "ArazzoExport",
+    "AskConfig",
+    "BasicSettings",
+    "ConfirmConfig",
+    "Criterion",
+    "EndpointConfig",
+    "FlowConfig",
+    "FlowFile",
+    "FlowFileWatch",
+    "ImportedFlows",
+    "KnowledgeEndpointConfig",
+    "KnowledgeSource",
+    "LoadedFlows",
+    "NetConfig",
+    "Parameter",
+    "RequestBody",
+    "SkillConfig",
+    "StepConfig",
+    "SystemToolConfig",
+    "export_arazzo",
+    "flow_file_problems",
+    "flow_file_warnings",
+    "flow_json_schema",
+    "import_arazzo",
+    "parse_flow_file",
+    "read_flow_file",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "Action": ".models_step",
+            "ArazzoExport": ".arazzo_export",
+            "AskConfig": ".models_step",
+            "BasicSettings": ".models",
+            "ConfirmConfig": ".models_step",
+            "Criterion": ".models_endpoint",
+            "EndpointConfig": ".models_endpoint",
+            "FlowConfig": ".models",
+            "FlowFile": ".models",
+            "FlowFileWatch": ".watch",
+            "ImportedFlows": ".arazzo_import",
+            "KnowledgeEndpointConfig": ".models_knowledge",
+            "KnowledgeSource": ".models_knowledge",
+            "LoadedFlows": ".flow_file",
+            "NetConfig": ".models",
+            "Parameter": ".models_step",
+            "RequestBody": ".models_step",
+            "SkillConfig": ".models",
+            "StepConfig": ".models_step",
+            "SystemToolConfig": ".models",
+            "export_arazzo": ".arazzo_export",
+            "flow_file_problems": ".flow_file",
+            "flow_file_warnings": ".flow_file",
+            "flow_json_schema": ".published_schema",
+            "import_arazzo": ".arazzo_import",
+            "parse_flow_file": ".flow_file",
+            "read_flow_file": ".flow_file",
+        },
+    )

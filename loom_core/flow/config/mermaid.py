@@ -1,0 +1,134 @@
+"""A flow as a diagram in Mermaid's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.config.models_step import Action, StepConfig
+
+__all__ = ["mermaid"]
+
+_LONGEST = 60
+_SHAPES = {
+    "ask": ("[/", "/]"),
+    "confirm": ("{", "}"),
+    "none": ("{{", "}}"),
+    "workflow": ("[[", "]]"),
+    "tool": ("([", "])"),
+}
+_PLAIN = ("[", "]")
+
+
+def mermaid(flow: FlowConfig) -> str:
+    """A flowchart of a flow: its steps, where each leads to, and what runs side by side.
+
+    Drawn lines are followed after success, dotted ones after a failure.
+    """
+    drawing = _Drawing()
+    drawing.line(f"%% {_plain(flow.title)}")
+    drawing.line("flowchart TD")
+    drawing.line(f"  start(({_quoted(flow.title)}))")
+    if flow.steps:
+        first = drawing.steps(flow.steps, end="finish")
+        drawing.line(f"  start --> {first}")
+    else:
+        request = flow.endpoint
+        text = f"{request.method} {request.url}" if request else "POST flow_url"
+        drawing.line(f"  request[{_quoted(text)}]")
+        drawing.line("  start --> request --> finish")
+    drawing.line('  finish((("End")))')
+    return "\n".join(drawing.lines) + "\n"
+
+
+class _Drawing:
+    """Lines being written. Ids of steps may be of any script; those of Mermaid's nodes are numbers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._nodes = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def steps(self, steps: Sequence[StepConfig], *, end: str) -> str:
+        """Draws a list of steps, and says what its first one is called."""
+        names = {step.step_id: self._name() for step in steps}
+        for index, step in enumerate(steps):
+            following = names[steps[index + 1].step_id] if index + 1 < len(steps) else end
+            name = names[step.step_id]
+            leaving = self._branches(step, name) if step.parallel else name
+            if not step.parallel:
+                opening, closing = _SHAPES.get(step.kind, _PLAIN)
+                self.line(f"  {name}{opening}{_quoted(_label(step))}{closing}")
+            self._successes(step, leaving, following, names)
+            self._failures(step, leaving, names)
+        return next(iter(names.values()))
+
+    def _name(self) -> str:
+        self._nodes += 1
+        return f"n{self._nodes}"
+
+    def _branches(self, step: StepConfig, name: str) -> str:
+        """Draws what runs side by side, and says what node it leads to."""
+        joined = self._name()
+        self.line(f"  {name}>{_quoted(step.step_id)}]")
+        self.line(f"  subgraph s{name}[{_quoted(step.description or step.step_id)}]")
+        firsts = [self.steps(branch, end=joined) for branch in step.parallel if branch]
+        self.line("  end")
+        self.line(f"  {joined}((+))")
+        for first in firsts:
+            self.line(f"  {name} --> {first}")
+        return joined
+
+    def _successes(self, step: StepConfig, name: str, following: str, names: dict[str, str]) -> None:
+        always = False
+        for action in step.on_success:
+            target = names.get(action.step_id, following) if action.type == "goto" else "finish"
+            self.line(f"  {name} -->{_when(action)} {target}")
+            always = always or not action.criteria
+        if not always:
+            self.line(f"  {name} --> {following}")
+
+    def _failures(self, step: StepConfig, name: str, names: dict[str, str]) -> None:
+        for action in step.on_failure:
+            if action.type == "retry":
+                self.line(f"  {name} -.->{_when(action, f'retry ×{action.retry_limit}')} {name}")
+            else:
+                target = names.get(action.step_id, "finish") if action.type == "goto" else "finish"
+                self.line(f"  {name} -.->{_when(action)} {target}")
+        if step.confirm is not None and not step.on_failure:
+            self.line(f"  {name} -.->|no| finish")
+
+
+def _label(step: StepConfig) -> str:
+    """What a step does, as a reader of the diagram wants to know it."""
+    what = ""
+    if step.operation is not None:
+        what = f"{step.operation.method} {step.operation.url}"
+    elif step.ask is not None:
+        what = step.ask.question
+    elif step.confirm is not None:
+        what = step.confirm.question
+    else:
+        what = step.tool or step.workflow_id or step.description
+    return f"{step.step_id}: {what}" if what else step.step_id
+
+
+def _when(action: Action, otherwise: str = "") -> str:
+    criteria = " && ".join(each.condition for each in action.criteria)
+    text = " ".join(part for part in (otherwise or action.name, criteria) if part)
+    return f"|{_quoted(text)}|" if text else ""
+
+
+def _plain(text: str) -> str:
+    """A text on one line and not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def _quoted(text: str) -> str:
+    """A text between quotation marks; what would end it or mark it up is written as a number."""
+    return '"' + "".join(f"#{ord(each)};" if each in '"#;<>&`' else each for each in _plain(text)) + '"'

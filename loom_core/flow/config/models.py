@@ -1,0 +1,258 @@
+"""`flow.json`: flows, skills and system tools, and whom they speak with (docs/reference/flow-config.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, JsonValue
+
+from loom_core.flow.config.models_endpoint import EndpointConfig, WrittenEndpoint
+from loom_core.flow.config.models_knowledge import KnowledgeSource, WrittenKnowledgeEndpoint
+from loom_core.flow.config.models_step import StepConfig
+from loom_core.flow.config.models_values import Address, Id, Schema, Section
+from loom_core.llm.config import WrittenProvider
+
+__all__ = [
+    "Ambiguous",
+    "BasicSettings",
+    "Confirm",
+    "FlowConfig",
+    "FlowFile",
+    "NetConfig",
+    "SkillConfig",
+    "SystemToolConfig",
+]
+
+Ambiguous: TypeAlias = Literal["first", "llm", "ask"]
+"""A message that fits several flows alike: the first of them is meant, the model chooses or the user does."""
+
+Confirm: TypeAlias = Literal["never", "always", "model"]
+"""When the user is asked before a flow begins."""
+
+_TRUNCATED = 4096
+
+
+class BasicSettings(Section):
+    """Who speaks."""
+
+    name: str = Field(default="", description="What the assistant is called.")
+    description: str = Field(default="", description="What it is for, in a sentence.")
+    language: Literal["auto", "zh", "en"] = Field(
+        default="auto",
+        description="The language of its own sentences: `zh`, `en`, or `auto`, that of the message.",
+    )
+    instructions: str = Field(default="", description="What the model is told first.")
+    greeting: str = Field(default="", description="What it says to a greeting, or to nothing.")
+
+
+class NetConfig(Section):
+    """What may be asked of the network: the open internet, and besides it what is named here."""
+
+    allow: list[str] = Field(
+        default=[],
+        description="Hosts, addresses and networks (`flow-api.corp`, `10.0.0.0/8`) that may be asked though "
+        "not on the open internet. Addresses of cloud metadata are never.",
+    )
+    only: list[str] = Field(
+        default=[],
+        description="If any: hosts that may be asked, and no others; `*.example.org` for all below.",
+    )
+    seconds: float = Field(default=60.0, gt=0, le=600, description="The longest that a request may take.")
+    max_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20, description="The largest answer, in bytes.")
+    concurrency: int = Field(default=20, ge=1, le=1000, description="Requests under way together.")
+    per_minute: int | None = Field(
+        default=None, ge=1, description="Requests to one host in a minute; by default as many as there are."
+    )
+
+
+class FlowConfig(Section):
+    """A fixed piece of business: one request, or several steps."""
+
+    flow_id: Id = Field(description="Its id, unique in the file.")
+    name: str = Field(
+        default="",
+        description="What people call it; by default its id. This and all that people read "
+        "may be in both languages, with ` / ` between: `请假 / Leave`. Each reads the part in their own.",
+    )
+    description: str = Field(default="", description="What it does and when it is meant; models read this.")
+    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    trigger_patterns: list[Annotated[str, Field(min_length=1, max_length=_TRUNCATED)]] = Field(
+        default=[],
+        description="Regular expressions (RE2) that are searched for in a message, whatever the case and "
+        "width of letters. A named group that is an input fills it: `请(?P<days>\\d+)天假`.",
+    )
+    priority: int = Field(
+        default=0, ge=-1000, le=1000, description="Of several flows that fit, the highest is meant."
+    )
+    ambiguous: Ambiguous | None = Field(
+        default=None,
+        description="What becomes of messages that fit another flow alike; by default as the file.",
+    )
+    confirm: Confirm = Field(
+        default="model",
+        description="When the user is asked before it begins: `never`, `always`, or `model`: if the "
+        "model has chosen it, is not sure, and it changes something.",
+    )
+    input_schema: Schema = Field(
+        default={},
+        description="JSON Schema of its inputs, an object; what is required and missing is asked for.",
+    )
+    endpoint: WrittenEndpoint | None = Field(
+        default=None, description="Its only request. Without it and without steps, `flow_url` is asked."
+    )
+    steps: list[StepConfig] = Field(default=[], description="Its steps, one after the other.")
+    outputs: dict[str, str] = Field(
+        default={}, description="Names and expressions: what it gives back, as data."
+    )
+    response: str = Field(
+        default="",
+        description="What the user reads at its end: a template, such as `单号 {$response.body#/id}`; by "
+        "default its result as it is.",
+    )
+    timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=86_400,
+        description="For a run of it, without the time in which the user is waited for; by default no limit.",
+    )
+    as_tool: bool = Field(
+        default=False, description="Whether the server also offers it as a tool of its own."
+    )
+    tool_name: str = Field(
+        default="",
+        description="What that tool is called, by default as `flow_id`: a small letter, then small letters, "
+        "digits and `_`, at most 40.",
+    )
+    examples: list[str] = Field(default=[], description="Messages that mean it; models read them.")
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.name or self.flow_id
+
+
+class SkillConfig(Section):
+    """What to do in a situation that a model recognises."""
+
+    id: str = Field(default="", max_length=64, description="Its id; by default `skill-1` and so on.")
+    condition: str = Field(min_length=1, description="When it applies, as models read it.")
+    action: str = Field(min_length=1, description="What is to be done then, as models read it.")
+    tools: list[str] = Field(
+        default=[], description="Tools that may be called while it applies, and only then."
+    )
+    priority: int = Field(default=0, ge=-1000, le=1000, description="The highest comes first.")
+    depends_on: list[str] = Field(default=[], description="Ids of skills without which it does not apply.")
+    excludes: list[str] = Field(
+        default=[], description="Ids of skills that do not apply where it does, unless they rank higher."
+    )
+    enabled: bool = Field(default=True, description="Whether it is there at all.")
+
+
+class SystemToolConfig(Section):
+    """A request that models may call as a tool."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Its name: letters, digits, `_` and `-`.")
+    description: str = Field(min_length=1, description="What it does and when to call it; models read this.")
+    parameters: Schema = Field(default={}, description="JSON Schema of its arguments, an object.")
+    endpoint: WrittenEndpoint = Field(description="The request; its inputs are the arguments.")
+    read_only: bool | None = Field(
+        default=None, description="Whether it changes nothing; by default with GET and HEAD."
+    )
+    idempotent: bool | None = Field(
+        default=None, description="Whether twice does what once does; by default what its request says."
+    )
+    confirm: bool | None = Field(
+        default=None,
+        description="Whether a person is asked before a call; by default if it changes something.",
+    )
+    enabled: bool = Field(default=True, description="Whether it is there at all.")
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether it only reads, as is said or as its method promises."""
+        return self.endpoint.method in {"GET", "HEAD"} if self.read_only is None else self.read_only
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a call of which it is not known if it was made may be made again."""
+        return self.endpoint.repeatable if self.idempotent is None else self.idempotent
+
+
+def _with_ids(skills: list[SkillConfig]) -> list[SkillConfig]:
+    return [
+        skill if skill.id else skill.model_copy(update={"id": f"skill-{number}"})
+        for number, skill in enumerate(skills, 1)
+    ]
+
+
+class FlowFile(Section):
+    """What stands in the file."""
+
+    schema_url: str = Field(default="", alias="$schema", description="For editors: where this schema is.")
+    basic_settings: BasicSettings = Field(default=BasicSettings(), description="Who speaks, and how.")
+    model: WrittenProvider | None = Field(
+        default=None,
+        description='A language model, a text (`"deepseek"`) or an object; without one, rules decide alone.',
+    )
+    retrieve_knowledge_url: WrittenKnowledgeEndpoint | None = Field(
+        default=None, description="An API that is asked for knowledge, as an address or an object."
+    )
+    knowledge: KnowledgeSource | None = Field(
+        default=None, description="Instead of that: a source as in query.json."
+    )
+    knowledge_seconds: float = Field(
+        default=2.0, gt=0, le=60, description="How long an answer waits for knowledge at most."
+    )
+    knowledge_cache_seconds: float = Field(
+        default=300.0, ge=0, le=86400, description="How long what was found is kept; 0: not at all."
+    )
+    decision_seconds: float = Field(
+        default=15.0,
+        gt=0,
+        le=60,
+        description="How long the model may take to decide what a message means, and again to write an "
+        "answer; after that it goes on without one. All that a message asks for is given 44 s at most.",
+    )
+    flow_url: Address = Field(
+        default="",
+        description="What paths of endpoints are put behind; and what is asked for a flow that has neither "
+        "endpoint nor steps: POST {flow_id, message, parameters, context}.",
+    )
+    flows: list[FlowConfig] = Field(default=[], description="The flows; of equals the first is meant.")
+    skills: Annotated[list[SkillConfig], AfterValidator(_with_ids)] = Field(
+        default=[], description="What to do in which situation."
+    )
+    system_tools: list[SystemToolConfig] = Field(default=[], description="Requests that models may call.")
+    context: dict[str, JsonValue] = Field(
+        default={},
+        description="Variables of a conversation (tenantId, chatbotId…) and their values where a message "
+        "brings none.",
+    )
+    net: NetConfig = Field(default=NetConfig(), description="What may be asked of the network.")
+    ambiguous: Ambiguous = Field(
+        default="llm",
+        description="What becomes of a message that fits several flows alike: `first` of them, `llm`: the "
+        "model chooses (without one the user), `ask`: the user does.",
+    )
+    confidence: float = Field(
+        default=0.6, ge=0, le=1, description="If the model is less sure than this, it asks instead of acting."
+    )
+
+    def flow(self, flow_id: str) -> FlowConfig | None:
+        """The flow of an id, if it is there and enabled."""
+        return next((each for each in self.flows if each.flow_id == flow_id and each.enabled), None)
+
+    def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
+        """The request of a flow that has no steps.
+
+        One without an endpoint posts its id, the message, the inputs and the context to `flow_url`.
+        """
+        if flow.endpoint is not None:
+            return flow.endpoint
+        body: dict[str, JsonValue] = {
+            "flow_id": flow.flow_id,
+            "message": "{$message}",
+            "parameters": "{$inputs}",
+            "context": "{$context}",
+        }
+        return EndpointConfig(method="POST", body=body)

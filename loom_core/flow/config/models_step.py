@@ -1,0 +1,217 @@
+"""One step of a flow, with the names of Arazzo 1.1 where Arazzo has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from loom_core.flow.config.models_endpoint import (
+    BODYLESS,
+    ContentType,
+    EndpointConfig,
+    WrittenCriterion,
+    WrittenEndpoint,
+)
+from loom_core.flow.config.models_values import Id, Schema, Section
+
+__all__ = [
+    "Action",
+    "AskConfig",
+    "ConfirmConfig",
+    "Parameter",
+    "RequestBody",
+    "StepConfig",
+    "StepKind",
+]
+
+StepKind: TypeAlias = Literal["operation", "tool", "workflow", "parallel", "ask", "confirm", "none"]
+"""What a step does; `none` only judges, keeps outputs, or goes on elsewhere."""
+
+
+class Parameter(Section):
+    """A value that a request, a tool or another flow is given."""
+
+    name: str = Field(min_length=1, description="Its name.")
+    value: JsonValue = Field(description="Any JSON with templates in it.")
+    in_: Literal["query", "header", ""] = Field(
+        default="",
+        alias="in",
+        description="For a request: where it is put; by default the body of a POST, "
+        "PUT or PATCH that has none yet, else the query.",
+    )
+
+
+class RequestBody(Section):
+    """What a request sends."""
+
+    content_type: ContentType = Field(
+        default="application/json", alias="contentType", description="How the payload is sent."
+    )
+    payload: JsonValue = Field(default=None, description="Any JSON with templates in it.")
+
+
+class Action(Section):
+    """What follows a step; of several, the first whose criteria hold."""
+
+    name: str = Field(default="", description="For who reads the journal.")
+    type: Literal["end", "goto", "retry"] = Field(
+        description="`end`: the flow, or the branch, is over, in good order; `goto`: on with another "
+        "step; `retry`: the step once more, after a failure only."
+    )
+    step_id: str = Field(
+        default="",
+        alias="stepId",
+        description="Where `goto` leads, a step of the same list; with `retry`, one that is done before.",
+    )
+    retry_after: float = Field(
+        default=1.0, ge=0, le=3600, alias="retryAfter", description="Seconds before `retry`."
+    )
+    retry_limit: int = Field(
+        default=1, ge=1, le=100, alias="retryLimit", description="How often `retry` is done."
+    )
+    criteria: list[WrittenCriterion] = Field(default=[], description="What has to hold; all of it.")
+    response: str = Field(
+        default="",
+        description="With `end`: what the user reads; by default the flow's response.",
+    )
+
+
+class AskConfig(Section):
+    """A question to the user, whose answer is waited for; a text is the question."""
+
+    question: str = Field(min_length=1, description="A template.")
+    answer: Schema | None = Field(
+        default=None,
+        alias="schema",
+        description="JSON Schema of the answer, which is one value; by default that of the input `into`, "
+        "else a text.",
+    )
+    into: str = Field(
+        default="", description="The input that the answer becomes; it is the output `answer` in any case."
+    )
+
+
+class ConfirmConfig(Section):
+    """A yes or no of the user, which is waited for; a text is the question. A no is a failure of the step."""
+
+    question: str = Field(min_length=1, description="A template.")
+
+
+def _question(written: object) -> object:
+    return {"question": written} if isinstance(written, str) else written
+
+
+def _parameters(written: object) -> object:
+    """A list as in Arazzo; or an object of names and values."""
+    if not isinstance(written, Mapping):
+        return written
+    named = cast("Mapping[str, object]", written)
+    return [{"name": name, "value": value} for name, value in named.items()]
+
+
+_Parameters = Annotated[
+    list[Parameter],
+    BeforeValidator(_parameters, json_schema_input_type=list[Parameter] | dict[str, JsonValue]),
+]
+_Ask = Annotated[AskConfig, BeforeValidator(_question, json_schema_input_type=AskConfig | str)]
+_Confirm = Annotated[ConfirmConfig, BeforeValidator(_question, json_schema_input_type=ConfirmConfig | str)]
+
+
+class StepConfig(Section):
+    """One step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`."""
+
+    step_id: Id = Field(alias="stepId", description="Its id, unique in the flow.")
+    description: str = Field(default="", description="What it is for.")
+    operation: WrittenEndpoint | None = Field(
+        default=None, description='A request: an object, or a text such as `"POST /leave"`.'
+    )
+    tool: str = Field(default="", description="A tool that is called: one of `system_tools`, or of the host.")
+    workflow_id: str = Field(default="", alias="workflowId", description="Another flow that is run.")
+    parallel: list[list[StepConfig]] = Field(
+        default=[], description="Lists of steps that run side by side; the step ends when all have ended."
+    )
+    ask: _Ask | None = Field(default=None, description="A question to the user, whose answer is waited for.")
+    confirm: _Confirm | None = Field(
+        default=None, description="A yes or no of the user; after a no the step has failed."
+    )
+    parameters: _Parameters = Field(
+        default=[],
+        description="What a request, a tool or a flow is given: an object of names and values, or a list as "
+        "in Arazzo. Without any, a tool or a flow gets the inputs that it knows by name.",
+    )
+    request_body: RequestBody | None = Field(
+        default=None, alias="requestBody", description="What the request sends, as in Arazzo."
+    )
+    success_criteria: list[WrittenCriterion] = Field(
+        default=[],
+        alias="successCriteria",
+        description="What has to hold for the step to have succeeded, besides what its request says.",
+    )
+    on_success: list[Action] = Field(
+        default=[], alias="onSuccess", description="What follows then; by default the next step."
+    )
+    on_failure: list[Action] = Field(
+        default=[], alias="onFailure", description="What follows otherwise; by default the run has failed."
+    )
+    outputs: dict[str, str] = Field(
+        default={},
+        description="Names and expressions, such as `$response.body#/id`; what comes later knows them as "
+        "`$steps.<stepId>.outputs.<name>`. A step whose answer lacks one has failed; what may lack ends in "
+        "`?` (`$response.body#/note?`) and is null then. Unnamed, a request, a tool and a flow have "
+        "`result`, a question and a confirmation `answer`.",
+    )
+    idempotent: bool | None = Field(
+        default=None,
+        description="Whether doing it twice does what once does; by default what its request or tool says.",
+    )
+    timeout_seconds: float | None = Field(
+        default=None, gt=0, le=3600, description="For the step; waiting for the user does not count."
+    )
+
+    @property
+    def kind(self) -> StepKind:
+        """What the step does."""
+        if self.operation is not None:
+            return "operation"
+        if self.tool:
+            return "tool"
+        if self.workflow_id:
+            return "workflow"
+        if self.parallel:
+            return "parallel"
+        if self.ask is not None:
+            return "ask"
+        return "none" if self.confirm is None else "confirm"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What a tool or another flow is given, by name."""
+        return {each.name: each.value for each in self.parameters}
+
+    def request(self) -> EndpointConfig:
+        """The request with what the step's `parameters`, `requestBody` and its like say of it.
+
+        Raises:
+            ValueError: the step makes none.
+        """
+        if self.operation is None:
+            raise ValueError(f"{self.step_id} makes no request")
+        written: dict[str, Any] = {}
+        placed = {each.name: each.value for each in self.parameters if each.in_ != "header"}
+        headers = {each.name: str(each.value) for each in self.parameters if each.in_ == "header"}
+        unplaced = all(not each.in_ for each in self.parameters)
+        if self.request_body is not None:
+            written |= {"body": self.request_body.payload, "content_type": self.request_body.content_type}
+        elif placed and unplaced and self.operation.method not in BODYLESS and self.operation.body is None:
+            written["body"], placed = placed, {}
+        if placed:
+            written["query"] = {**(self.operation.query or {}), **placed}
+        if headers:
+            written["headers"] = {**self.operation.headers, **headers}
+        if self.idempotent is not None:
+            written["idempotent"] = self.idempotent
+        if self.timeout_seconds is not None:
+            written["timeout_seconds"] = self.timeout_seconds
+        return self.operation.model_copy(update=written)

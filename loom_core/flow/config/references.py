@@ -1,0 +1,160 @@
+"""What texts of a flow file refer to: inputs, and outputs of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, TypeAlias
+
+from pydantic import JsonValue
+
+from loom_core.config_file import ConfigPath, ConfigProblem
+from loom_core.errors import UnreadableTextError
+from loom_core.flow.expressions.addresses import check_url
+from loom_core.flow.expressions.condition import Condition
+from loom_core.flow.expressions.expression import Expression
+from loom_core.flow.expressions.outputs import output_expression
+from loom_core.flow.expressions.template import expressions_in
+from loom_core.llm.json_schema.values import readable_path
+
+__all__ = ["NAME_INPUT", "Manner", "Text", "missing", "reference_problems", "texts_in", "unreadable"]
+
+Manner: TypeAlias = Literal["template", "url", "expression", "output", "condition"]
+"""How a text is meant: with placeholders in it, the same as an address, as one expression, as that of an
+output (which may end in `?`), as a condition."""
+
+NAME_INPUT = "Name it in the `properties` of `input_schema`."
+"""What to do where no input has a name."""
+
+_SHOWN = 80
+_GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-config.md says what can be written."
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text with something to be filled in.
+
+    Attributes:
+        path: where it stands.
+        text: the text.
+        manner: how it is meant.
+    """
+
+    path: ConfigPath
+    text: str
+    manner: Manner = "template"
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """What it names.
+
+        Raises:
+            UnreadableTextError: it cannot be read.
+        """
+        if self.manner == "condition":
+            return Condition.of(self.text).expressions
+        if self.manner == "expression":
+            return (Expression.of(self.text),)
+        if self.manner == "output":
+            return (output_expression(self.text),)
+        if self.manner == "url":
+            check_url(self.text)
+        return tuple(expressions_in(self.text))
+
+
+def texts_in(value: JsonValue | Mapping[str, JsonValue], path: ConfigPath) -> Iterator[Text]:
+    """The texts of a JSON value, as templates; keys are none."""
+    if isinstance(value, str):
+        yield Text(path, value)
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from texts_in(each, (*path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from texts_in(each, (*path, index))
+
+
+def reference_problems(
+    texts: Iterable[Text],
+    inputs: Collection[str] | None,
+    outputs: Mapping[str, Collection[str]],
+    *,
+    own: Collection[str] = (),
+    before: Collection[str] | None = None,
+) -> Iterator[ConfigProblem]:
+    """Texts that cannot be read, and references to what is not there, or not there yet.
+
+    Args:
+        texts: what refers.
+        inputs: names of inputs; None if any name will do.
+        outputs: names of outputs by the id of their step.
+        own: names of outputs of the flow itself.
+        before: ids of the steps that may have been done when the texts are filled in; None for all.
+    """
+    for text in texts:
+        try:
+            expressions = text.expressions()
+        except UnreadableTextError as error:
+            yield unreadable(text.path, error)
+            continue
+        for each in expressions:
+            if each.root == "inputs" and each.path:
+                name = each.path[0]
+                if inputs is not None and name not in inputs:
+                    yield ConfigProblem(
+                        text.path,
+                        f"no schema names the input {name[:_SHOWN]!r}.",
+                        missing(name, inputs, none=NAME_INPUT),
+                    )
+            elif each.root == "outputs" and each.path and each.path[0] not in own:
+                name = each.path[0][:_SHOWN]
+                advice = missing(name, own, none="Name it in the `outputs` of the flow.")
+                yield ConfigProblem(text.path, f"the flow has no output {name!r}.", advice)
+            elif each.root == "steps":
+                yield from _step_problems(text.path, each, outputs, before)
+
+
+def _step_problems(
+    path: ConfigPath,
+    expression: Expression,
+    outputs: Mapping[str, Collection[str]],
+    before: Collection[str] | None,
+) -> Iterator[ConfigProblem]:
+    step, *rest = expression.path
+    if step not in outputs:
+        advice = missing(step, outputs, none="Name one of the steps of this flow.")
+        yield ConfigProblem(path, f"there is no step {step[:_SHOWN]!r}.", advice)
+    elif before is not None and step not in before:
+        yield ConfigProblem(
+            path,
+            f"the step {step!r} is not done before this one, so it has no outputs yet.",
+            "Refer to a step before this one, or move it.",
+        )
+    elif rest and rest[0] not in outputs[step]:
+        yield ConfigProblem(
+            path,
+            f"the step {step!r} has no output {rest[0][:_SHOWN]!r}.",
+            missing(rest[0], outputs[step], none="Name it in the `outputs` of the step."),
+        )
+
+
+def missing(name: str, known: Collection[str], *, none: str) -> str:
+    """Advice where there is nothing of a name.
+
+    Args:
+        name: the name.
+        known: what there is.
+        none: the advice where there is nothing at all.
+    """
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"There are: {', '.join(sorted(known)[:20])}." if known else none
+
+
+def unreadable(path: ConfigPath, error: UnreadableTextError, *, advice: str = _GRAMMAR) -> ConfigProblem:
+    """The problem that a text cannot be read; by default an expression, or what has some in it."""
+    where = f"character {error.column}" if error.line == 1 else f"line {error.line}, character {error.column}"
+    inside = path[2:] if len(path) > 2 and isinstance(path[1], int) else path  # of a flow, skill or tool
+    key = readable_path(inside)
+    return ConfigProblem(path, f"{key}: {error.reason} ({where} of it).", advice)

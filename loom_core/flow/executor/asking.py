@@ -1,0 +1,277 @@
+"""What flows ask people, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from time import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.executor.correcting import CorrectionError, WentBackError, way_back
+from loom_core.flow.executor.definition import find_flow
+from loom_core.flow.executor.inputs import (
+    checked_inputs,
+    form_of,
+    input_names_of,
+    missing_inputs,
+    refuse_unknown,
+    with_defaults,
+)
+from loom_core.runs.orders import Answered, Decided
+from loom_core.runs.run import Pending
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig, FlowFile
+    from loom_core.flow.executor.frame import Frame
+    from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.wording import Wording
+    from loom_core.runs.people import People
+
+__all__ = ["BEGIN", "INPUTS", "DeclinedError", "FlowQuestions"]
+
+INPUTS = "$inputs"
+BEGIN = "$begin"
+"""Ids of what is asked before a flow begins: what is missing; whether it may. No step has such an id."""
+
+
+class DeclinedError(Exception):
+    """A person does not want the flow to go on.
+
+    Attributes:
+        by: who.
+        reason: why.
+    """
+
+    def __init__(self, by: str, reason: str) -> None:
+        super().__init__(reason)
+        self.by = by
+        self.reason = reason
+
+
+class FlowQuestions:
+    """Asks for one run. What was asked and answered is in the journal, and outlives the process.
+
+    Args:
+        record: of the run.
+        people: are asked.
+        file: the flows.
+        wording: how.
+        idle: around waiting.
+    """
+
+    def __init__(
+        self,
+        record: FlowRecord,
+        people: People,
+        *,
+        file: FlowFile,
+        wording: Wording,
+        idle: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._record = record
+        self._people = people
+        self._file = file
+        self._wording = wording
+        self._idle = idle
+
+    async def decision(
+        self,
+        id_: str,
+        kind: Literal["approval", "unknown"],
+        reason: str,
+        *,
+        tool: str,
+        arguments: Mapping[str, Any],
+        arguments_schema: Mapping[str, Any] | None = None,
+        for_run: bool = False,
+        problem: str = "",
+    ) -> Decided:
+        """What people decide, now or before a crash; others are taken only where they fit the schema.
+
+        `problem` is what was wrong with what they said before.
+        """
+        state = self._record.state
+        if id_ in state.decisions:
+            return state.decisions[id_]
+        pending = state.pending.get(id_) or Pending(
+            id=id_,
+            kind=kind,
+            tool=tool,
+            arguments=dict(arguments),
+            arguments_schema=dict(arguments_schema or {}),
+            reason=f"{reason} {(remark := self._remark(problem))}".strip(),
+            remark=remark,
+            for_run=for_run,
+            deadline=self._people.deadline(),
+        )
+        state.calls.add(id_)
+        self._people.ask(pending)
+        with self._waiting(pending):
+            return await self._people.decision(pending)
+
+    async def answer(
+        self,
+        id_: str,
+        reason: str,
+        *,
+        tool: str,
+        schema: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        problem: str = "",
+    ) -> Answered:
+        """What people answer, now or before a crash; `problem` is what was wrong with their last answer."""
+        state = self._record.state
+        if id_ in state.answers:
+            return state.answers[id_]
+        pending = state.pending.get(id_) or Pending(
+            id=id_,
+            kind="question",
+            tool=tool,
+            arguments=dict(arguments),
+            reason=f"{reason} {(remark := self._remark(problem))}".strip(),
+            remark=remark,
+            schema=dict(schema),
+            asks_again=True,
+            deadline=self._people.deadline(),
+        )
+        state.calls.add(id_)
+        self._people.ask(pending)
+        with self._waiting(pending):
+            await self._people.waited(pending)
+        if id_ not in state.answers:
+            self._record.answered_by(Answered(id=id_, action="cancel", by="nobody, in time"))
+        return state.answers[id_]
+
+    def _remark(self, problem: str) -> str:
+        return self._wording.again.format(problem=problem) if problem else ""
+
+    def _waiting(self, pending: Pending) -> AbstractContextManager[None]:
+        """Around waiting, if that has to be: what nobody has answered in time is refused."""
+        late = pending.deadline is not None and time() >= pending.deadline
+        return nullcontext() if late else self._idle()
+
+    async def inputs(self, frame: Frame, flow: FlowConfig) -> None:
+        """Ask for what a flow needs and does not have, until it has it.
+
+        Raises:
+            DeclinedError: it is not to be had.
+        """
+        state, schema, problem = self._record.state, flow.input_schema, ""
+        id_ = frame.key + INPUTS
+        while True:
+            missing = missing_inputs(schema, frame.inputs)
+            if not missing and not problem:
+                try:
+                    whole = checked_inputs(flow, frame.inputs)
+                except InvalidInputError as error:
+                    problem, missing = error.message, list(frame.inputs)
+                else:
+                    if whole != frame.inputs:
+                        self._record.given(frame, whole)
+                    return
+            missing = missing or list(frame.inputs)
+            names = input_names_of(schema, missing)
+            reason = self._wording.missing.format(flow=flow.title, names=names)
+            answer = await self.answer(
+                id_,
+                reason,
+                tool=flow.flow_id,
+                schema=form_of(schema, missing),
+                arguments=state.inputs(frame),
+                problem=problem,
+            )
+            if answer.action != "accept":
+                raise DeclinedError(answer.by, self._wording.declined)
+            problem = self.take(frame, flow, answer.content, answered=id_)
+
+    async def begin(self, frame: Frame, flow: FlowConfig, reason: str) -> None:
+        """Ask whether a flow may begin, with the inputs that it has; they can be changed.
+
+        Raises:
+            DeclinedError: it may not.
+        """
+        problem = ""
+        while True:
+            id_ = frame.key + BEGIN
+            decision = await self.decision(
+                id_,
+                "approval",
+                reason or self._wording.begin.format(flow=flow.title),
+                tool=flow.flow_id,
+                arguments=self._record.state.inputs(frame),
+                problem=problem,
+            )
+            if decision.action == "deny":
+                raise DeclinedError(decision.by, decision.reason or self._wording.declined)
+            if decision.action == "approve":
+                return
+            approve = not decision.ask_again
+            problem = self.take(frame, flow, decision.arguments, decided=id_, approve=approve)
+            if approve and not problem:
+                return
+
+    def take(
+        self,
+        frame: Frame,
+        flow: FlowConfig,
+        given: Mapping[str, Any],
+        *,
+        answered: str = "",
+        decided: str = "",
+        approve: bool = False,
+    ) -> str:
+        """Take inputs that were given or corrected.
+
+        Where steps have used what they were, and all since then have only read, the flow goes back to the
+        first of these; where something was done with it, it stays as it is.
+
+        Args:
+            frame: in it.
+            flow: whose inputs.
+            given: by name.
+            answered: the question that they answer; if they do not fit, it is asked again.
+            decided: the decision that they came with, likewise.
+            approve: whether they approve what was decided, if they fit.
+
+        Returns:
+            Why they are not taken; empty if they are.
+
+        Raises:
+            WentBackError: the flow goes on from an earlier step.
+        """
+        try:
+            refuse_unknown(flow, list(given))
+            taken = checked_inputs(flow, {**frame.inputs, **given}, whole=False)
+            back_to = self._way_back(frame, taken)
+        except (InvalidInputError, CorrectionError) as error:
+            self._record.given(frame, {}, answered=answered, decided=decided)
+            return self._wording.unfit(flow, given) or error.message
+        changed = with_defaults(flow.input_schema, taken)
+        if back_to:
+            self._record.given(frame, changed, back_to=back_to)
+            raise WentBackError
+        self._record.given(frame, changed, answered=answered, decided="" if approve else decided)
+        return ""
+
+    def corrections(self, frame: Frame, given: Mapping[str, Any]) -> str:
+        """Take corrections of the inputs of a frame's flow; returns why not, empty if they are taken."""
+        if not given:
+            return ""
+        scope = self._record.state.frames[frame.scope]
+        return self.take(scope, find_flow(self._file, scope.flow_id), given)
+
+    def _way_back(self, frame: Frame, taken: Mapping[str, Any]) -> str:
+        """The step from which the flow has to go on with other inputs; empty for where it is.
+
+        Raises:
+            CorrectionError: something was done with what they were.
+        """
+        changed = [
+            name for name, value in taken.items() if name in frame.inputs and frame.inputs[name] != value
+        ]
+        way = way_back(self._record.state, self._file, frame, changed)
+        if way.done:
+            flow = find_flow(self._file, frame.flow_id)
+            raise CorrectionError(self._wording.used_by(way, input_names_of(flow.input_schema, changed)))
+        return way.step

@@ -1,0 +1,85 @@
+"""Changing an input that steps have used: from where the flow has to go on, and whether it may."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.errors import LoomError
+from loom_core.flow.executor.definition import every_step, find_flow, flow_steps, step_title
+from loom_core.flow.executor.inputs import uses_input
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowFile
+    from loom_core.flow.executor.frame import Frame
+    from loom_core.flow.executor.state import FlowState
+
+__all__ = ["CorrectionError", "WayBack", "WentBackError", "way_back"]
+
+
+class CorrectionError(LoomError):
+    """An input cannot be changed any more: something was done with it. The message is for the user."""
+
+
+class WentBackError(Exception):
+    """A list of steps goes on from an earlier step, with other inputs: what runs in it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """From where a flow has to go on.
+
+    Attributes:
+        step: the id of the step, in the list of the flow itself; empty where no step has used what changes.
+        place: of that step among all of the run, see `StepState.place`.
+        done: what people call the first step since then that has changed something outside; empty for none.
+        surely: whether that is known.
+    """
+
+    step: str = ""
+    place: int = 0
+    done: str = ""
+    surely: bool = True
+
+
+def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[str]) -> WayBack:
+    """The way back to the first step that has used one of some inputs.
+
+    Args:
+        state: of the run.
+        file: the flows.
+        scope: the frame of the flow whose inputs they are.
+        names: of the inputs.
+    """
+    flow = find_flow(file, scope.flow_id)
+    steps = {step.step_id: step for step in every_step(flow_steps(file, flow))}
+    first: tuple[int, str] | None = None
+    for frame in state.frames.values():
+        for step_id, done in frame.steps.items() if frame.scope == scope.path and names else ():
+            used = any(
+                done.place > scope.given.get(name, 0) and uses_input(steps[step_id], name)
+                for name in names
+                if step_id in steps
+            )
+            if used and (first is None or done.place < first[0]):
+                first = done.place, step_id if frame.path == scope.path else _outermost(state, frame, scope)
+    if first is None:
+        return WayBack()
+    begun = scope.steps[first[1]].place
+    since = sorted(
+        ((done.place, frame, done) for frame in state.frames.values() for done in frame.steps.values()),
+        key=lambda each: each[0],
+    )
+    for place, frame, done in since:
+        if place >= begun and frame.path.startswith(scope.path) and state.has_changed(frame, done):
+            title = step_title(file, frame.flow_id, done.step_id)
+            return WayBack(first[1], begun, title, surely=done.status == "success")
+    return WayBack(first[1], begun)
+
+
+def _outermost(state: FlowState, frame: Frame, scope: Frame) -> str:
+    """The id of the step of a flow that a list of steps within it belongs to."""
+    while frame.parent is not None and frame.parent != scope.path:
+        frame = state.frames[frame.parent]
+    return frame.step

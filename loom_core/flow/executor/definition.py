@@ -1,0 +1,117 @@
+"""What a flow consists of, and whether it still is what it was when a run began."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import ConfigError, NotFoundError
+from loom_core.flow.config.models_step import Action, StepConfig
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig, FlowFile
+
+__all__ = [
+    "REQUEST_STEP",
+    "Digests",
+    "FlowChangedError",
+    "digests_of",
+    "every_step",
+    "find_flow",
+    "flow_steps",
+    "step_title",
+    "unchanged_problem",
+]
+
+REQUEST_STEP = "request"
+"""The id of the only step of a flow that has none in the file."""
+
+Digests = list[tuple[str, str]]
+"""Ids of steps in their order, each with a digest of all that decides what it does."""
+
+
+class FlowChangedError(ConfigError):
+    """The steps that a run has done are not those of the flow any more."""
+
+
+def find_flow(file: FlowFile, flow_id: str) -> FlowConfig:
+    """A flow by its id.
+
+    Raises:
+        NotFoundError: there is none, or it is switched off.
+    """
+    flow = file.flow(flow_id)
+    if flow is None:
+        known = ", ".join(each.flow_id for each in file.flows if each.enabled) or "none"
+        raise NotFoundError(f"There is no flow {flow_id!r}.", advice=f"There are: {known}.")
+    return flow
+
+
+def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:
+    """The steps of a flow; without any, it is one request, and outputs and response are about its answer."""
+    if flow.steps:
+        return flow.steps
+    ends = [Action(type="end", response=flow.response)] if flow.response else []
+    request, outputs = file.endpoint_of(flow), {name: f"{each}?" for name, each in flow.outputs.items()}
+    return [StepConfig(stepId=REQUEST_STEP, operation=request, outputs=outputs, onSuccess=ends)]
+
+
+def every_step(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
+    """Steps with all that stand in their branches."""
+    for step in steps:
+        yield step
+        for branch in step.parallel:
+            yield from every_step(branch)
+
+
+def step_title(file: FlowFile, flow_id: str, step_id: str) -> str:
+    """What people call a step: its description, else its number; a request alone is called as its flow."""
+    flow = file.flow(flow_id)
+    if flow is None:
+        return "#"
+    if not flow.steps:
+        return flow.title
+    numbered = enumerate(every_step(flow.steps), 1)
+    return next(
+        (step.description or f"#{number}" for number, step in numbered if step.step_id == step_id), "#"
+    )
+
+
+def digests_of(steps: Sequence[StepConfig]) -> Digests:
+    """See `Digests`; what only people read does not count."""
+    return [(step.step_id, _digest(step)) for step in steps]
+
+
+def unchanged_problem(before: Digests, now: Digests, done: Sequence[str]) -> str:
+    """Which step stands between a run and going on; empty if none does.
+
+    Steps up to the furthest one that has begun have to be the same, in the same order; behind it, anything
+    may have changed.
+
+    Args:
+        before: of the flow as it was.
+        now: of the flow as it is.
+        done: ids of the steps that have begun.
+    """
+    places = [place for place, (step_id, _) in enumerate(before) if step_id in done]
+    for place in range(max(places, default=-1) + 1):
+        if place >= len(now) or now[place] != before[place]:
+            return before[place][0]
+    return ""
+
+
+def _digest(step: StepConfig) -> str:
+    told = step.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_silent(step))
+    text = json.dumps(told, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _silent(step: StepConfig) -> dict[str, Any]:
+    """What only people read of a step and of those in its branches, for `exclude`."""
+    branches = {
+        number: {place: _silent(inner) for place, inner in enumerate(branch)}
+        for number, branch in enumerate(step.parallel)
+    }
+    return {"description": True, "parallel": branches}

@@ -1,0 +1,310 @@
+"""Runs flows: begins them, goes on with them, tells them what people say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.config.spoken import spoken
+from loom_core.flow.executor.definition import find_flow
+from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
+from loom_core.flow.executor.loop import FlowLoop
+from loom_core.flow.executor.parts import Caller, FlowLimits, FlowParts
+from loom_core.flow.phrases import Language
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
+from loom_core.runs.orders import Retry
+from loom_core.runs.people import Asking
+from loom_core.runs.run import Budget, RunRequest
+from loom_core.tools.permissions import Permissions
+from loom_core.tools.pipeline import ToolPipeline
+from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.flow_file import LoadedFlows
+    from loom_core.runs.journal import Journal, RunLog
+    from loom_core.runs.orders import Order
+    from loom_core.runs.people import ApproveFunction
+    from loom_core.runs.run import Run
+    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.interface import Tool
+
+__all__ = ["FlowExecutor"]
+
+_WAIT_SECONDS = 30.0
+
+
+class FlowExecutor:
+    """Runs the flows of a file; each run is in the journal, and goes on after a crash.
+
+    It drives runs by itself (`execute`, `order`, `go_on`), or has a `RunHost` do it:
+    `RunHost(journal, executor.runner)`; both may be, also in several processes.
+
+    Args:
+        loaded: the flows.
+        journal: keeps the runs.
+        caller: sends requests.
+        tools: what steps may call.
+        live: tools of servers; see `Toolbox`.
+        permissions: whether a tool may be called, must not be, or people are asked.
+        approve: is called with everything that has to be asked; without it, people answer by orders.
+        answer_seconds: how long people are waited for; who has not answered by then has refused. None for as
+            long as it takes.
+        audit: has every decision about tools on file.
+        scheduler: gives places to calls of tools; by default one of its own.
+        limits: what keeps a flow from going on for ever.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedFlows,
+        *,
+        journal: Journal,
+        caller: Caller,
+        tools: Iterable[Tool] = (),
+        live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
+        permissions: Permissions | Literal["allow", "ask", "deny"] = "ask",
+        approve: ApproveFunction | None = None,
+        answer_seconds: float | None = None,
+        audit: AuditLog | None = None,
+        scheduler: Scheduler | None = None,
+        limits: FlowLimits | None = None,
+    ) -> None:
+        self.journal = journal
+        self._permissions = (
+            Permissions(otherwise=permissions) if isinstance(permissions, str) else permissions
+        )
+        self._asking = Asking(approve=approve, orders=True, seconds=answer_seconds)
+        self._audit = audit
+        self._scheduler = scheduler or Scheduler()
+        self._limits = limits or FlowLimits()
+        self.parts = self._made(loaded, caller, tools, live)
+
+    def use(
+        self,
+        loaded: LoadedFlows,
+        *,
+        caller: Caller,
+        tools: Iterable[Tool] = (),
+        live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
+    ) -> None:
+        """Take another file from now on; runs that are driven go on with what they were taken up with.
+
+        Raises:
+            ConfigError: two of the tools have the same name.
+        """
+        self.parts = self._made(loaded, caller, tools, live)
+
+    def loop(self, log: RunLog) -> FlowLoop:
+        """Take a run up: what a `RunHost` calls."""
+        return FlowLoop(self.parts, log)
+
+    async def runner(self, profile: str) -> FlowExecutor:
+        """Itself, for the runs of its flows: what a `RunHost` takes.
+
+        Raises:
+            NotFoundError: there is no flow of that id.
+        """
+        find_flow(self.parts.file, profile)
+        return self
+
+    def request(
+        self,
+        flow_id: str,
+        message: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        session_id: str = "",
+        context: Mapping[str, Any] | None = None,
+        caller: str = "",
+        confirm: bool | None = None,
+        confirm_reason: str = "",
+        route: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        idempotency_key: str = "",
+    ) -> RunRequest:
+        """What the journal is to hold of a run, checked.
+
+        Args:
+            flow_id: which flow.
+            message: what the user said.
+            parameters: inputs; what is required and not there is asked for.
+            session_id: the conversation; empty for a new one.
+            context: variables of it.
+            caller: who asks.
+            confirm: whether the user is asked before it begins; None: if the flow says `always`.
+            confirm_reason: what they are asked.
+            route: how the flow was chosen, for the journal.
+            seconds: how long it may take, without the time in which people are waited for; by default what
+                the flow says.
+            idempotency_key: see `RunRequest`.
+
+        Raises:
+            NotFoundError: there is no such flow.
+            InvalidInputError: the parameters do not fit its schema.
+        """
+        flow = find_flow(self.parts.file, flow_id)
+        given = dict(parameters or {})
+        if given:
+            refuse_unknown(flow, list(given))
+            given = checked_inputs(flow, given, whole=False)
+        metadata: dict[str, Any] = {
+            "kind": "flow",
+            "message": message,
+            "inputs": given,
+            "context": dict(context or {}),
+            "config": self.parts.version,
+            "confirm": flow.confirm == "always" if confirm is None else confirm,
+            "confirm_reason": confirm_reason,
+        }
+        if route is not None:
+            metadata["route"] = dict(route)
+        return RunRequest(
+            goal=message.strip() or flow.title,
+            session_id=session_id,
+            profile=flow_id,
+            budget=Budget(seconds=flow.timeout_seconds if seconds is None else seconds),
+            idempotency_key=idempotency_key,
+            caller=caller,
+            metadata=metadata,
+        )
+
+    async def execute(
+        self,
+        flow_id: str,
+        message: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        session_id: str = "",
+        context: Mapping[str, Any] | None = None,
+        caller: str = "",
+        confirm: bool | None = None,
+        confirm_reason: str = "",
+        route: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        idempotency_key: str = "",
+    ) -> Run:
+        """Run a flow, to its end or until people have to say something; see `request`.
+
+        Returns:
+            How it stands then: what went wrong is in `Run.problem`, what is asked in `Run.pending`.
+
+        Raises:
+            NotFoundError: there is no such flow.
+            InvalidInputError: the parameters do not fit its schema, or the session has a run that is not at
+                its end.
+            RecordError: the journal cannot be written.
+        """
+        request = self.request(
+            flow_id,
+            message,
+            parameters,
+            session_id=session_id,
+            context=context,
+            caller=caller,
+            confirm=confirm,
+            confirm_reason=confirm_reason,
+            route=route,
+            seconds=seconds,
+            idempotency_key=idempotency_key,
+        )
+        return await self.go_on((await self.journal.create(request)).id)
+
+    async def order(self, run_id: str, order: Order, *, caller: str | None = None) -> Run:
+        """Tell a run something, and have it go on as far as it can; see `Journal.order`.
+
+        Raises:
+            InvalidInputError: it does not fit how the run stands.
+            NotFoundError: there is no such run of this caller.
+        """
+        await self.journal.order(run_id, order, caller=caller)
+        return await self.go_on(run_id)
+
+    async def retry(
+        self,
+        run_id: str,
+        step: str = "",
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        by: str = "",
+        caller: str | None = None,
+    ) -> Run:
+        """Go on with a run that has failed, from a step, or with other inputs; see `Retry`.
+
+        Raises:
+            InvalidInputError: it has not failed, or the inputs do not fit its schema.
+            NotFoundError: there is no such run of this caller, or its flow has no such step.
+        """
+        run = await self.journal.get(run_id, caller=caller)
+        if step:
+            self._check_step(run, step)
+        return await self.order(run_id, self.retrying(run, step, inputs=inputs or {}, by=by), caller=caller)
+
+    def retrying(self, run: Run, step: str = "", *, inputs: Mapping[str, Any], by: str = "") -> Retry:
+        """The order that has a run go on with other inputs, which are checked.
+
+        Raises:
+            InvalidInputError: they do not fit the schema of its flow.
+            NotFoundError: its flow is gone.
+        """
+        if not inputs:
+            return Retry(step=step, by=by)
+        flow = find_flow(self.parts.file, run.request.profile)
+        refuse_unknown(flow, list(inputs))
+        return Retry(step=step, inputs=checked_inputs(flow, inputs, whole=False), by=by)
+
+    async def go_on(self, run_id: str) -> Run:
+        """Drive a run to its end or until people have to say something; wait, where another drives it.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        while True:
+            log = await self.journal.claim(run_id)
+            if log is not None:
+                async with log:
+                    await self.loop(log).drive()
+                return await self.journal.get(run_id)
+            run = await self.journal.get(run_id)
+            run = await self.journal.changed(run_id, after=run.last_seq, seconds=_WAIT_SECONDS)
+            if run.status in FINAL_STATUSES | {"input_required", "paused"}:
+                return run
+
+    def _check_step(self, run: Run, step: str) -> None:
+        flow = find_flow(self.parts.file, run.request.profile)
+        known = [each.step_id for each in flow.steps]
+        if known and "/" not in step and step not in known:
+            raise InvalidInputError(
+                f"{flow.title} has no step {step!r}.", advice=f"It has: {', '.join(known)}."
+            )
+
+    def _made(
+        self,
+        loaded: LoadedFlows,
+        caller: Caller,
+        tools: Iterable[Tool],
+        live: Sequence[Callable[[], tuple[Tool, ...]]],
+    ) -> FlowParts:
+        toolbox = Toolbox(tools, live=live)
+
+        def pipeline(run: Run) -> ToolPipeline:
+            return ToolPipeline(
+                toolbox,
+                permissions=self._permissions.for_run(),
+                scheduler=self._scheduler,
+                audit=self._audit,
+                run_id=run.id,
+                source=run.request.caller,
+            )
+
+        return FlowParts(
+            file=loaded.file,
+            spoken={language: spoken(loaded.file, language) for language in get_args(Language)},
+            version=loaded.version,
+            caller=caller,
+            toolbox=toolbox,
+            pipeline=pipeline,
+            asking=self._asking,
+            limits=self._limits,
+        )

@@ -1,0 +1,106 @@
+"""How it is told that a flow, or a request of it, has failed: to operators by its kind, to users in words.
+
+Addresses, ids of steps and what servers answered are for operators (`Run.problem`); users, and the models
+that read what they were told, get a sentence of `Wording`, or what the flow file itself says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from loom_core.errors import LoomError, NetFailure
+from loom_core.flow.executor.correcting import CorrectionError
+from loom_core.flow.executor.definition import FlowChangedError
+from loom_core.flow.http.attempts import is_lost
+
+if TYPE_CHECKING:
+    from loom_core.flow.executor.wording import Wording
+
+__all__ = ["FlowTimeError", "StepFailedError", "failure_of", "request_failed", "said_of"]
+
+
+class StepFailedError(LoomError):
+    """A step has failed, and nothing says what follows then.
+
+    Attributes:
+        step: its path, such as `pay` or `outer/0/inner`.
+        said: what users are told.
+    """
+
+    def __init__(self, message: str, *, step: str, said: str, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.step = step
+        self.said = said
+
+
+class FlowTimeError(LoomError):
+    """A flow has taken all the time that it may."""
+
+
+def failure_of(error: LoomError) -> str:
+    """The kind of an error that ends a run, for its journal."""
+    match error:
+        case StepFailedError():
+            return "step"
+        case FlowTimeError():
+            return "budget"
+        case FlowChangedError():
+            return "changed"
+        case CorrectionError():
+            return "correction"
+        case _:
+            return "other"
+
+
+def said_of(error: LoomError, wording: Wording) -> str:
+    """What users are told of an error that ends a run."""
+    match error:
+        case StepFailedError():
+            return error.said
+        case FlowTimeError():
+            return wording.too_long
+        case FlowChangedError():
+            return wording.changed
+        case CorrectionError():
+            return error.message
+        case _:
+            return wording.broken
+
+
+def request_failed(outcome: NetFailure | int, wording: Wording, *, unsure: bool) -> str:
+    """What users are told of a request that has failed.
+
+    Args:
+        outcome: why there is no answer, or the HTTP status of the one there is.
+        wording: how.
+        unsure: whether something may have been changed all the same.
+    """
+    said = _no(outcome, wording) if isinstance(outcome, int) else _no_answer(outcome, wording)
+    return f"{said}{wording.space}{wording.unsure}" if unsure else said
+
+
+def _no_answer(failure: NetFailure, wording: Wording) -> str:
+    known: Mapping[NetFailure, str] = {
+        "connection": wording.unreachable,
+        "interrupted": wording.late,
+        "timeout": wording.late,
+        "unavailable": wording.busy,
+        "unusable": wording.unusable,
+    }
+    return known.get(failure, wording.broken)
+
+
+def _no(status: int, wording: Wording) -> str:
+    if is_lost(status):
+        return wording.late
+    if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+        return wording.busy
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}:
+        return wording.broken  # it is we who are not let in
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return wording.faulty
+    return (
+        wording.broken if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST else wording.refused
+    )

@@ -1,0 +1,132 @@
+"""The inputs of a flow: what is missing, whether what was given fits, what may still be corrected."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.tools.arguments import ToolArguments
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.config.models_step import StepConfig
+
+__all__ = ["checked_inputs", "form_of", "input_names_of", "missing_inputs", "uses_input", "with_defaults"]
+
+_IN_PARTS = (
+    "required",
+    "dependentRequired",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "if",
+    "then",
+    "else",
+    "not",
+    "minProperties",
+)
+
+
+def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs with the defaults of those that were not given; null is as good as not given."""
+    inputs = {name: value for name, value in given.items() if value is not None}
+    for name, part in _properties(schema).items():
+        if isinstance(part, Mapping) and "default" in part and name not in inputs:
+            inputs[name] = cast("Mapping[str, Any]", part)["default"]
+    return inputs
+
+
+def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
+    """Names of what is required and not there."""
+    required = cast("Sequence[str]", schema.get("required", ()))
+    return [name for name in required if name not in inputs]
+
+
+def checked_inputs(
+    flow: FlowConfig, given: Mapping[str, Any], *, whole: bool = True, schema: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Inputs as the schema of a flow wants them, put right where they are nearly right.
+
+    Args:
+        flow: which.
+        given: the inputs.
+        whole: whether all have to be there; otherwise each is checked by itself.
+        schema: another one than the flow's own.
+
+    Raises:
+        InvalidInputError: they do not fit.
+    """
+    try:
+        json.dumps(dict(given), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInputError(
+            f"The inputs for {flow.title} hold what JSON does not have: half a character, or a number "
+            "that is none or too long.",
+            advice="Give plain values.",
+        ) from None
+    schema = flow.input_schema if schema is None else schema
+    if not schema:
+        return dict(given)
+    if not whole:
+        schema = {name: part for name, part in schema.items() if name not in _IN_PARTS}
+    return ToolArguments(flow.title, schema).checked(dict(given))
+
+
+def form_of(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """JSON Schema of an answer that gives some inputs; it may correct others."""
+    properties = _properties(schema)
+    form: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: properties.get(name, {}) for name in names},
+        "required": list(names),
+    }
+    return form | {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+
+
+def input_names_of(schema: Mapping[str, Any], names: Sequence[str]) -> str:
+    """What people call some inputs."""
+    properties = _properties(schema)
+    called: list[str] = []
+    for name in names:
+        part = properties.get(name)
+        told = _properties({"properties": part})
+        called.append(str(told.get("title") or told.get("description") or name))
+    return ", ".join(called) if all(each.isascii() for each in called) else "、".join(called)
+
+
+def uses_input(step: StepConfig, name: str) -> bool:
+    """Whether a step has done something with an input."""
+    if step.kind in {"ask", "confirm", "none"}:
+        return False
+    if step.operation is not None and step.request().sends_inputs:
+        return True
+    if (step.tool or step.workflow_id) and not step.parameters:
+        return True
+    text = json.dumps(step.model_dump(mode="json"), ensure_ascii=False)
+    quoted = re.escape(name)
+    return (
+        re.search(rf"\$inputs(?![.\[\w])|\$inputs\.{quoted}(?!\w)|\$inputs\[\\?[\"']{quoted}", text)
+        is not None
+    )
+
+
+def refuse_unknown(flow: FlowConfig, names: Sequence[str]) -> None:
+    """Refuse inputs that no schema names.
+
+    Raises:
+        InvalidInputError: there is one.
+    """
+    known = _properties(flow.input_schema)
+    strange = [name for name in names if name not in known]
+    if strange and known:
+        raise InvalidInputError(
+            f"{flow.title} has no input {strange[0]!r}.", advice=f"It has: {', '.join(known)}."
+        )
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}

@@ -1,0 +1,287 @@
+"""Drives the run of a flow from where its journal stands to its end, or until people are waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from loom_core.agent.calling import CallingRun, calling_run, calls_of
+from loom_core.errors import LoomError, NotFoundError
+from loom_core.flow.executor.asking import DeclinedError, FlowQuestions
+from loom_core.flow.executor.called_off import told_of_changes
+from loom_core.flow.executor.correcting import CorrectionError, way_back
+from loom_core.flow.executor.definition import digests_of, find_flow, flow_steps
+from loom_core.flow.executor.failing import FlowTimeError, StepFailedError, failure_of, said_of
+from loom_core.flow.executor.frame import Frame
+from loom_core.flow.executor.idling import Idling
+from loom_core.flow.executor.inputs import input_names_of, with_defaults
+from loom_core.flow.executor.machine import StepMachine
+from loom_core.flow.executor.present import PresentSteps
+from loom_core.flow.executor.record import FlowRecord
+from loom_core.flow.executor.scene import Scene
+from loom_core.flow.executor.wording import Wording
+from loom_core.flow.expressions import fill, text_of
+from loom_core.flow.phrases import language_of_run
+from loom_core.runs.driving import Driving
+from loom_core.runs.orders import Order, Resume, Retry
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.executor.parts import FlowParts
+    from loom_core.runs.journal import RunLog
+    from loom_core.runs.orders import Abort
+    from loom_core.runs.people import People
+    from loom_core.runs.run import Run
+
+__all__ = ["FlowLoop"]
+
+
+class FlowLoop(Driving[FlowRecord]):
+    """One run of a flow.
+
+    It is a state machine: where each list of steps stands follows from the journalled events. Each step is in
+    the journal before it does anything, and with what came of it after; so what has a result is not done
+    again, and of what had begun when the process died, what must not be done twice is asked about.
+
+    While everything waits for people, the run is parked: nobody holds it, and what they say has it go on, in
+    whichever process.
+
+    Args:
+        parts: what drives it.
+        log: the run, claimed.
+    """
+
+    def __init__(self, parts: FlowParts, log: RunLog) -> None:
+        super().__init__(log, FlowRecord(log), asking=parts.asking)
+        setting = parts.file.basic_settings.language
+        language = language_of_run(log.run.request, setting=setting)
+        self._file = parts.spoken[language]
+        self._parts = parts = replace(parts, file=self._file)
+        self._wording = Wording.of(language)
+        self._calling = CallingRun(self._record, parts.asking)
+        self._machine: StepMachine | None = None
+        self._idling: Idling | None = None
+        self._problem: LoomError | None = None
+        self._present = PresentSteps(parts.file, self._record.state)
+        self._group: TaskGroup | None = None
+
+    async def drive(self) -> Run:
+        """See `Driving.drive`."""
+        outer = calling_run()
+        with calls_of(self._calling), nullcontext() if outer is None else outer.drives(self.leave):
+            return await super().drive()
+
+    async def _begin(self) -> None:
+        """The frame of the flow is made where its errors are the run's: see `_advance`."""
+
+    async def _left(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._calling.leave)
+            if self._machine is not None:
+                group.start_soon(self._machine.work.leave)
+
+    def _stop(self) -> None:
+        """Cancel what is under way, but for what changes something: that has a moment to end by itself."""
+        machine, group = self._machine, self._group
+        if machine is None or group is None or not machine.work.stop():
+            super()._stop()
+        else:
+            group.start_soon(self._settle, machine)
+
+    async def _settle(self, machine: StepMachine) -> None:
+        with anyio.move_on_after(self._parts.limits.settle_seconds):
+            await machine.work.abandon()  # what goes on elsewhere for a call need not be waited for
+            await machine.work.settled()
+        super()._stop()
+
+    async def _gate(self) -> None:
+        if self._abort is not None:
+            await anyio.sleep_forever()  # until what is under way has settled
+        if self._record.paused and self._idling is not None:
+            with self._idling.waiting():
+                await super()._gate()
+        else:
+            await super()._gate()
+
+    def _goes_on(self, reviving: Order | None) -> bool:
+        # What is said to a flow that has just ended is for the next one.
+        return isinstance(reviving, Resume | Retry)
+
+    def _granted_from(self) -> float:
+        return self._record.state.granted_from
+
+    def _over_time(self) -> LoomError:
+        seconds = self._record.run.request.budget.seconds
+        return FlowTimeError(
+            f"The flow has taken all of its {seconds:g} s.", advice="Resume it to grant the same once more."
+        )
+
+    def _revive(self, order: Order) -> None:
+        record, self._problem = self._record, None
+        if not isinstance(order, Retry) or not record.state.frames:
+            record.resumed_by(order.by)
+            return
+        try:
+            path, step_id = self._place_of(order)
+        except LoomError as error:
+            record.resumed_by(order.by)
+            self._problem = error
+            return
+        record.retried(
+            order.by,
+            path=path,
+            step_id=step_id,
+            digests=self._present.digests(),
+            config=self._parts.version,
+            inputs=order.inputs,
+        )
+
+    def _place_of(self, order: Retry) -> tuple[str, str]:
+        """From where a run goes on: the path of a list of steps, and a step in it; empty for where it failed.
+
+        Raises:
+            NotFoundError: there is no such step.
+            CorrectionError: inputs are to be others, and something was done with what they are.
+        """
+        state = self._record.state
+        path, slash, step_id = order.step.rpartition("/")
+        path += slash
+        frame = state.frames.get(path)
+        if step_id:
+            known = [] if frame is None else [step.step_id for step in self._present.of(frame)]
+            if step_id not in known:
+                raise NotFoundError(
+                    f"The run cannot go on from the step {order.step!r}: "
+                    "it is not there, or was not come to.",
+                    advice=f"There are: {', '.join(known or self._present.known())}.",
+                )
+        root = state.root
+        changed = [name for name, value in order.inputs.items() if root.inputs.get(name) != value]
+        way = way_back(state, self._file, root, changed)
+        if way.done:
+            schema = find_flow(self._file, root.flow_id).input_schema
+            raise CorrectionError(self._wording.used_by(way, input_names_of(schema, changed)))
+        begun = None if frame is None else frame.steps.get(step_id)
+        is_before = bool(step_id) and (begun is None or way.place < begun.place)
+        return ("", way.step) if way.step and (is_before or not step_id) else (path, step_id)
+
+    async def _advance(self, people: People, group: TaskGroup) -> None:
+        record, state = self._record, self._record.state
+        if self._problem is not None:
+            raise self._problem
+        if not state.frames:
+            self._start()
+        if state.config != self._parts.version:
+            self._present.check_unchanged()
+            record.flow_changed(self._parts.version, self._present.digests())
+        self._group, wording = group, self._wording
+        self._idling = idling = Idling(self._park)
+        questions = FlowQuestions(record, people, file=self._file, wording=wording, idle=idling.waiting)
+        scene = Scene(self._parts, record, questions=questions, idling=idling, wording=wording)
+        self._machine = machine = StepMachine(scene, people, gate=self._gate)
+        flow, root = find_flow(self._file, state.root.flow_id), state.root
+        try:
+            await self._gate()
+            if not root.steps:
+                await questions.inputs(root, flow)
+                metadata = record.run.request.metadata
+                if metadata.get("confirm"):
+                    await questions.begin(root, flow, str(metadata.get("confirm_reason", "")))
+        except DeclinedError as error:
+            record.aborted(by=error.by, reason=error.reason, output=wording.denied)
+            return
+        while True:
+            await machine.run(root)
+            await record.commit()
+            self._obey_all()  # nothing that was said before the end is left unread
+            if not record.paused and self._abort is None:
+                break
+            await self._gate()
+        self._end(scene, flow)
+
+    def _start(self) -> None:
+        """The flow begins."""
+        request = self._record.run.request
+        flow = find_flow(self._file, request.profile)
+        steps = flow_steps(self._file, flow)
+        metadata: Mapping[str, Any] = request.metadata
+        if isinstance(route := metadata.get("route"), Mapping):
+            self._record.routed(cast("Mapping[str, Any]", route))
+        given = cast("Mapping[str, Any]", metadata.get("inputs") or {})
+        frame = Frame(
+            path="",
+            parent=None,
+            step="",
+            key="",
+            flow_id=flow.flow_id,
+            scope="",
+            inputs=with_defaults(flow.input_schema, given),
+            digests=digests_of(steps),
+            at=steps[0].step_id,
+        )
+        message = str(metadata.get("message", request.goal))
+        self._record.flow_begun(frame, name=flow.title, message=message, config=self._parts.version)
+
+    def _end(self, scene: Scene, flow: FlowConfig) -> None:
+        """Write down how it ended.
+
+        Raises:
+            StepFailedError: badly.
+        """
+        record, root = self._record, self._record.state.root
+        if root.ended == "success":
+            result, outputs = scene.result_of(root)
+            values = replace(scene.values(root), outputs=outputs)
+            text = root.response or text_of(fill(flow.response, values) if flow.response else result)
+            record.finished(text or scene.wording.done, result)
+            return
+        status, problem = scene.failed_as(root), scene.problem_of(root)
+        if status == "declined":
+            told = told_of_changes(record, self._file, scene.wording, said=scene.wording.denied)
+            record.aborted(by="", reason=problem, output=told)
+            return
+        failed = self._failed_step(root)
+        raise StepFailedError(
+            f"The step {failed!r} of {flow.title} has failed: {problem}",
+            step=failed,
+            said=scene.said_of(root),
+            advice="Correct what is wrong, and resume the run: it goes on with this step.",
+        )
+
+    def _failed_step(self, frame: Frame) -> str:
+        """The path of the step that has failed, innermost."""
+        for inner in self._record.state.inside(frame.path, frame.at):
+            if inner.ended == "failure":
+                return self._failed_step(inner)
+        return frame.path + frame.at
+
+    async def _fail(self, error: LoomError) -> None:
+        if self._machine is not None:
+            await self._machine.work.abandon()
+        wording = self._wording
+        said = wording.failed.format(flow=self._title, said=said_of(error, wording))
+        self._record.failed(error, failure=failure_of(error), output=said)
+
+    async def _end_aborted(self, abort: Abort) -> None:
+        if self._machine is not None:
+            await self._machine.work.abandon()
+        wording, state = self._wording, self._record.state
+        if state.frames and state.root.ended == "success":  # it was at its end before it could be called off
+            told = wording.too_late.format(flow=self._title)
+        else:
+            said = wording.cancelled.format(flow=self._title)
+            told = told_of_changes(self._record, self._file, wording, said=said)
+        self._record.aborted(by=abort.by, reason=abort.reason, output=told)
+
+    @property
+    def _title(self) -> str:
+        """What people call it."""
+        request = self._record.run.request
+        flow = self._file.flow(request.profile)
+        return request.goal if flow is None else flow.title

@@ -1,0 +1,341 @@
+"""Writes down what happens in a flow: each event, with what it changes in run and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from loom_core.agent.notices import Notices
+from loom_core.agent.spending import with_call
+from loom_core.flow.executor.replay import restored
+from loom_core.flow.phrases import language_of_run
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
+from loom_core.runs.orders import Answered
+from loom_core.runs.run import RunStatus, Spent
+from loom_core.runs.stopwatch import Stopwatch
+from loom_core.tools.permissions import ToolIdentity
+
+if TYPE_CHECKING:
+    from loom_core.errors import LoomError
+    from loom_core.flow.executor.definition import Digests
+    from loom_core.flow.executor.frame import Frame, Next, StepStatus
+    from loom_core.runs.events import EventType
+    from loom_core.runs.journal import Journal, RunLog
+    from loom_core.runs.orders import Decided
+    from loom_core.runs.run import Pending, Run
+
+__all__ = ["FlowRecord"]
+
+
+class FlowRecord:
+    """The events of one flow that is driven here: each method adds one, and changes `state` with it.
+
+    What is added is committed with the next `commit`, or by and by.
+
+    Attributes:
+        state: what the flow goes on from.
+        stopwatch: counts the time in which it is worked on.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self.state = restored(log.steps)
+        self.stopwatch = Stopwatch(log.run.spent.seconds)
+        self._log = log
+        self._spent = log.run.spent
+        self._paused = log.run.status == "paused"
+
+    @property
+    def run(self) -> Run:
+        """As it stands."""
+        return self._log.run
+
+    @property
+    def journal(self) -> Journal:
+        """Where it is."""
+        return self._log.journal
+
+    @property
+    def spent(self) -> Spent:
+        """What it has taken until now."""
+        return replace(self._spent, seconds=self.stopwatch.seconds)
+
+    @property
+    def granted_from(self) -> Spent:
+        """What it had taken when its time was granted."""
+        return Spent(seconds=self.state.granted_from)
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may begin."""
+        return self._paused
+
+    async def commit(self, *, durable: bool = False) -> None:
+        """Wait until all of it is in the file; see `RunLog.commit`."""
+        await self._log.commit(durable=durable)
+
+    async def save_blob(self, content: bytes, media_type: str) -> str:
+        """Keep what is too large for an event; returns its address."""
+        number = await self._log.save_blob(content, media_type)
+        return f"loom://runs/{self.run.id}/blobs/{number}"
+
+    def routed(self, route: Mapping[str, Any]) -> None:
+        """How it was chosen; before it begins."""
+        self._log.add("route", dict(route))
+
+    def flow_begun(self, frame: Frame, *, name: str, message: str, config: str) -> None:
+        """A flow begins: that of the run, or one that is a step of it."""
+        payload = {"flow_id": frame.flow_id, "name": name, "message": message, "inputs": frame.inputs}
+        payload |= {"step_id": frame.path.removesuffix("/"), "config": config}
+        self._add("flow_start", payload, frame.to_json())
+        if not frame.path:
+            self.state.message, self.state.config = message, config
+        self.state.frame_begun(frame)
+
+    def branch_begun(self, frame: Frame, number: int) -> None:
+        """A list of steps begins, beside others."""
+        payload = {"step_id": _owner(frame), "branch": number, "status": "start"}
+        self._add("branch", payload, frame.to_json())
+        self.state.frame_begun(frame)
+
+    def branch_ended(self, frame: Frame) -> None:
+        """A list of steps that ran beside others is at its end."""
+        number = int(frame.path.rsplit("/", 2)[1])
+        self._log.add("branch", {"step_id": _owner(frame), "branch": number, "status": frame.ended})
+
+    def flow_changed(self, config: str, digests: Mapping[str, Digests]) -> None:
+        """The configuration is another one since, and what was done fits it."""
+        self._add("flow_changed", {"config": config}, {"digests": digests})
+        self.state.config = config
+        for path, now in digests.items():
+            self.state.frames[path].digests = now
+
+    def given(
+        self,
+        frame: Frame,
+        inputs: Mapping[str, Any],
+        *,
+        answered: str = "",
+        decided: str = "",
+        back_to: str = "",
+    ) -> None:
+        """Inputs were given or corrected on the way.
+
+        Args:
+            frame: in it; they belong to its flow.
+            inputs: by name.
+            answered: the question that this was the answer to: it may be asked again.
+            decided: the decision that it came with, likewise.
+            back_to: the step from which the flow goes on with them; empty for where it is.
+        """
+        kept = {"path": frame.scope, "inputs": dict(inputs), "answered": answered, "decided": decided}
+        payload = {"step_id": frame.path.removesuffix("/"), "names": list(inputs)}
+        if back_to:
+            kept["back_to"] = payload["back_to"] = back_to
+        self._add("inputs", payload, kept)
+        self.state.given(frame.scope, inputs, answered=answered, decided=decided, back_to=back_to)
+
+    def step_begun(
+        self,
+        frame: Frame,
+        step_id: str,
+        what: str,
+        *,
+        changes: bool = False,
+        risky: bool = False,
+        approved: ToolIdentity | bool = False,
+        tool: str = "",
+    ) -> None:
+        """A step runs from now on; to be committed before anything is done.
+
+        Args:
+            frame: where it is.
+            step_id: its id.
+            what: what it does: `POST https://…`, a tool's name, a question.
+            changes: see `StepState`.
+            risky: see there.
+            approved: whether a person has approved it: the tool, if for the rest of the run.
+            tool: the name of the tool that it calls.
+        """
+        whole = asdict(approved) if isinstance(approved, ToolIdentity) else approved
+        kept = {"path": frame.path, "step": step_id, "changes": changes, "risky": risky, "approved": whole}
+        kept["tool"] = tool
+        self.state.step_begun(frame.path, step_id, changes=changes, risky=risky, approved=approved, tool=tool)
+        step = frame.steps[step_id]
+        payload = {
+            "step_id": frame.path + step_id,
+            "key": self.state.key_of(frame, step_id),
+            "attempt": step.attempt,
+            "what": what,
+        }
+        self._add("step_start", payload, kept)
+
+    def took(self, spent: Spent) -> None:
+        """A call is made, or something was taken for one; in the journal with the step's result."""
+        calls = self._spent.tool_calls + spent.tool_calls
+        self._spent = replace(with_call(self._spent, spent), tool_calls=calls)
+
+    def step_ended(
+        self,
+        frame: Frame,
+        step_id: str,
+        *,
+        status: StepStatus,
+        outputs: Mapping[str, Any],
+        problem: str,
+        following: Next,
+        seconds: float,
+        said: str = "",
+        maybe_done: bool = False,
+    ) -> None:
+        """There is something to say of a step; see `FlowState.step_ended`."""
+        was_pending = self.state.key_of(frame, step_id) in self.state.pending
+        payload: dict[str, Any] = {
+            "step_id": frame.path + step_id,
+            "status": status,
+            "outputs": dict(outputs),
+            "seconds": round(seconds, 6),
+            "problem": problem,
+            "next": asdict(following),
+        }
+        kept = {"path": frame.path, "step": step_id, "maybe_done": maybe_done, "said": said}
+        self.state.step_ended(
+            frame.path,
+            step_id,
+            status=status,
+            outputs=payload["outputs"],
+            problem=problem,
+            said=said,
+            following=following,
+            maybe_done=maybe_done,
+        )
+        changes = self._waiting() if was_pending else {}
+        self._add("step_result", payload, kept, **changes, spent=self.spent)
+
+    def received(self, text: str) -> None:
+        """The user said something."""
+        self._add("message_received", {"text": text}, {})
+        self.state.replies.append(text)
+
+    def progress(self, id_: str, done: float, total: float | None, message: str) -> None:
+        """A tool says how far it is."""
+        self._log.add("tool_progress", {"call_id": id_, "done": done, "total": total, "message": message})
+
+    def asked(self, pending: Pending) -> None:
+        """People are asked."""
+        self.state.asked(pending)
+        kept = asdict(pending)
+        # A tool that asks is gone after a crash, and asks again when it is called again.
+        state = kept if pending.id in self.state.calls else None
+        shown = asdict(replace(pending, arguments_schema={}))  # it may be long, and says nothing of the call
+        self._add("approval_required", {"pending": shown}, state, **self._waiting())
+
+    def decided(self, decision: Decided) -> None:
+        """They have decided."""
+        self.state.decided(decision)
+        payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
+        payload |= {"reason": decision.reason, "scope": decision.scope}
+        self._add("approval_decided", payload, asdict(decision), **self._waiting())
+
+    def answered_by(self, answered: Answered) -> None:
+        """They have answered a question, of the flow or of a tool."""
+        if answered.id not in self.state.calls:
+            self.question_closed(answered.id, action=answered.action, by=answered.by)
+            return
+        self.state.answered(answered)
+        self._add("approval_decided", _closed(answered), asdict(answered), **self._waiting())
+
+    def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
+        """A question of a tool is answered, or nobody waits for the answer any more."""
+        self.state.pending.pop(id_, None)
+        payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
+        self._add("approval_decided", payload, None, **self._waiting())
+
+    def paused_by(self, by: str) -> None:
+        """Nothing new begins until somebody resumes it."""
+        self._paused = True
+        self._add("paused", {"by": by}, None, **self._waiting(), spent=self.spent)
+
+    def resumed_by(self, by: str) -> None:
+        """It goes on: after a pause, or after its end."""
+        was = self.run.status
+        self._paused = False
+        payload = {"by": by, "from_status": was}
+        if was not in FINAL_STATUSES:
+            self._add("resumed", payload, None, **self._waiting())
+            return
+        kept = {"seconds": self.stopwatch.seconds}
+        self.state.resumed(self.stopwatch.seconds)
+        self._add("resumed", payload, kept, **self._waiting(), output="", structured=None, problem="")
+
+    def retried(
+        self,
+        by: str,
+        *,
+        path: str,
+        step_id: str,
+        digests: Mapping[str, Digests],
+        config: str,
+        inputs: Mapping[str, Any],
+    ) -> None:
+        """It goes on from a step after its end; see `FlowState.retried`."""
+        was = self.run.status
+        self._paused = False
+        seconds = self.stopwatch.seconds
+        kept: dict[str, Any] = {"seconds": seconds, "path": path, "retry": step_id, "digests": digests}
+        kept |= {"config": config, "inputs": dict(inputs)}
+        payload = {"by": by, "from_status": was, "step_id": path + step_id, "names": list(inputs)}
+        self.state.resumed(seconds)
+        self.state.retried(path, step_id, digests, config=config, inputs=inputs)
+        self._add("resumed", payload, kept, **self._waiting(), output="", structured=None, problem="")
+
+    def finished(self, output: str, structured: object) -> None:
+        """It is at its end, in good order."""
+        payload = {"output": output, "structured": structured}
+        self._end("flow_finish", payload, "completed", output=output, structured=structured, problem="")
+
+    def failed(self, error: LoomError, *, failure: str, output: str) -> None:
+        """It cannot go on."""
+        payload = {"message": error.message, "advice": error.advice, "failure": failure}
+        self._end("error", payload, "failed", output=output, problem=str(error))
+
+    def aborted(self, *, by: str, reason: str, output: str) -> None:
+        """Somebody ended it."""
+        notices = Notices.of(language_of_run(self.run.request))
+        problem = notices.aborted_because(by=by, reason=reason)
+        self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
+
+    def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
+        self.stopwatch.rest()
+        self._paused = False
+        self.state.pending.clear()
+        self._add(type_, payload, {}, status=status, pending=(), spent=self.spent, **changes)
+
+    def _waiting(self) -> dict[str, object]:
+        """What the run waits for, and the status that follows from it; as it waits, time stands still."""
+        pending = tuple(self.state.pending.values())
+        status: RunStatus = "paused" if self._paused else "input_required" if pending else "working"
+        if status == "working":
+            self.stopwatch.run()
+        else:
+            self.stopwatch.rest()
+        return {"status": status, "pending": pending}
+
+    def _add(self, type_: EventType, payload: dict[str, Any], state: object, **changes: object) -> None:
+        self._log.add(type_, payload, state=state, **changes)
+
+
+def _closed(answered: Answered) -> dict[str, Any]:
+    return {
+        "call_id": answered.id,
+        "action": answered.action,
+        "by": answered.by,
+        "reason": "",
+        "scope": "once",
+        "content": dict(answered.content),
+    }
+
+
+def _owner(frame: Frame) -> str:
+    """The path of the step that a branch is of."""
+    return frame.path.rsplit("/", 2)[0]

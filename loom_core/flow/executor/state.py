@@ -1,0 +1,349 @@
+"""How far a flow is: where each list of steps stands, and what came of its steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from loom_core.flow.executor.frame import Frame, StepState
+from loom_core.runs.orders import Answered, Decided
+from loom_core.runs.run import Pending
+from loom_core.tools.permissions import ToolIdentity
+
+if TYPE_CHECKING:
+    from loom_core.flow.executor.definition import Digests
+    from loom_core.flow.executor.frame import Next, StepStatus
+
+__all__ = ["FlowState"]
+
+
+@dataclass(slots=True)
+class FlowState:
+    """What a flow goes on from. It changes by the journalled events only, in their order.
+
+    Attributes:
+        frames: by path; that of the flow itself has the empty one.
+        message: what the user said.
+        config: the version of the configuration.
+        pending: what people were asked and have not answered, by id.
+        decisions: what they decided, by id.
+        answers: what they answered, by id.
+        calls: ids of what they are asked by the flow itself; others come from a tool, and are gone with it.
+        approved: tools that they approved for the rest of the run, as they were then.
+        begun: how many steps have begun.
+        visited: how often each step was come to, by its key without the visit.
+        in_doubt: keys of visits whose step may have been done, though it has not succeeded: what is done
+            anew of them is done under the same key, so that it can be known.
+        replies: what the user said on the way.
+        granted_from: how many seconds were spent when the budget was granted.
+    """
+
+    frames: dict[str, Frame] = field(default_factory=dict[str, Frame])
+    message: str = ""
+    config: str = ""
+    pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
+    decisions: dict[str, Decided] = field(default_factory=dict[str, Decided])
+    answers: dict[str, Answered] = field(default_factory=dict[str, Answered])
+    calls: set[str] = field(default_factory=set[str])
+    approved: set[ToolIdentity] = field(default_factory=set[ToolIdentity])
+    begun: int = 0
+    visited: Counter[str] = field(default_factory=Counter[str])
+    in_doubt: set[str] = field(default_factory=set[str])
+    replies: list[str] = field(default_factory=list[str])
+    granted_from: float = 0.0
+
+    @property
+    def root(self) -> Frame:
+        """The flow itself."""
+        return self.frames[""]
+
+    def inputs(self, frame: Frame) -> dict[str, Any]:
+        """What the flow of a frame was given."""
+        return self.frames[frame.scope].inputs
+
+    def visit_of(self, frame: Frame, step_id: str) -> int:
+        """The number of the visit that a step of a frame is in, or will be."""
+        step = frame.steps.get(step_id)
+        if step is not None and (step.begun or step.due is not None):
+            return step.visit
+        last = self.visited[frame.key + step_id]
+        return last if last and self.may_be_done(_named(frame, step_id, last)) else last + 1
+
+    def key_of(self, frame: Frame, step_id: str) -> str:
+        """The name of a step's visit, which no other has in the run."""
+        return _named(frame, step_id, self.visit_of(frame, step_id))
+
+    def may_be_done(self, key: str) -> bool:
+        """Whether nobody knows of a visit, or of something in it, if it was done."""
+        return any(each == key or each.startswith(f"{key}/") for each in self.in_doubt)
+
+    def has_changed(self, frame: Frame, step: StepState) -> bool:
+        """Whether a step has changed something outside, or may have."""
+        key = _named(frame, step.step_id, step.visit)
+        return step.changes and (step.status == "success" or step.begun or key in self.in_doubt)
+
+    def results_for(self, frame: Frame) -> dict[str, Mapping[str, Any]]:
+        """The outputs of all steps that a frame may refer to, by id: not those of branches beside it."""
+        seen: dict[str, Mapping[str, Any]] = {}
+        for other in self.frames.values():
+            if other.scope == frame.scope and not self._beside(other, frame):
+                seen |= {step.step_id: step.outputs for step in other.steps.values() if not step.begun}
+        return seen
+
+    def frame_begun(self, frame: Frame) -> None:
+        """A list of steps begins; what was there of an earlier visit is gone."""
+        self._drop(frame.path)
+        self.frames[frame.path] = frame
+
+    def given(
+        self,
+        path: str,
+        inputs: Mapping[str, Any],
+        *,
+        answered: str = "",
+        decided: str = "",
+        back_to: str = "",
+    ) -> None:
+        """Inputs were given or corrected; what they came with may be asked again.
+
+        Args:
+            path: of the frame of their flow.
+            inputs: by name.
+            answered: the question that they came with.
+            decided: the decision that they came with.
+            back_to: the step from which the flow goes on with them; empty for where it is.
+        """
+        frame = self.frames[path]
+        changed = [name for name, value in inputs.items() if frame.inputs.get(name) != value]
+        frame.given |= dict.fromkeys(changed, self.begun)
+        frame.inputs.update(inputs)
+        self.answers.pop(answered, None)
+        self.decisions.pop(decided, None)
+        if back_to:
+            self._forget(frame, back_to, keep=False)
+            frame.at, frame.ended = back_to, ""
+            frame.visits.clear()
+
+    def step_begun(
+        self,
+        path: str,
+        step_id: str,
+        *,
+        changes: bool = False,
+        risky: bool = False,
+        approved: ToolIdentity | bool = False,
+        tool: str = "",
+    ) -> None:
+        """A step runs from now on, or is asked about.
+
+        Args:
+            path: of its frame.
+            step_id: its id.
+            changes: see `StepState`.
+            risky: see there.
+            approved: whether a person has approved it: the tool, if for the rest of the run.
+            tool: the name of the tool that it calls.
+        """
+        frame = self.frames[path]
+        self.decisions.pop(self.key_of(frame, step_id), None)
+        before, visit = frame.steps.get(step_id), self.visit_of(frame, step_id)
+        self.begun += 1
+        if before is not None and (before.begun or before.due is not None):
+            before.attempt += 1
+            for inside in self.inside(path, step_id) if before.due is not None else ():
+                self._open_again(inside.path)
+            before.status, before.due, before.begun, before.place = "running", None, True, self.begun
+        else:
+            self._drop(f"{path}{step_id}/")
+            frame.visits[step_id] += 1
+            self.visited[frame.key + step_id] = visit
+            frame.steps[step_id] = StepState(step_id, visit, 1, self.begun)
+        step = frame.steps[step_id]
+        step.changes, step.risky, step.tool = changes, risky, tool
+        step.approved |= bool(approved)
+        if isinstance(approved, ToolIdentity):
+            self.approved.add(approved)
+
+    def step_ended(
+        self,
+        path: str,
+        step_id: str,
+        *,
+        status: StepStatus,
+        outputs: Mapping[str, Any],
+        problem: str,
+        following: Next,
+        said: str = "",
+        maybe_done: bool = False,
+    ) -> None:
+        """There is something to say of a step, and what follows it.
+
+        Args:
+            path: of its frame.
+            step_id: its id.
+            status: how it ended.
+            outputs: what it gives.
+            problem: why it failed.
+            following: what follows.
+            said: what users are told of a failure.
+            maybe_done: whether it may have been done though it has not succeeded.
+        """
+        frame = self.frames[path]
+        step, key = frame.steps[step_id], self.key_of(frame, step_id)
+        if status == "success":
+            self.in_doubt.discard(key)
+        elif maybe_done:
+            self.in_doubt.add(key)
+        self.pending.pop(key, None)
+        self.answers.pop(key, None)
+        self.decisions.pop(key, None)
+        step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
+        step.begun = False
+        waiting = frame.steps.get(frame.at)
+        if step_id != frame.at and waiting is not None:  # it was to be done before that one is tried again
+            waiting.via = ""
+            if status != "success":
+                waiting.due = None
+                frame.ended = "failure"
+            return
+        match following.to:
+            case "step":
+                frame.at = following.step
+            case "end":
+                frame.at, frame.ended, frame.response = "", "success", following.response
+            case "fail":
+                frame.ended = "failure"
+            case "retry":
+                step.retries[following.action] += 1
+                step.due, step.via = following.at, following.step
+
+    def asked(self, pending: Pending) -> None:
+        """People are asked."""
+        self.pending[pending.id] = pending
+        self.answers.pop(pending.id, None)
+
+    def decided(self, decision: Decided) -> None:
+        """They have decided."""
+        self.pending.pop(decision.id, None)
+        self.decisions[decision.id] = decision
+
+    def answered(self, answer: Answered) -> None:
+        """They have answered."""
+        self.pending.pop(answer.id, None)
+        self.answers[answer.id] = answer
+
+    def resumed(self, seconds: float) -> None:
+        """It goes on after its end: where it failed; all that is limited is granted again.
+
+        Args:
+            seconds: what was spent until then.
+        """
+        self.granted_from = seconds
+        self.decisions = {id_: each for id_, each in self.decisions.items() if each.action != "deny"}
+        self.answers = {id_: each for id_, each in self.answers.items() if each.action == "accept"}
+        if self.frames:
+            self._open_again("")
+
+    def retried(
+        self,
+        path: str,
+        step_id: str,
+        digests: Mapping[str, Digests],
+        *,
+        config: str,
+        inputs: Mapping[str, Any],
+    ) -> None:
+        """It goes on from a step; what came of it and of what followed is forgotten.
+
+        Args:
+            path: of its frame; that of a branch or of another flow has to be there.
+            step_id: which; empty for where it failed.
+            digests: the steps of each frame, as they are now.
+            config: the version of the configuration.
+            inputs: of the flow, by name, that are others now.
+        """
+        self.config = config
+        for each, now in digests.items():
+            self.frames[each].digests = now
+        self.given("", inputs)
+        if not step_id:
+            return
+        around = self._around(self.frames[path])
+        for frame, inner in zip(around, [*(each.step for each in around[1:]), step_id], strict=True):
+            self._forget(frame, inner, keep=frame.path != path)
+            frame.at, frame.ended = inner, ""
+            frame.visits.clear()
+
+    def inside(self, path: str, step_id: str) -> list[Frame]:
+        """The frames of a step: its branches, or the flow that it runs."""
+        return [frame for frame in self.frames.values() if (frame.parent, frame.step) == (path, step_id)]
+
+    def _open_again(self, path: str) -> None:
+        """Let a list of steps that has failed go on with the step that did."""
+        frame = self.frames[path]
+        failed, step = frame.ended == "failure", frame.steps.get(frame.at)
+        frame.visits.clear()
+        if frame.ended == "success" or step is None:
+            return
+        frame.ended = ""
+        step.retries.clear()
+        inside = self.inside(path, step.step_id)
+        for each in inside:
+            self._open_again(each.path)
+        if failed and inside:
+            step.begun = True  # its own steps go on, and it with them
+        elif failed and step.status == "unknown":
+            step.due = 0.0  # it may have been done, which is to be asked about
+        elif failed:
+            self._forget(frame, step.step_id, keep=False)
+
+    def _around(self, frame: Frame) -> list[Frame]:
+        """A frame, behind those that it is in."""
+        found = [frame]
+        while (parent := found[0].parent) is not None:
+            found.insert(0, self.frames[parent])
+        return found
+
+    def _beside(self, one: Frame, other: Frame) -> bool:
+        """Whether two frames are in different branches of one step."""
+        for this, that in zip(self._around(one), self._around(other), strict=False):
+            if this is not that:
+                return this.step == that.step
+        return False
+
+    def _forget(self, frame: Frame, step_id: str, *, keep: bool) -> None:
+        """Forget what came of a step and of those that began after it.
+
+        Args:
+            frame: where.
+            step_id: which.
+            keep: whether the step itself goes on, as one in it is done again.
+        """
+        first = frame.steps.get(step_id)
+        for step in list(frame.steps.values()):
+            if step.step_id == step_id and keep:
+                step.begun, step.status, step.due = True, "running", None
+            elif step.step_id == frame.at if first is None else step.place >= first.place:
+                self._drop(f"{frame.path}{step.step_id}/")
+                for said in (self.answers, self.decisions):
+                    said.pop(self.key_of(frame, step.step_id), None)
+                self._doubt(frame, step)
+                del frame.steps[step.step_id]
+
+    def _drop(self, path: str) -> None:
+        """Forget the lists of steps below a path."""
+        for frame in [frame for frame in self.frames.values() if path and frame.path.startswith(path)]:
+            for step in frame.steps.values():
+                self._doubt(frame, step)
+            del self.frames[frame.path]
+
+    def _doubt(self, frame: Frame, step: StepState) -> None:
+        """A step is forgotten: one that had begun may have been done."""
+        if step.begun:
+            self.in_doubt.add(_named(frame, step.step_id, step.visit))
+
+
+def _named(frame: Frame, step_id: str, visit: int) -> str:
+    return f"{frame.key}{step_id}" + (f"#{visit}" if visit > 1 else "")

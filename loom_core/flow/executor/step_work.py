@@ -1,0 +1,261 @@
+"""Does a step once, whatever it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from loom_core.errors import LoomError, NetError, RecordError
+from loom_core.flow.executor.asking import DeclinedError
+from loom_core.flow.executor.definition import step_title
+from loom_core.flow.executor.failing import request_failed
+from loom_core.flow.executor.frame import Frame
+from loom_core.flow.executor.inner_steps import InnerSteps
+from loom_core.flow.executor.outcome import Outcome, Response
+from loom_core.flow.executor.person_steps import PersonSteps
+from loom_core.flow.executor.scene import Scene, is_begun
+from loom_core.flow.executor.tool_step import ToolStep, ToolWork
+from loom_core.flow.expressions import fill
+from loom_core.flow.http.attempts import is_lost
+from loom_core.flow.http.judgement import judged
+from loom_core.retry import retry_after
+from loom_core.runs.run import Spent
+from loom_core.tools.interface import CallContext
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.runs.people import People
+    from loom_core.tools.permissions import ToolIdentity
+
+__all__ = ["StepWork"]
+
+_log = logging.getLogger(__name__)
+
+_ABANDON_SECONDS = 10.0
+_HARMLESS = frozenset({"GET", "HEAD"})
+
+
+class StepWork:
+    """Does the steps of one run.
+
+    Args:
+        scene: the run.
+        people: answer what tools ask.
+        run_frame: takes a list of steps to its end.
+    """
+
+    def __init__(
+        self, scene: Scene, people: People, *, run_frame: Callable[[Frame], Awaitable[None]]
+    ) -> None:
+        self._scene = scene
+        self._parts = scene.parts
+        self._record = scene.record
+        self._inner = InnerSteps(scene, run_frame)
+        self._person = PersonSteps(scene)
+        pipeline = scene.parts.pipeline(scene.record.run)
+        for tool in scene.record.state.approved:
+            pipeline.remember(tool)
+        self._tools = ToolWork(
+            record=scene.record,
+            people=people,
+            questions=scene.questions,
+            pipeline=pipeline,
+            starting=self.starting,
+            standing=scene.idling.standing,
+            wording=scene.wording,
+        )
+        self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
+        self._abandoned: set[str] = set()  # keys of calls whose tools know that nobody waits for them
+        self._quiet = anyio.Event()
+        self._leaving = False
+
+    async def leave(self) -> None:
+        """Begin nothing else, and wait until nothing runs that must not be done twice."""
+        self._leaving = True
+        while any(self._under_way.values()):
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    def stop(self) -> bool:
+        """Begin nothing else; returns whether something runs that changes anything outside."""
+        self._leaving = True
+        return bool(self._under_way)
+
+    async def settled(self) -> None:
+        """Wait until nothing runs that changes anything outside."""
+        while self._under_way:
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    async def abandon(self) -> None:
+        """Have what goes on for calls of tools ended: the run has."""
+        state = self._record.state
+        for frame in state.frames.values():
+            for step in frame.steps.values():
+                key = state.key_of(frame, step.step_id)
+                if step.begun and step.tool and key not in self._abandoned:
+                    self._abandoned.add(key)
+                    context = CallContext(run_id=self._record.run.id, call_id=key)
+                    try:
+                        with anyio.move_on_after(_ABANDON_SECONDS):
+                            await self._parts.toolbox.find(step.tool).abandoned(context=context)
+                    except LoomError as error:
+                        _log.warning("what goes on for the call %s may go on: %s", key, error)
+
+    async def starting(
+        self,
+        frame: Frame,
+        step_id: str,
+        what: str,
+        *,
+        changes: bool,
+        risky: bool,
+        approved: ToolIdentity | bool,
+        tool: str = "",
+    ) -> None:
+        """A step begins to do something; the journal has it by then, and the disk, if it is risky."""
+        if self._leaving:
+            await anyio.sleep_forever()
+        self._record.step_begun(
+            frame, step_id, what, changes=changes, risky=risky, approved=approved, tool=tool
+        )
+        self._record.took(Spent(tool_calls=1))
+        if changes:
+            self._under_way[frame.path + step_id] = risky
+        await self._record.commit(durable=risky)
+
+    def ended(self, frame: Frame, step_id: str) -> None:
+        """What came of a step is written down."""
+        self._under_way.pop(frame.path + step_id, None)
+        self._quiet.set()
+
+    async def outcome(self, frame: Frame, step: StepConfig) -> Outcome:
+        """Do a step, and say what came of it; what is in the journal of it already is not done again.
+
+        Raises:
+            RecordError: it cannot be written down.
+        """
+        timed = step.kind in {"tool", "workflow", "parallel"}
+        with self._scene.idling.limited(step.timeout_seconds if timed else None) as scope:
+            try:
+                return await self._done(frame, step)
+            except DeclinedError as error:
+                return Outcome(status="declined", problem=error.reason)
+            except RecordError:
+                raise
+            except LoomError as error:
+                return Outcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+        assert scope.cancelled_caught
+        begun = frame.steps.get(step.step_id)
+        sent = begun is not None and begun.begun and begun.changes
+        unknown = sent and begun is not None and begun.risky
+        problem = f"It took more than {step.timeout_seconds:g} s."
+        return Outcome(
+            status="unknown" if unknown else "failure",
+            problem=problem,
+            said=self._scene.wording.too_long,
+            maybe_done=sent,
+        )
+
+    async def _done(self, frame: Frame, step: StepConfig) -> Outcome:
+        match step.kind:
+            case "operation":
+                return await self._operation(frame, step, step.request())
+            case "tool":
+                return await self._tool(frame, step)
+            case "workflow":
+                return await self._inner.workflow(frame, step)
+            case "parallel":
+                return await self._inner.parallel(frame, step)
+            case _:
+                if step.ask is not None:
+                    return await self._person.ask(frame, step, step.ask)
+                if step.confirm is not None:
+                    return await self._person.confirm(frame, step, step.confirm)
+                self._scene.enter(frame, step, "")
+                return Outcome()
+
+    async def _operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> Outcome:
+        values = self._scene.values(frame)
+        what = f"{endpoint.method} {endpoint.url.partition('?')[0]}".strip()
+        risky = not endpoint.repeatable
+        again = await self._maybe_again(frame, step)
+        if isinstance(again, Outcome):
+            return again
+        key = self._record.state.key_of(frame, step.step_id)
+        changes = endpoint.method not in _HARMLESS
+        await self.starting(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
+        try:
+            result = await self._parts.caller.call(
+                endpoint, values, run_id=self._record.run.id, step_id=key, seconds=step.timeout_seconds
+            )
+        except NetError as error:
+            lost = is_lost(error)
+            return Outcome(
+                status="unknown" if risky and lost else "failure",
+                problem=str(error),
+                said=request_failed(error.failure, self._scene.wording, unsure=changes and lost),
+                maybe_done=lost,
+            )
+        response = Response(result.status, result.headers, result.body)
+        try:
+            judgement = judged(endpoint, result, values)
+        except LoomError as error:
+            said = self._scene.wording.unusable
+            return Outcome(response=response).unreadable(str(error), said=said, risky=risky)
+        if judgement.is_success:
+            return Outcome(response=response, outputs={"result": judgement.result})
+        return Outcome(
+            status="unknown" if risky and is_lost(result.status) else "failure",
+            response=response,
+            problem=judgement.problem,
+            said=self._scene.wording.part_of(judgement.told)
+            or request_failed(result.status, self._scene.wording, unsure=changes and is_lost(result.status)),
+            retry_after=retry_after(result.headers),
+            maybe_done=result.maybe_done,
+        )
+
+    async def _maybe_again(self, frame: Frame, step: StepConfig) -> Outcome | bool:
+        """Ask people about what may have been done already; returns whether they have approved it.
+
+        They are told what it is called, and what it was done with: the inputs, not what was made of them.
+        """
+        before = frame.steps.get(step.step_id)
+        if before is None:
+            return False
+        if not before.risky or not (before.begun or before.status == "unknown"):
+            return before.approved and (before.begun or before.due is not None)
+        decision = await self._scene.questions.decision(
+            self._record.state.key_of(frame, step.step_id),
+            "unknown",
+            self._scene.wording.unknown.format(
+                step=step_title(self._parts.file, frame.flow_id, step.step_id)
+            ),
+            tool=frame.flow_id,
+            arguments=self._record.state.inputs(frame),
+        )
+        if decision.action == "deny":
+            why = "Nobody knows whether it was done, and it was not to be done again."
+            return Outcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
+        return True
+
+    async def _tool(self, frame: Frame, step: StepConfig) -> Outcome:
+        values, state = self._scene.values(frame), self._record.state
+        key = state.key_of(frame, step.step_id)
+        arguments = cast("dict[str, Any]", fill(step.arguments, values))
+        if not step.parameters:
+            known = self._parts.toolbox.find(step.tool).args_schema.get("properties", {})
+            arguments = {name: value for name, value in values.inputs.items() if name in known}
+        again = await self._maybe_again(frame, step)
+        if isinstance(again, Outcome):
+            return again
+        call = ToolStep(self._tools, frame, step.step_id, key=key, approved=again)
+        planned = await call.plan(step.tool, arguments)
+        outcome = await call.outcome(planned)
+        if not is_begun(frame, step.step_id):  # it was not called, which is to be written down all the same
+            self._scene.enter(frame, step, step.tool)
+        return outcome

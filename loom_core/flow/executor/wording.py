@@ -1,0 +1,158 @@
+"""What flows themselves say to people, in English or Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.flow.config.spoken import in_language
+from loom_core.flow.fields import fits
+from loom_core.flow.phrases import Phrases
+from loom_core.flow.refused import Refused, Schema
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.executor.correcting import WayBack
+    from loom_core.flow.phrases import Language
+
+__all__ = ["Wording"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The texts of one language; `{…}` is filled in by who uses it.
+
+    Attributes:
+        language: which.
+        missing: inputs that are asked for.
+        again: behind it, what was wrong with the last answer.
+        used: an input that cannot be changed any more, as a step has been done with it.
+        maybe_used: the same, where the step may have been done.
+        done_before: what had been done when a run was called off.
+        maybe_done_before: what had been sent then, and nobody knows of.
+        begin: whether a flow may begin.
+        unknown: whether something is done again of which nobody knows.
+        join: between items of a list.
+        space: between sentences.
+        done: what is said at the end of a flow that gives nothing back.
+        declined: why a run was ended that somebody did not agree to.
+        denied: what users are told of a run that ended because somebody said no.
+        cancelled: the same, where somebody called it off.
+        too_late: the same, where all of it had been done by then.
+        failed: the same, where it failed; `{said}` is one of the following, or what the flow file says.
+        unreachable: nobody was reached.
+        late: there was no answer in time, or it was lost.
+        unsure: behind it, where something may have been changed.
+        busy: nobody was asked, as too many had asked before.
+        refused: it was answered, with a no.
+        faulty: who was asked had a fault.
+        unusable: there was an answer, which says nothing that can be used.
+        broken: the fault is ours.
+        too_long: the flow took all the time that it may.
+        changed: the flow is another one than when it was begun.
+        not_again: nobody knows whether it was done, and it was not to be done again.
+    """
+
+    language: Language = "en"
+    missing: str = "{flow} needs: {names}."
+    again: str = "That does not fit: {problem}"
+    used: str = (
+        "{name} cannot be changed any more: “{step}” was done with it. To have it otherwise, cancel this and "
+        "begin anew."
+    )
+    maybe_used: str = (
+        "{name} cannot be changed now: “{step}” may have been done with it. Try it again as it was, or look "
+        "there first."
+    )
+    done_before: str = "This had been done before: {steps}."
+    maybe_done_before: str = (
+        "This had been sent before, and nobody knows whether it was done: {steps}. Look there first."
+    )
+    begin: str = "Begin “{flow}”?"
+    unknown: str = (
+        "{step} had begun, and nobody knows whether it was done. Do it again? Look there first, so that it "
+        "is not done twice."
+    )
+    join: str = ", "
+    space: str = " "
+    done: str = "Done."
+    declined: str = "it was not agreed to"
+    denied: str = "All right, that was not done."
+    cancelled: str = "“{flow}” is cancelled."
+    too_late: str = "It is too late to cancel “{flow}”: it has been done."
+    failed: str = "“{flow}” did not succeed. {said}"
+    unreachable: str = "The system that it needs cannot be reached."
+    late: str = "The system that it needs did not answer in time."
+    unsure: str = "Whether it was done is not known."
+    busy: str = "The system that it needs is too busy."
+    refused: str = "The system that it needs did not accept it."
+    faulty: str = "The system that it needs had a fault."
+    unusable: str = "The answer of the system that it needs could not be understood."
+    broken: str = "Something went wrong on our side."
+    too_long: str = "It took too long."
+    changed: str = "It has changed since it was begun."
+    not_again: str = "It is not known whether it was done, and it was not done again."
+
+    def part_of(self, text: str) -> str:
+        """What of a text is in this language, where it is in both; see `in_language`."""
+        return in_language(text, self.language)
+
+    @classmethod
+    def of(cls, language: Language) -> Wording:
+        """The texts of a language."""
+        return _CHINESE if language == "zh" else _ENGLISH
+
+    def unfit(self, flow: FlowConfig, given: Mapping[str, Any]) -> str:
+        """Why inputs do not fit, by the schema of their flow; empty where it does not say it for people."""
+        schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
+        phrases = Phrases.of(self.language)
+        for name, value in given.items():
+            if name not in schemas or fits(value, name, schemas[name]):
+                continue
+            number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+            if why := phrases.wants(Refused(name, number, schemas[name])):
+                return why
+        return ""
+
+    def used_by(self, way: WayBack, names: str) -> str:
+        """Why inputs cannot be changed any more.
+
+        Args:
+            way: back to the step that has used them.
+            names: what people call them.
+        """
+        return (self.used if way.surely else self.maybe_used).format(name=names, step=way.done)
+
+
+_ENGLISH = Wording()
+_CHINESE = Wording(
+    language="zh",
+    missing="{flow}还需要：{names}。",
+    again="这样不行：{problem}",
+    used="{name}改不了了：“{step}”已经按原来的办好了。要改的话，请先取消，再重新办理。",
+    maybe_used="{name}现在改不了：“{step}”可能已经按原来的办了。请先原样再试一次，或先去核实。",
+    done_before="在此之前已经办好：{steps}。",
+    maybe_done_before="在此之前已经发出、但不知道是否办好：{steps}。请先核实。",
+    begin="要开始“{flow}”吗？",
+    unknown="步骤{step}已经开始，但不知道是否完成。要再做一次吗？请先确认，以免重复。",
+    join="、",
+    space="",
+    done="已完成。",
+    declined="未获同意",
+    denied="好的，没有执行。",
+    cancelled="“{flow}”已取消。",
+    too_late="来不及取消了：“{flow}”已经办好。",
+    failed="“{flow}”没有办成。{said}",
+    unreachable="办理所用的系统现在连不上。",
+    late="办理所用的系统没有及时答复。",
+    unsure="不知道是否已经办好。",
+    busy="办理所用的系统现在太忙。",
+    refused="办理所用的系统没有接受。",
+    faulty="办理所用的系统出了故障。",
+    unusable="办理所用的系统答复的内容无法理解。",
+    broken="我们这边出了问题。",
+    too_long="用的时间太长了。",
+    changed="开始办理之后，流程有了变动。",
+    not_again="不知道是否已经办好，也没有再办一次。",
+)

@@ -1,0 +1,73 @@
+"""Values of a run where a configuration names them: expressions, templates, conditions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.flow.expressions.addresses import check_url, fill_header, fill_url
+    from loom_core.flow.expressions.condition import Condition, IncomparableError
+    from loom_core.flow.expressions.criteria import CriterionLike, check_criterion, criterion_holds
+    from loom_core.flow.expressions.expression import Expression, check_expression, evaluate
+    from loom_core.flow.expressions.json_query import query
+    from loom_core.flow.expressions.outputs import NoOutputError, output_expression, read_output
+    from loom_core.flow.expressions.template import check_template, expressions_in, fill, text_of
+    from loom_core.flow.expressions.values import MISSING, Missing, ResponseLike, Values
+
+__all__ = [
+    "MISSING",
+    "Condition",
+    "CriterionLike",
+    "Expression",
+    "IncomparableError",
+    "Missing",
+    "NoOutputError",
+    "ResponseLike",
+    "Values",
+    "check_criterion",
+    "check_expression",
+    "check_template",
+    "check_url",
+    "criterion_holds",
+    "evaluate",
+    "expressions_in",
+    "fill",
+    "fill_header",
+    "fill_url",
+    "output_expression",
+    "query",
+    "read_output",
+    "text_of",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "MISSING": ".values",
+            "Condition": ".condition",
+            "CriterionLike": ".criteria",
+            "Expression": ".expression",
+            "IncomparableError": ".condition",
+            "Missing": ".values",
+            "NoOutputError": ".outputs",
+            "ResponseLike": ".values",
+            "Values": ".values",
+            "check_criterion": ".criteria",
+            "check_expression": ".expression",
+            "check_template": ".template",
+            "check_url": ".addresses",
+            "criterion_holds": ".criteria",
+            "evaluate": ".expression",
+            "expressions_in": ".template",
+            "fill": ".template",
+            "fill_header": ".addresses",
+            "fill_url": ".addresses",
+            "output_expression": ".outputs",
+            "query": ".json_query",
+            "read_output": ".outputs",
+            "text_of": ".template",
+        },
+    )

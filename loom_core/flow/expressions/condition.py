@@ -1,0 +1,315 @@
+"""Conditions as Arazzo's "simple" criteria write them: `$statusCode == 200 && $response.body#/code != 'x'`.
+
+Operators, from the loosest: `||`, `&&`, then `==`, `!=`, `<`, `<=`, `>`, `>=`, which do not chain, then `!`;
+brackets group. Literals: numbers, `true`, `false`, `null`, and texts in single quotes (`''` is a quote) or
+double quotes.
+
+Texts are compared whatever their case, as Arazzo wants it. A number and a text that is one (of a header, say)
+are compared as numbers; values of other unlike kinds are unequal, and it is an error to ask which of them is
+before the other: what rests on an answer that lacks its number must not go on as if it had one. By itself a
+value holds unless it is false, null, 0, empty or not there; what is not there equals null, so
+`$x != null && $x < 3` may be asked of anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import ge, gt, le, lt
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from loom_core.errors import LoomError, UnreadableTextError
+from loom_core.flow.expressions.expression import Expression, read_expression
+from loom_core.flow.expressions.values import MISSING, Values
+
+if TYPE_CHECKING:
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["Condition", "IncomparableError", "equal"]
+
+_LONGEST = 4000
+_DEEPEST = 50
+_BLANK = re.compile(r"\s*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?(?![\w.])")
+_WORD = re.compile(r"(?:true|false|null)(?![\w-])")
+_TEXT = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
+_COMPARING = re.compile(r"==|!=|<=|>=|<|>")
+_NUMERIC = re.compile(r"\s*-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?\s*")
+_WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+class IncomparableError(LoomError):
+    """Something was to be before something else, of which one is not there or is of another kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    found: JsonValue
+
+    def value(self, _values: Values) -> JsonValue:
+        return self.found
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    expression: Expression
+
+    def value(self, values: Values) -> JsonValue:
+        found = self.expression.value(values)
+        return None if found is MISSING else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Not:
+    part: _Part
+
+    def value(self, values: Values) -> JsonValue:
+        return not self.part.value(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    left: _Part
+    operator: str
+    right: _Part
+
+    def value(self, values: Values) -> JsonValue:
+        left, right = self.left.value(values), self.right.value(values)
+        if self.operator in _EQUALITIES:
+            return equal(left, right) == (self.operator == "==")
+        pair = _comparable(left, right)
+        if pair is None:
+            raise IncomparableError(
+                f"{_told(self.left, left)} {self.operator} {_told(self.right, right)} cannot be said.",
+                advice="See what was answered; where it may lack, write `… != null && …`.",
+            )
+        return _ORDERS[self.operator](*pair)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    every: bool
+    parts: tuple[_Part, ...]
+
+    def value(self, values: Values) -> JsonValue:
+        held = (bool(part.value(values)) for part in self.parts)
+        return all(held) if self.every else any(held)
+
+
+_Part: TypeAlias = _Literal | _Named | _Not | _Compared | _Joined
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition that has been read.
+
+    Attributes:
+        source: as it was written.
+        expressions: what it names, in order.
+    """
+
+    source: str
+    expressions: tuple[Expression, ...]
+    _root: _Part
+
+    @classmethod
+    def of(cls, text: str) -> Condition:
+        """A condition as it is written.
+
+        Raises:
+            UnreadableTextError: it is none; a `ConfigError` with line and column.
+        """
+        return _read(text)
+
+    def holds(self, values: Values) -> bool:
+        """Whether it holds.
+
+        Raises:
+            IncomparableError: it asks whether something is before what is not there or of another kind.
+        """
+        return bool(self._root.value(values))
+
+
+@lru_cache(maxsize=2048)
+def _read(text: str) -> Condition:
+    reader = _Reader(text)
+    root = reader.read()
+    return Condition(text, tuple(reader.expressions), root)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+        self.expressions: list[Expression] = []
+
+    def read(self) -> _Part:
+        if len(self._text) > _LONGEST:
+            raise UnreadableTextError.at(self._text, _LONGEST, f"it has more than {_LONGEST:,} characters")
+        part = self._either()
+        if self._at < len(self._text):
+            self._fail("nothing more can stand here")
+        return part
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise UnreadableTextError.at(self._text, self._at, reason)
+
+    def _skip(self) -> None:
+        blank = _BLANK.match(self._text, self._at)
+        self._at = blank.end() if blank else self._at
+
+    def _takes(self, token: str) -> bool:
+        self._skip()
+        if not self._text.startswith(token, self._at):
+            return False
+        self._at += len(token)
+        return True
+
+    def _either(self) -> _Part:
+        return self._joined("||", self._both)
+
+    def _both(self) -> _Part:
+        return self._joined("&&", self._comparison)
+
+    def _joined(self, operator: str, inner: Callable[[], _Part]) -> _Part:
+        parts = [inner()]
+        while self._takes(operator):
+            parts.append(inner())
+        return parts[0] if len(parts) == 1 else _Joined(operator == "&&", tuple(parts))
+
+    def _comparison(self) -> _Part:
+        left = self._negation()
+        if not (operator := self._operator()):
+            return left
+        compared = _Compared(left, operator, self._negation())
+        self._skip()
+        if _COMPARING.match(self._text, self._at):
+            self._fail("comparisons cannot be chained; write && between two")
+        return compared
+
+    def _operator(self) -> str:
+        self._skip()
+        found = _COMPARING.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return found[0] if found else ""
+
+    def _negation(self) -> _Part:
+        negations = 0
+        while self._takes("!"):
+            negations += 1
+        part = self._operand()
+        if negations % 2:
+            return _Not(part)
+        return _Not(_Not(part)) if negations else part
+
+    def _operand(self) -> _Part:
+        self._skip()
+        text, at = self._text, self._at
+        if text.startswith("(", at):
+            return self._group()
+        if text.startswith("$", at):
+            expression, self._at = read_expression(text, at)
+            self.expressions.append(expression)
+            return _Named(expression)
+        for kind, literal in _LITERALS:
+            if found := kind.match(text, at):
+                self._at = found.end()
+                try:
+                    return _Literal(literal(found[0]))
+                except ValueError:
+                    self._at = at
+                    break
+        return self._fail("here should be an expression, a number, a text in quotes, true, false or null")
+
+    def _group(self) -> _Part:
+        if self._depth == _DEEPEST:
+            self._fail(f"more than {_DEEPEST} brackets within each other")
+        self._depth += 1
+        self._at += 1
+        part = self._either()
+        if not self._takes(")"):
+            self._fail("here should be a closing bracket")
+        self._depth -= 1
+        return part
+
+
+def _literal_text(quoted: str) -> JsonValue:
+    return quoted[1:-1].replace("''", "'") if quoted[0] == "'" else str(json.loads(quoted))
+
+
+def _number(text: str) -> float:
+    return float(text) if any(each in text for each in ".eE") else int(text)
+
+
+_LITERALS: tuple[tuple[re.Pattern[str], Callable[[str], JsonValue]], ...] = (
+    (_NUMBER, _number),
+    (_WORD, _WORDS.__getitem__),
+    (_TEXT, _literal_text),
+)
+
+
+def equal(left: JsonValue, right: JsonValue) -> bool:
+    """Whether two values are the same; texts whatever their case, within lists and objects, too."""
+    waiting: list[tuple[JsonValue, JsonValue]] = [(left, right)]
+    while waiting:
+        one, other = waiting.pop()
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            if one.keys() != other.keys():
+                return False
+            waiting += ((value, other[name]) for name, value in one.items())
+        elif _listed(one) and _listed(other):
+            pairs = list(_pairs(one, other))
+            if not pairs and (one or other):
+                return False
+            waiting += pairs
+        elif isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
+            if one is not other:
+                return False
+        else:
+            pair = _comparable(one, other)
+            if pair is None or pair[0] != pair[1]:
+                return False
+    return True
+
+
+def _listed(value: JsonValue) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _pairs(one: JsonValue, other: JsonValue) -> Iterator[tuple[JsonValue, JsonValue]]:
+    if isinstance(one, Sequence) and isinstance(other, Sequence) and len(one) == len(other):
+        yield from zip(one, other, strict=True)
+
+
+def _comparable(one: JsonValue, other: JsonValue) -> tuple[float, float] | tuple[str, str] | None:
+    """Two values as what can be compared; None if they cannot."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.casefold(), other.casefold()
+    numbers = _as_number(one), _as_number(other)
+    if numbers[0] is None or numbers[1] is None:
+        return None
+    return numbers[0], numbers[1]
+
+
+def _as_number(value: JsonValue) -> float | None:
+    if isinstance(value, str):
+        return _number(value.strip()) if _NUMERIC.fullmatch(value) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _told(part: _Part, value: JsonValue) -> str:
+    """A side of a comparison, for people."""
+    if isinstance(part, _Named):
+        what = "not there" if value is None else "a text" if isinstance(value, str) else "no number"
+        return (
+            part.expression.source if _as_number(value) is not None else f"{part.expression.source} ({what})"
+        )
+    return json.dumps(value, ensure_ascii=False)
+
+
+_EQUALITIES = frozenset({"==", "!="})
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}

@@ -1,0 +1,216 @@
+"""Expressions: names of values, such as `$steps.submit.outputs.id` and `$response.body#/data/0`.
+
+Behind the root stand keys, in any script: `.key`, `["any key"]` and `[0]`, and a JSON Pointer (RFC 6901) at
+the end behind `#`. Arazzo 1.1 has the roots `$inputs`, `$outputs`, `$steps`, `$response` and `$statusCode`;
+`$context` and `$message` are ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NoReturn
+
+from loom_core.errors import UnreadableTextError
+from loom_core.flow.expressions.values import MISSING, Missing, Values
+
+if TYPE_CHECKING:
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["ROOT", "Expression", "check_expression", "evaluate", "read_expression"]
+
+_LONGEST = 1000
+_DEEPEST = 50
+_LARGEST = 9  # digits of a place in a list
+
+ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message)(?![\w-])")
+"""How every expression begins."""
+
+_KEY = re.compile(r"\.((?:\w|-(?=\w|-))+)")
+_PLACE = re.compile(r"\[([0-9]+)\]")
+_QUOTED = re.compile(r"""\[("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\]""")
+_HEADER = re.compile(r"\.([A-Za-z0-9!#$%&'*+.^_`|~-]+)")
+_POINTER_END = re.compile(r"[\s{}()<>=!&|,]|\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A name of a value.
+
+    Attributes:
+        source: as it was written.
+        root: `inputs`, `outputs`, `steps`, `body`, `header`, `statusCode`, `context` or `message`.
+        path: the keys and places behind it, all as texts; for `steps` the step's id and the name of its
+            output come first, for `header` there is its name.
+    """
+
+    source: str
+    root: str
+    path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Expression:
+        """An expression as it is written.
+
+        Raises:
+            UnreadableTextError: a `ConfigError`; with the column.
+        """
+        return _whole(text)
+
+    def value(self, values: Values) -> JsonValue | Missing:
+        """What it names; `MISSING` if it leads nowhere."""
+        match self.root:
+            case "message":
+                return values.message
+            case "steps":
+                step = values.steps.get(self.path[0])
+                return MISSING if step is None else _found(step, self.path[1:])
+            case "inputs":
+                return _found(values.inputs, self.path)
+            case "outputs":
+                return _found(values.outputs, self.path)
+            case "context":
+                return _found(values.context, self.path)
+            case _:
+                return self._of_response(values)
+
+    def _of_response(self, values: Values) -> JsonValue | Missing:
+        if values.response is None:
+            return MISSING
+        if self.root == "statusCode":
+            return values.response.status
+        if self.root == "body":
+            return _found(values.response.body, self.path)
+        wanted = self.path[0].lower()
+        named = (value for name, value in values.response.headers.items() if name.lower() == wanted)
+        return next(named, MISSING)
+
+
+def evaluate(expression: str, values: Values) -> JsonValue:
+    """What an expression names; None if it leads nowhere.
+
+    Raises:
+        UnreadableTextError: it is none.
+    """
+    value = _whole(expression).value(values)
+    return None if value is MISSING else value
+
+
+def check_expression(text: str) -> None:
+    """Checks that a text is an expression.
+
+    Raises:
+        UnreadableTextError: it is none; a `ConfigError` with the column.
+    """
+    _whole(text)
+
+
+@lru_cache(maxsize=4096)
+def _whole(text: str) -> Expression:
+    expression, end = read_expression(text, 0)
+    if end != len(text):
+        _fail(text, end, f"nothing can stand behind {expression.source}")
+    return expression
+
+
+def read_expression(text: str, start: int) -> tuple[Expression, int]:
+    """The expression that begins at a place of a text, and where it ends.
+
+    Raises:
+        UnreadableTextError: there is none.
+    """
+    root = ROOT.match(text, start)
+    if root is None or len(text) > _LONGEST * 10:
+        _fail(
+            text,
+            start,
+            "here should be $inputs, $outputs, $steps, $response, $statusCode, $context or $message",
+        )
+    name, at = root[1], root.end()
+    if name in {"statusCode", "message"}:
+        return Expression(text[start:at], name, ()), at
+    if name == "response":
+        part = _KEY.match(text, at)
+        if part and part[1] == "header":
+            header = _HEADER.match(text, part.end())
+            if header is None:
+                _fail(
+                    text, part.end(), "here should be the name of a header, as in $response.header.location"
+                )
+            return Expression(text[start : header.end()], "header", (header[1],)), header.end()
+        if not part or part[1] != "body":
+            _fail(text, at, "behind $response stands .body or .header")
+        name, at = "body", part.end()
+    path, at = _path(text, at)
+    if name == "steps":
+        if len(path) < 2 or path[1] != "outputs":
+            _fail(text, at, "a step's output is $steps.<stepId>.outputs.<name>")
+        path = [path[0], *path[2:]]
+    if at - start > _LONGEST or len(path) > _DEEPEST:
+        _fail(text, start, "this expression is too long")
+    return Expression(text[start:at], name, tuple(path)), at
+
+
+def _path(text: str, at: int) -> tuple[list[str], int]:
+    path: list[str] = []
+    while True:
+        if key := _KEY.match(text, at) or _PLACE.match(text, at):
+            path.append(key[1])
+        elif key := _QUOTED.match(text, at):
+            path.append(_unquoted(text, at + 1, key[1]))
+        elif text.startswith(".", at) and text[at + 1 : at + 2].strip(" .,;:!?)}。，；：！？）"):
+            _fail(text, at, 'here should be a name; write others as ["any name"]')
+        elif text.startswith("[", at):
+            _fail(text, at, "in brackets stands a place, or a name in quotes")
+        elif text.startswith("#", at):
+            pointer, end = _pointer(text, at + 1)
+            return path + pointer, end
+        else:
+            return path, at
+        at = key.end()
+
+
+def _unquoted(text: str, at: int, quoted: str) -> str:
+    if quoted.startswith("'"):
+        quoted = '"' + quoted[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+    try:
+        return str(json.loads(quoted))
+    except ValueError:
+        _fail(text, at, "this name cannot be read")
+
+
+def _pointer(text: str, at: int) -> tuple[list[str], int]:
+    found = _POINTER_END.search(text, at)
+    end = found.start() if found else len(text)
+    pointer = text[at:end]
+    if not pointer:
+        return [], end
+    if not pointer.startswith("/") or re.search(r"~(?![01])", pointer):
+        _fail(
+            text, at, "behind # stands a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1"
+        )
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")], end
+
+
+def _found(value: JsonValue, path: Sequence[str]) -> JsonValue | Missing:
+    for step in path:
+        if isinstance(value, Mapping):
+            if step not in value:
+                return MISSING
+            value = value[step]
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            if not (step.isascii() and step.isdecimal()) or len(step) > _LARGEST or step != str(int(step)):
+                return MISSING
+            if int(step) >= len(value):
+                return MISSING
+            value = value[int(step)]
+        else:
+            return MISSING
+    return value
+
+
+def _fail(text: str, at: int, reason: str) -> NoReturn:
+    raise UnreadableTextError.at(text, at, reason)

@@ -1,0 +1,44 @@
+"""HTTP for flows: one guarded client for each file, and system tools made of its requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.flow.http.answer import EndpointResult
+    from loom_core.flow.http.caller import EndpointCaller
+    from loom_core.flow.http.judgement import Judgement, judged
+    from loom_core.flow.http.loader import ConfigToolLoader
+    from loom_core.flow.http.request import FilledRequest
+    from loom_core.flow.http.secrets import Secrets
+    from loom_core.flow.http.tool import HttpTool, Variables
+
+__all__ = [
+    "ConfigToolLoader",
+    "EndpointCaller",
+    "EndpointResult",
+    "FilledRequest",
+    "HttpTool",
+    "Judgement",
+    "Secrets",
+    "Variables",
+    "judged",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "ConfigToolLoader": ".loader",
+            "EndpointCaller": ".caller",
+            "EndpointResult": ".answer",
+            "FilledRequest": ".request",
+            "HttpTool": ".tool",
+            "Judgement": ".judgement",
+            "Secrets": ".secrets",
+            "Variables": ".tool",
+            "judged": ".judgement",
+        },
+    )

@@ -1,0 +1,289 @@
+"""The one way from flows to HTTP: requests within limits, sent again where that does no harm."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+import anyio
+
+from loom_core.errors import ConfigError, NetError
+from loom_core.flow.http.answer import EndpointResult, body_of
+from loom_core.flow.http.attempts import may_be_done, may_be_sent_again, request_key
+from loom_core.flow.http.hosts import Hosts
+from loom_core.flow.http.request import filled_request, texts_of_secrets, whole_address
+from loom_core.flow.http.secrets import HIDDEN, Secrets, hidden
+from loom_core.net import HttpClient, NetPolicy
+from loom_core.net.address import address_of
+from loom_core.net.gate import resolve
+from loom_core.net.url import host_of, redacted
+from loom_core.retry import RetryPolicy, retry_after
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from typing import Self
+
+    from loom_core.flow.config.models import FlowFile, NetConfig
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.flow.expressions import Values
+    from loom_core.flow.http.request import FilledRequest
+    from loom_core.net import HttpResponse, Resolver
+
+__all__ = ["EndpointCaller"]
+
+_log = logging.getLogger(__name__)
+
+_KEEP_SECONDS = 4.0  # less than the 5 after which servers in Python and Node.js close
+_KEY = "Idempotency-Key"
+_HARMLESS = frozenset({"GET", "HEAD"})
+_RETRY = RetryPolicy(base=0.4, cap=8.0)
+
+
+class EndpointCaller:
+    """Sends the requests of one flow file, through one guarded client whose connections are kept.
+
+    It is safe to call from several tasks of one event loop. It is closed by leaving it as an asynchronous
+    context manager; requests that are under way then are let end.
+
+    Args:
+        file: what it says of the network, and `flow_url`.
+        secrets: finds and hides secrets; by default those of the environment and the keyring.
+        retry: how long is waited between attempts; how many there are is for each endpoint to say.
+        resolve: finds the addresses of names.
+        tls: what certificates are checked against; by default those that the system trusts.
+        now: seconds of a clock that never goes back, for hosts that are left alone.
+
+    Raises:
+        ConfigError: an entry of `net.allow` is neither a host nor a network.
+    """
+
+    def __init__(
+        self,
+        file: FlowFile,
+        *,
+        secrets: Secrets | None = None,
+        retry: RetryPolicy = _RETRY,
+        resolve: Resolver = resolve,
+        tls: ssl.SSLContext | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._base = file.flow_url
+        self._policy = _policy(file.net)
+        self._client = HttpClient(self._policy, resolve=resolve, tls=tls, keep_seconds=_KEEP_SECONDS)
+        self._hosts = Hosts(concurrency=file.net.concurrency, per_minute=file.net.per_minute, now=now)
+        self._retry = retry
+        self.secrets = secrets or Secrets()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept."""
+        await self._client.aclose()
+
+    def check(self, endpoint: EndpointConfig) -> None:
+        """See whether the host of an endpoint may be asked, by its name and port. Asks nobody.
+
+        Raises:
+            ConfigError: there is no address.
+            NetError: it may not.
+        """
+        address = whole_address(endpoint.url, self._base)
+        parts = address.split("/", 3)
+        self._client.check("/".join(parts[:3]).partition("?")[0])
+
+    async def call(
+        self,
+        endpoint: EndpointConfig,
+        values: Values,
+        *,
+        run_id: str = "",
+        step_id: str = "",
+        seconds: float | None = None,
+    ) -> EndpointResult:
+        """Send a request, and again as the endpoint and its method allow.
+
+        What changes something carries an `Idempotency-Key` made of the run and the step, so that it is the
+        same after a crash; without a run, one of its own for this call.
+
+        Args:
+            endpoint: what is sent, where to.
+            values: what its placeholders stand for.
+            run_id: the run that it belongs to.
+            step_id: what in that run asks: another for each visit of a step.
+            seconds: for everything together, where that is less than the endpoint's own `timeout_seconds`.
+
+        Returns:
+            The answer, whatever its status.
+
+        Raises:
+            NetError: there is none. Its `failure` says whether the request may have been carried out.
+            InvalidInputError: a value cannot stand where it belongs; nothing was sent.
+            ConfigError: a secret is not there, or must not go over a connection that others can read; nothing
+                was sent.
+        """
+        began = anyio.current_time()
+        limit = endpoint.timeout_seconds if seconds is None else min(seconds, endpoint.timeout_seconds)
+        await self.secrets.look_up(texts_of_secrets(endpoint))
+        request = filled_request(endpoint, values, base=self._base, revealed=self.secrets.revealed)
+        if request.has_secrets:
+            self._check_place(request)
+        key = _key_of(request, run_id, step_id)
+        headers = {**request.headers, _KEY: key} if key else request.headers
+        request = replace(request, headers=headers)
+        attempts = _Attempts(endpoint, until=began + limit)
+        while True:
+            outcome = await self._attempt(request, attempts)
+            wait = self._wait_after(outcome, attempts)
+            if wait is None:
+                break
+            _log.info("%s: attempt %d follows in %.1f s", request.place, attempts.made + 1, wait)
+            await anyio.sleep(wait)
+        if isinstance(outcome, NetError):
+            raise attempts.told(outcome)
+        return EndpointResult(
+            outcome.status,
+            {name: self.secrets.redacted(value) for name, value in outcome.headers.items()},
+            self.secrets.redacted_json(body_of(outcome)),
+            attempts.made,
+            anyio.current_time() - began,
+            self.secrets.redacted(redacted(outcome.url)),
+            key,
+            attempts.maybe_done,
+        )
+
+    def preview(self, endpoint: EndpointConfig, values: Values, *, step_id: str = "") -> FilledRequest:
+        """The request that `call` would send, with `[secret]` for secrets, which are not looked up.
+
+        Args:
+            endpoint: what would be sent, where to.
+            values: what its placeholders stand for.
+            step_id: as for `call`, of a run that is not there yet; empty to show no `Idempotency-Key`.
+
+        Raises:
+            InvalidInputError: a value cannot stand where it belongs.
+            ConfigError: there is no address.
+        """
+        request = filled_request(endpoint, values, base=self._base, revealed=hidden)
+        key = {_KEY: f"[run]:{step_id}"} if step_id and _takes_key(request) else {}
+        url = request.url.replace(quote(HIDDEN, safe=""), HIDDEN)
+        return replace(request, url=url, headers={**request.headers, **key})
+
+    async def _attempt(self, request: FilledRequest, attempts: _Attempts) -> HttpResponse | NetError:
+        attempts.made += 1
+        try:
+            with anyio.move_on_after(attempts.left) as waiting:
+                async with self._hosts.turn(request.place) as note:
+                    waiting.deadline = inf  # from here on the client keeps to what is left
+                    response = await self._client.request(
+                        request.method,
+                        request.url,
+                        headers=request.headers,
+                        content=request.content,
+                        seconds=max(attempts.left, 0.0),
+                        repeatable=attempts.endpoint.repeatable,
+                    )
+                    note(response.status)
+                attempts.note(response.status)
+                return response
+        except NetError as error:
+            failed = error  # redacted outside, or the original would hang on to the new one
+        else:
+            failed = NetError(
+                f"{request.place} was not asked: too many requests were before this one.",
+                advice="Try again later, or raise `net.concurrency` or `net.per_minute`.",
+                failure="unavailable",
+            )
+        attempts.note(failed)
+        return self.secrets.redacted_error(failed)
+
+    def _wait_after(self, outcome: HttpResponse | NetError, attempts: _Attempts) -> float | None:
+        """Seconds until the next attempt; None if there is none."""
+        endpoint = attempts.endpoint
+        what = outcome if isinstance(outcome, NetError) else outcome.status
+        if attempts.made > endpoint.retries or not may_be_sent_again(what, repeatable=endpoint.repeatable):
+            return None
+        asked = None if isinstance(outcome, NetError) else retry_after(outcome.headers)
+        wait = (asked or 0.0) + self._retry.pause(attempts.made)
+        return wait if wait < attempts.left else None
+
+    def _check_place(self, request: FilledRequest) -> None:
+        """Refuse to send a secret where others can read it.
+
+        Raises:
+            ConfigError: it would go over the open internet as it is.
+        """
+        parts = urlsplit(request.url)
+        host = host_of(parts.hostname or "") or ""
+        address = address_of(host)
+        inside = self._policy.allows_host(host) or (
+            address is not None and self._policy.allows_address(address)
+        )
+        if parts.scheme != "https" and not inside:
+            raise ConfigError(
+                f"A secret is not sent to {host} over http, where others could read it.",
+                advice="Write https://, or name the host in `net.allow` if it is one of your own network.",
+            )
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """How often a request was sent.
+
+    Attributes:
+        endpoint: whose.
+        until: when there is no more time, as `anyio.current_time`.
+        made: attempts that have begun.
+        maybe_done: whether one of them may have been carried out although none has succeeded.
+    """
+
+    endpoint: EndpointConfig
+    until: float
+    made: int = 0
+    maybe_done: bool = False
+
+    @property
+    def left(self) -> float:
+        return self.until - anyio.current_time()
+
+    def note(self, outcome: NetError | int) -> None:
+        self.maybe_done = self.maybe_done or may_be_done(outcome)
+
+    def told(self, last: NetError) -> NetError:
+        """The last error, with what is to be known of those before."""
+        times = f" It was tried {self.made} times." if self.made > 1 else ""
+        failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure
+        return NetError(f"{last.message}{times}", advice=last.advice, failure=failure)
+
+
+def _policy(net: NetConfig) -> NetPolicy:
+    return replace(
+        NetPolicy.allowing(net.allow),
+        only_hosts=frozenset(host_of(host) or host.lower() for host in net.only),
+        max_bytes=net.max_bytes,
+        total_seconds=net.seconds,
+        setting="`net.allow` of the flow file",
+        smaller="Have the API answer with less, or raise `net.max_bytes` of the flow file.",
+    )
+
+
+def _takes_key(request: FilledRequest) -> bool:
+    """Whether a key goes with it: what changes something, if the file does not write one itself."""
+    written = any(name.lower() == _KEY.lower() for name in request.headers)
+    return not written and request.method not in _HARMLESS
+
+
+def _key_of(request: FilledRequest, run_id: str, step_id: str) -> str:
+    """The key that is sent with a request; empty for none."""
+    if not _takes_key(request):
+        return ""
+    return request_key(run_id, step_id) if run_id else uuid4().hex

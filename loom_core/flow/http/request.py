@@ -1,0 +1,235 @@
+"""A request of a flow file with its placeholders filled in: the address, the headers and what is sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.flow.config.models_endpoint import BODYLESS
+from loom_core.flow.config.models_values import reference_in
+from loom_core.flow.expressions import expressions_in, fill, fill_header, fill_url, text_of
+from loom_core.net.headers import header_problem
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.flow.expressions import Values
+    from loom_core.net.client import Method
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["FilledRequest", "Reveal", "filled_request", "texts_of_secrets", "whole_address"]
+
+Reveal = Callable[[str], str]
+"""Puts the secret in the place of the reference that a text is, or ends with."""
+
+_ACCEPTED = "application/json, text/*;q=0.9, */*;q=0.1"
+_CLIMBS = frozenset({".", ".."})
+_SEPARATORS = re.compile(r"[/\\]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class FilledRequest:
+    """What goes out.
+
+    Attributes:
+        method: HTTP method.
+        url: the address with its query, which may hold secrets.
+        headers: by name as they are written; they may hold secrets.
+        content: what is sent.
+        has_secrets: whether there is a secret in it.
+    """
+
+    method: Method
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes = field(repr=False)
+    has_secrets: bool
+
+    @property
+    def place(self) -> str:
+        """Host and port that are asked."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
+
+
+def whole_address(url: str, base: str) -> str:
+    """An address of a flow file; what is no whole one is put behind `flow_url`.
+
+    Raises:
+        ConfigError: there is nothing to put it behind.
+    """
+    if url.lower().startswith(("http://", "https://")):
+        return url
+    if not base:
+        raise ConfigError(
+            f"{url[:80]!r} is put behind `flow_url`, which is not there.",
+            advice='Write "flow_url": "https://…", or a whole address.',
+        )
+    address, mark, query = base.partition("?")
+    if url and not url.startswith("?"):
+        address = f"{address.rstrip('/')}/{url.removeprefix('/')}"
+    else:
+        address += url
+    return f"{address}{'&' if '?' in address else mark}{query}" if query else address
+
+
+def filled_request(endpoint: EndpointConfig, values: Values, *, base: str, revealed: Reveal) -> FilledRequest:
+    """The request that an endpoint makes of values.
+
+    Args:
+        endpoint: as the file says.
+        values: what placeholders stand for.
+        base: `flow_url`.
+        revealed: see `Reveal`; called only with what the file itself says.
+
+    Raises:
+        InvalidInputError: a value cannot stand where it belongs.
+        ConfigError: a secret is not there, there is no address, or a placeholder is none.
+    """
+    url = _checked_path(fill_url(whole_address(endpoint.url, base), values))
+    headers = {"Accept": _ACCEPTED} | _headers(endpoint.headers, values, revealed)
+    query: Mapping[str, JsonValue] = {}
+    body: JsonValue = None
+    if not endpoint.sends_inputs:
+        query = _parameters(endpoint.query or {}, values, revealed)
+        body = _filled_body(endpoint.body, values, revealed)
+    elif endpoint.method in BODYLESS:
+        query = _unnamed_inputs(endpoint, values)
+    else:
+        body = _unnamed_inputs(endpoint, values)
+    content = _content(endpoint, body)
+    if content and not any(name.lower() == "content-type" for name in headers):
+        charset = "" if endpoint.content_type == "application/json" else "; charset=utf-8"
+        headers["Content-Type"] = f"{endpoint.content_type}{charset}"
+    has_secrets = any(map(reference_in, texts_of_secrets(endpoint)))
+    return FilledRequest(endpoint.method, _with_query(url, query), headers, content, has_secrets)
+
+
+def _checked_path(url: str) -> str:
+    """An address whose path leads where it says, also for servers that decode it before they look at it.
+
+    Raises:
+        InvalidInputError: a value in it holds a way to another folder, or a control character.
+    """
+    path = unquote(urlsplit(url).path)
+    if _CLIMBS.intersection(_SEPARATORS.split(path)) or _CONTROL.search(path):
+        raise InvalidInputError(
+            "The address would lead elsewhere: a value in it has `..` or a control character.",
+            advice="Give a plain value.",
+        )
+    return url
+
+
+def texts_of_secrets(endpoint: EndpointConfig) -> list[str]:
+    """The texts in which an endpoint may refer to secrets."""
+    values = (endpoint.query or {}).values()
+    in_query = (each for each in values if isinstance(each, str))
+    return [*endpoint.headers.values(), *in_query, *_texts(endpoint.body)]
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _texts(each)
+
+
+def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonValue:
+    """A body with its placeholders filled, and secrets where the template refers to them.
+
+    Flow files may not, except for parameters of the knowledge API.
+    """
+    if not any(map(reference_in, _texts(template))):
+        return fill(template, values)
+    if isinstance(template, str):
+        return revealed(template)
+    if isinstance(template, Mapping):
+        members: dict[str, JsonValue] = {}
+        for name, each in template.items():
+            if any(map(reference_in, _texts(each))):
+                members[name] = _filled_body(each, values, revealed)
+            elif isinstance(filled := fill({name: each}, values), Mapping):  # without it, if it is not there
+                members |= filled
+        return members
+    if isinstance(template, Sequence):
+        return [_filled_body(each, values, revealed) for each in template]
+    return template
+
+
+def _unnamed_inputs(endpoint: EndpointConfig, values: Values) -> dict[str, JsonValue]:
+    """The inputs that neither the address nor a header names."""
+    named = {
+        each.path[0]
+        for text in (endpoint.url, *endpoint.headers.values())
+        for each in expressions_in(text)
+        if each.root == "inputs" and each.path
+    }
+    return {name: value for name, value in values.inputs.items() if name not in named}
+
+
+def _headers(written: Mapping[str, str], values: Values, revealed: Reveal) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, text in written.items():
+        # Only what the file itself says is a reference: an input that reads `env:NAME` is a text.
+        value = revealed(text) if reference_in(text) else fill_header(text, values)
+        if value is None:
+            continue
+        if problem := header_problem(name, value):
+            raise InvalidInputError(
+                f"The header {name[:64]!r} cannot be sent: {problem}.",
+                advice="Send such a text in the body.",
+            )
+        headers[name] = value
+    return headers
+
+
+def _parameters(query: Mapping[str, JsonValue], values: Values, revealed: Reveal) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {}
+    for name, value in query.items():
+        if isinstance(value, str) and reference_in(value):
+            found[name] = revealed(value)
+        else:
+            found[name] = fill(value, values)
+    return found
+
+
+def _with_query(url: str, parameters: Mapping[str, JsonValue]) -> str:
+    pairs = _pairs(parameters)
+    if not pairs:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(pairs, quote_via=quote, errors='replace')}"
+
+
+def _pairs(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
+    """Names and texts; a list is repeated, and null is left out."""
+    return [
+        (name, text_of(each))
+        for name, value in parameters.items()
+        for each in (value if isinstance(value, list) else [value])
+        if each is not None
+    ]
+
+
+def _content(endpoint: EndpointConfig, body: JsonValue) -> bytes:
+    if body is None:
+        return b""
+    if endpoint.content_type == "application/x-www-form-urlencoded" and isinstance(body, dict):
+        return urlencode(_pairs(body), errors="replace").encode()
+    if endpoint.content_type == "application/json":
+        try:
+            return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        except ValueError:
+            raise InvalidInputError(
+                "The body holds a number that JSON does not have.", advice="Give a plain number."
+            ) from None
+    return text_of(body).encode("utf-8", "replace")

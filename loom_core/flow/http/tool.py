@@ -1,0 +1,182 @@
+"""System tools: requests that a model may make, as tools like all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import InvalidInputError, LoomError, NetError, NetFailure
+from loom_core.flow.expressions import Values
+from loom_core.flow.http.attempts import is_lost
+from loom_core.flow.http.judgement import judged
+from loom_core.tools.arguments import ToolArguments
+from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import SystemToolConfig
+    from loom_core.flow.http.caller import EndpointCaller
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["DOUBT", "FAILURE", "PROBLEM", "TOLD", "HttpTool", "Variables"]
+
+DOUBT = "loom/doubt"
+"""Where the output of a call that has failed (`ToolOutput.metadata`) says that it may have been carried out
+all the same: `lost`, nobody knows; `failed`, the server broke off, mostly before it has changed anything."""
+
+FAILURE = "loom/failure"
+"""Where it says why: a `NetFailure` where there was no answer, else the status of the answer."""
+
+TOLD = "loom/told"
+"""Where it has what the endpoint's `failure` says of it, for users."""
+
+PROBLEM = "loom/problem"
+"""Where it has the problem with address and all, for operators: models and users are told less."""
+
+_NO_ANSWER: Mapping[NetFailure, str] = {
+    "connection": "The system cannot be reached.",
+    "interrupted": "The connection broke before there was an answer.",
+    "timeout": "The system did not answer in time.",
+    "unavailable": "The system has no room now. Try again later.",
+    "unusable": "The answer of the system cannot be used.",
+}
+_BROKEN = "The call could not be made, whatever its arguments are. Tell the user that it does not work now."
+_UNSENDABLE = "A value among the arguments cannot be sent as it is. Give a plain one."
+_UNREADABLE = "The answer of the system is not what it should be."
+
+Variables = Callable[[CallContext], Mapping[str, "JsonValue"]]
+"""Gives the context variables (`$context.tenantId`) of whoever a call is made for."""
+
+_MADE_OF_PARTS = frozenset({"allOf", "anyOf", "oneOf", "$ref", "patternProperties", "if"})
+_MAYBE_DONE = "Whether it took effect is not known: look before you try it again, or tell the user."
+
+
+class HttpTool(Tool):
+    """A request of a flow file as a tool.
+
+    Its arguments are the inputs of the request. Reading is allowed, as it asks only what the file names; what
+    changes something is asked about, unless rules allow it.
+
+    Args:
+        config: what the file says of it.
+        caller: sends its requests.
+        variables: the context variables of a call.
+    """
+
+    def __init__(self, config: SystemToolConfig, caller: EndpointCaller, *, variables: Variables) -> None:
+        self._config = config
+        self._caller = caller
+        self._variables = variables
+        self._schema = _schema(config.parameters)
+        self._arguments = ToolArguments(config.name, self._schema)
+
+    def __repr__(self) -> str:
+        return f"<HttpTool {self._config.name}>"
+
+    @property
+    def name(self) -> str:
+        """What the file calls it."""
+        return self._config.name
+
+    @property
+    def description(self) -> str:
+        """What the file says it does."""
+        return self._config.description
+
+    @property
+    def args_schema(self) -> Mapping[str, Any]:
+        """The schema of the file; what it does not name is no argument, unless it says otherwise."""
+        return self._schema
+
+    @property
+    def annotations(self) -> ToolAnnotations:
+        """What the file says, else what its method promises."""
+        reads = self._config.changes_nothing
+        return ToolAnnotations(
+            read_only=reads,
+            destructive=not reads,
+            idempotent=self._config.repeatable,
+            open_world=False,
+        )
+
+    @property
+    def approval_reason(self) -> str:
+        """That the file wants a person asked, where it does."""
+        return "Each call of it has to be confirmed." if self._config.confirm else ""
+
+    @property
+    def needs_seconds(self) -> float:
+        """What its requests are granted."""
+        return self._config.endpoint.timeout_seconds
+
+    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, checked and repaired, with the defaults of the schema.
+
+        Raises:
+            InvalidInputError: the schema refuses them.
+        """
+        checked = self._arguments.checked(arguments)
+        properties = cast("Mapping[str, object]", self._schema.get("properties", {}))
+        defaults = {
+            name: cast("Mapping[str, object]", each)["default"]
+            for name, each in properties.items()
+            if name not in checked and isinstance(each, Mapping) and "default" in each
+        }
+        return {**checked, **defaults}
+
+    async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
+        """Make the request; the answer is what its endpoint calls the result."""
+        context = context or CallContext()
+        endpoint = self._config.endpoint
+        try:
+            inputs = self.prepared(arguments)
+        except LoomError as error:
+            return self._failed(str(error), error)
+        values = Values(inputs=inputs, context=self._variables(context))
+        try:
+            answer = await self._caller.call(
+                endpoint,
+                values,
+                run_id=context.run_id,
+                step_id=context.call_id,
+                seconds=context.seconds,
+            )
+        except LoomError as error:
+            lost = isinstance(error, NetError) and is_lost(error)
+            return self._failed(_plain(error), error, {DOUBT: "lost"} if lost else {})
+        about: dict[str, Any] = {"status": answer.status, "attempts": answer.attempts, "url": answer.url}
+        try:
+            judgement = judged(endpoint, answer, values)
+        except LoomError as error:  # it was carried out, and what came of it cannot be read
+            return self._failed(_UNREADABLE, error, {**about, DOUBT: "lost"})
+        if not judgement.is_success:
+            lost = is_lost(answer.status)
+            doubt = {DOUBT: "lost" if lost else "failed"} if answer.maybe_done else {}
+            about |= {FAILURE: answer.status, PROBLEM: judgement.problem, TOLD: judgement.told}
+            return ToolOutput(judgement.plain, is_error=True, metadata=about | doubt)
+        result = judgement.result
+        if result is None or result == "":
+            return ToolOutput(f"Done ({answer.status}); there is nothing in the answer.", metadata=about)
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        return ToolOutput(text, result if isinstance(result, (dict, list)) else None, metadata=about)
+
+    def _failed(self, said: str, error: LoomError, about: Mapping[str, Any] | None = None) -> ToolOutput:
+        about = {**(about or {}), PROBLEM: str(error)}
+        if isinstance(error, NetError):
+            about[FAILURE] = error.failure
+        more = f" {_MAYBE_DONE}" if DOUBT in about and not self._config.changes_nothing else ""
+        return ToolOutput(f"{said}{more}", is_error=True, metadata=about)
+
+
+def _plain(error: LoomError) -> str:
+    """What a model is told of a request that got no answer."""
+    if isinstance(error, InvalidInputError):
+        return _UNSENDABLE
+    return _NO_ANSWER.get(error.failure, _BROKEN) if isinstance(error, NetError) else _BROKEN
+
+
+def _schema(written: Mapping[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": {}, **written}
+    if not _MADE_OF_PARTS.intersection(schema):
+        schema.setdefault("additionalProperties", False)
+    return schema

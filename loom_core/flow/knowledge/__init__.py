@@ -1,0 +1,38 @@
+"""What is known about a message, looked up before anybody needs it, and never waited for without need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.flow.knowledge.api import ApiKnowledge
+    from loom_core.flow.knowledge.executor import KnowledgeAnswer, KnowledgeExecutor, PreQuery
+    from loom_core.flow.knowledge.made import named_knowledge
+    from loom_core.flow.knowledge.provider import ProviderKnowledge
+    from loom_core.flow.knowledge.source import FlowKnowledge
+
+__all__ = [
+    "ApiKnowledge",
+    "FlowKnowledge",
+    "KnowledgeAnswer",
+    "KnowledgeExecutor",
+    "PreQuery",
+    "ProviderKnowledge",
+    "named_knowledge",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "ApiKnowledge": ".api",
+            "FlowKnowledge": ".source",
+            "KnowledgeAnswer": ".executor",
+            "KnowledgeExecutor": ".executor",
+            "PreQuery": ".executor",
+            "ProviderKnowledge": ".provider",
+            "named_knowledge": ".made",
+        },
+    )

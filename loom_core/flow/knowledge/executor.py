@@ -1,0 +1,232 @@
+"""Asking for knowledge as soon as a message comes, beside everything else."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.errors import LoomError
+from loom_core.flow.knowledge.cache import AnswerCache
+from loom_core.knowledge.asking import late
+from loom_core.knowledge.context import context_of
+from loom_core.knowledge.turns import calls_for_knowledge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.flow.knowledge.source import FlowKnowledge
+    from loom_core.knowledge.context import ContextOutcome
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["KnowledgeAnswer", "KnowledgeExecutor", "PreQuery"]
+
+_log = logging.getLogger(__name__)
+
+_FETCH_SECONDS = 10.0
+_TOGETHER = 8
+_STOPPED = "It was not waited for."
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeAnswer:
+    """What is known about a message.
+
+    Attributes:
+        outcome: what came of it.
+        items: the passages, best first.
+        problem: what went wrong, in a sentence; empty where nothing did.
+        seconds: how long it took to find them; 0 where they were known.
+    """
+
+    outcome: ContextOutcome
+    items: tuple[KnowledgeItem, ...] = ()
+    problem: str = ""
+    seconds: float = 0.0
+
+    def text(self, message: str, *, max_tokens: int = 1500) -> str:
+        """The passages as quoted data with their citations, to be put before a model; empty without any."""
+        return context_of(self.items, message, max_tokens=max_tokens).text
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A question on its way, and how many wait for the answer."""
+
+    key: str
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    answer: KnowledgeAnswer | None = None
+    waiting: int = 0
+
+
+class PreQuery:
+    """A question that has been asked; what becomes of it is up to who asked.
+
+    Used as a context manager, it is cancelled at the end of the block if nobody has waited for it.
+    """
+
+    def __init__(
+        self, answer: KnowledgeAnswer | _Flight, *, seconds: float, let_go: Callable[[_Flight], None]
+    ) -> None:
+        self._flight = answer if isinstance(answer, _Flight) else None
+        self._answer = None if isinstance(answer, _Flight) else answer
+        self._seconds = seconds
+        self._let_go = let_go
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    async def answer(self, seconds: float | None = None) -> KnowledgeAnswer:
+        """The answer; never raises, and never waits longer than it may.
+
+        A question that is late goes on for a while, so that the next one who asks it has the answer.
+
+        Args:
+            seconds: how long is waited from now on; by default as the file says.
+        """
+        if self._flight is not None:
+            limit = self._seconds if seconds is None else seconds
+            with anyio.move_on_after(limit):
+                await self._flight.done.wait()
+            self._answer = self._flight.answer or KnowledgeAnswer("late", problem=late(limit))
+            self._flight = None
+        return self._answer or KnowledgeAnswer("not_needed", problem=_STOPPED)
+
+    def cancel(self) -> None:
+        """Say that the answer is not needed. If nobody else waits for it, the source is not asked further."""
+        flight, self._flight = self._flight, None
+        if flight is not None and not flight.done.is_set():
+            self._let_go(flight)
+
+
+class KnowledgeExecutor:
+    """Asks a source of knowledge, and keeps what it says; an asynchronous context manager.
+
+    The same question of the same tenant is asked once, however many ask it at the same time, and not again
+    while its answer is kept. Errors are not kept. Nothing of this can fail a message, or hold it up longer
+    than who waits allows.
+
+    Args:
+        source: what is asked; None for nothing.
+        seconds: how long an answer is waited for by default (`knowledge_seconds`).
+        cache_seconds: how long an answer is kept (`knowledge_cache_seconds`).
+        fetch_seconds: how long a question may take at all.
+        now: seconds of a clock that never goes back, for what is kept.
+    """
+
+    def __init__(
+        self,
+        source: FlowKnowledge | None,
+        *,
+        seconds: float = 2.0,
+        cache_seconds: float = 300.0,
+        fetch_seconds: float = _FETCH_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._seconds = seconds
+        self._fetch_seconds = max(fetch_seconds, seconds)
+        self._cache = AnswerCache(seconds=cache_seconds, now=now)
+        self._flights: dict[str, _Flight] = {}
+        self._places = anyio.Semaphore(_TOGETHER)
+        self._tasks: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(kind, error, trace)
+
+    def pre_query(self, message: str, context: Mapping[str, JsonValue]) -> PreQuery:
+        """Begin to ask what is known about a message. Waits for nothing.
+
+        Args:
+            message: what the user says.
+            context: whose conversation it is: `tenantId`, `chatbotId` and so on.
+
+        Raises:
+            RuntimeError: it is used outside of its block.
+        """
+        return PreQuery(self._begun(message, context), seconds=self._seconds, let_go=self._let_go)
+
+    def _begun(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgeAnswer | _Flight:
+        source = self._source
+        if source is None or not calls_for_knowledge(message):
+            return KnowledgeAnswer("not_needed")
+        try:
+            key = source.identity(message, context)
+        except LoomError as error:
+            return _failed(error)
+        items = self._cache.get(key)
+        if items is not None:
+            return _found(items)
+        flight = self._flights.get(key)
+        if flight is None:
+            if self._tasks is None:
+                raise RuntimeError("a KnowledgeExecutor is used as a context manager")
+            flight = self._flights[key] = _Flight(key)
+            self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
+        flight.waiting += 1
+        return flight
+
+    async def _fetch(
+        self, source: FlowKnowledge, flight: _Flight, message: str, context: Mapping[str, JsonValue]
+    ) -> None:
+        began = anyio.current_time()
+        flight.scope.deadline = began + self._fetch_seconds
+        answer = KnowledgeAnswer("late", problem=late(self._fetch_seconds))
+        try:
+            with flight.scope:
+                async with self._places:
+                    items = tuple(await source.find(message, context))
+                self._cache.put(flight.key, items)
+                answer = _found(items, seconds=anyio.current_time() - began)
+        except LoomError as error:
+            answer = _failed(error, seconds=anyio.current_time() - began)
+        except Exception as error:  # noqa: BLE001 - sources are others' code, and this is the task's end
+            _log.exception("a source of knowledge broke")
+            problem = f"The source broke: {type(error).__name__}."
+            answer = KnowledgeAnswer("failed", problem=problem, seconds=anyio.current_time() - began)
+        finally:
+            self._forget(flight)
+            flight.answer = answer
+            flight.done.set()
+
+    def _let_go(self, flight: _Flight) -> None:
+        flight.waiting -= 1
+        if flight.waiting <= 0:
+            self._forget(flight)
+            flight.scope.cancel()
+
+    def _forget(self, flight: _Flight) -> None:
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+
+
+def _found(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0) -> KnowledgeAnswer:
+    return KnowledgeAnswer("retrieved" if items else "nothing", items, seconds=seconds)
+
+
+def _failed(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
+    _log.warning("nothing is known about a message: %s", error)
+    return KnowledgeAnswer("failed", problem=str(error), seconds=seconds)

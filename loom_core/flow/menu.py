@@ -1,0 +1,180 @@
+"""What a model may choose from for one message, and whether what it has chosen is on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
+from loom_core.tools.arguments import ToolArguments
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig, SkillConfig
+    from loom_core.runs.run import Pending
+    from loom_core.tools.interface import Tool
+
+__all__ = ["DecisionAction", "Menu"]
+
+DecisionAction: TypeAlias = Literal[
+    "respond", "flow", "skill", "tool", "clarify", "answer", "approve", "deny", "cancel"
+]
+
+_LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Menu:
+    """What there is to choose from.
+
+    Attributes:
+        flows: flows that may be begun.
+        flow_text: how they are told to a model.
+        skills: skills that may apply, the first first.
+        tools: tools that may be called without a skill.
+        hints: flows that the message names without asking for them, as far as words say.
+        pending: what a run waits for, if one does.
+        asking: the flow that it is of; None for a tool's question.
+    """
+
+    flows: Sequence[FlowConfig] = ()
+    flow_text: str = ""
+    skills: Sequence[SkillConfig] = ()
+    tools: Sequence[Tool] = ()
+    hints: Sequence[FlowConfig] = ()
+    pending: Pending | None = None
+    asking: FlowConfig | None = None
+
+    @property
+    def actions(self) -> list[DecisionAction]:
+        """What may be done."""
+        there: dict[DecisionAction, object] = {
+            "respond": True,
+            "flow": self.flows,
+            "skill": self.skills,
+            "tool": self.tools,
+            "clarify": True,
+        }
+        if self.pending is not None:
+            is_question = self.pending.kind == "question"
+            there |= {"answer": is_question or self.asking, "cancel": True}
+            there |= {"approve": not is_question, "deny": not is_question}
+        return [action for action, given in there.items() if given]
+
+    @property
+    def targets(self) -> list[str]:
+        """What may be aimed at, and nothing."""
+        flows = [each.flow_id for each in self.flows]
+        named = [*flows, *(each.id for each in self.skills), *(each.name for each in self.tools)]
+        return ["", *dict.fromkeys(named)]
+
+    def checked(self, action: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a choice, as what it aims at wants them.
+
+        Raises:
+            InvalidInputError: there is no such choice, or they do not fit.
+        """
+        if action not in self.actions:
+            raise InvalidInputError(f"There is no action {action!r}.", advice=_listed(self.actions))
+        match action:
+            case "flow":
+                flow = next((each for each in self.flows if each.flow_id == target), None)
+                if flow is None:
+                    raise _no("flow", target, [each.flow_id for each in self.flows])
+                return _inputs(flow, parameters)
+            case "skill":
+                if not any(each.id == target for each in self.skills):
+                    raise _no("skill", target, [each.id for each in self.skills])
+                return {}
+            case "tool":
+                tool = next((each for each in self.tools if each.name == target), None)
+                if tool is None:
+                    raise _no("tool", target, [each.name for each in self.tools])
+                prepared = tool.prepared(parameters)
+                return dict(parameters if prepared is None else prepared)
+            case "answer":
+                return self._answer(parameters)
+            case _:
+                return {}
+
+    def _answer(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        pending = self.pending
+        assert pending is not None
+        asked = _properties(pending.schema)
+        known = {**(_properties(self.asking.input_schema) if self.asking else {}), **asked}
+        if not parameters:
+            raise InvalidInputError("An answer has parameters.", advice=_listed(known))
+        if strange := [name for name in parameters if name not in known]:
+            raise _no("input", strange[0], list(known))
+        shared = {name: pending.schema[name] for name in ("$defs", "definitions") if name in pending.schema}
+        return ToolArguments("answer", {"type": "object", "properties": known, **shared}).checked(
+            {name: value for name, value in parameters.items() if value is not None}
+        )
+
+    def told(self) -> str:
+        """The menu as a model is shown it."""
+        parts = [self.flow_text.strip()] if self.flows else []
+        if self.skills:
+            lines = [
+                f"{number}. `{each.id}`: {_line(each.condition)} → {_line(each.action)}"
+                for number, each in enumerate(self.skills, 1)
+            ]
+            parts.append("\n".join(["## Skills (id: when it applies → what is done then)", "", *lines]))
+        if self.tools:
+            lines = [
+                f"- `{each.name}`: {_line(each.description)} Parameters: {_json(each.args_schema)}"
+                for each in self.tools
+            ]
+            parts.append("\n".join(["## Tools", "", *lines]))
+        if self.hints:
+            named = ", ".join(f"`{each.flow_id}`" for each in self.hints)
+            parts.append(
+                f"The message names {named}, though maybe without asking for it: it is negated, asked about, "
+                "or only mentioned. Choose it only if the user wants it to be begun now."
+            )
+        if self.pending is not None:
+            parts.append(self._told_pending(self.pending))
+        return "\n\n".join(parts)
+
+    def _told_pending(self, pending: Pending) -> str:
+        about = f" for the flow `{self.asking.flow_id}`" if self.asking else ""
+        lines = ["## What the user was just asked", "", f"{_line(pending.reason)} ({pending.kind}{about})"]
+        if pending.kind == "question":
+            lines.append(f"Fields of an answer: {_json(pending.schema)}")
+        if pending.arguments:
+            lines.append(f"What it goes on with so far: {_json(pending.arguments)}")
+        if self.asking:
+            lines.append(f"Inputs that can be corrected: {_json(_properties(self.asking.input_schema))}")
+        return "\n".join(lines)
+
+
+def _inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in parameters.items() if value is not None and value != ""}
+    if not given:
+        return {}
+    refuse_unknown(flow, list(given))
+    return checked_inputs(flow, given, whole=False)
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _no(what: str, name: str, known: Sequence[str]) -> InvalidInputError:
+    return InvalidInputError(f"There is no {what} {name!r}.", advice=_listed(known))
+
+
+def _listed(known: Sequence[str] | Mapping[str, Any]) -> str:
+    return f"There are: {', '.join(known)}."
+
+
+def _line(text: str) -> str:
+    one = " ".join(text.split())
+    return one if len(one) <= _LONGEST else f"{one[:_LONGEST]}…"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

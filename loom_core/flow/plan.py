@@ -1,0 +1,138 @@
+"""What is to be done with a message, as far as that can be said without a model. Nothing is done here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from loom_core.flow.corrections import corrected
+from loom_core.flow.manners import is_again, is_cancel
+from loom_core.flow.naming import named_to_cancel
+from loom_core.flow.offer import DECLINED
+from loom_core.flow.reading import Said
+from loom_core.flow.saying import read_said
+from loom_core.knowledge.turns import calls_for_knowledge
+
+if TYPE_CHECKING:
+    from loom_core.flow.acts import Acts
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.router import RouteMatch
+    from loom_core.runs.run import Run
+
+__all__ = ["Plan", "PlanKind", "planned"]
+
+PlanKind: TypeAlias = Literal[
+    "choose",  # it chooses a flow that was offered
+    "decline",  # it wants none of them
+    "tell",  # it says something to a run that waits
+    "cancel",  # it ends a run, or what there is none of
+    "retry",  # it has a run that failed tried again
+    "manners",  # it is nothing but manners
+    "begin",  # it asks for a flow
+    "ask",  # it fits several flows, and the user is to say which
+    "open",  # words do not tell: the model says, or what is known
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """See above.
+
+    Attributes:
+        kind: what.
+        match: what the trigger patterns say.
+        flow: the flow that is begun.
+        parameters: what it is begun with; for `retry` inputs that are others now.
+        message: what it is begun for, if that is not the message.
+        reason: why it was offered.
+        run: the run that it is about; for `open` and `manners`, the one that waits for an answer.
+        said: what that is told; for `open` what words make of it, if anything.
+        asking: the flow that asks in that run; None if a tool does.
+    """
+
+    kind: PlanKind
+    match: RouteMatch
+    flow: FlowConfig | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    message: str = ""
+    reason: str = ""
+    run: Run | None = None
+    said: Said | None = None
+    asking: FlowConfig | None = None
+
+
+async def planned(acts: Acts, match: RouteMatch) -> Plan:
+    """What is to be done: first what the conversation waits for, then what the words say.
+
+    Args:
+        acts: of the message, having looked around.
+        match: what the trigger patterns say.
+    """
+    chosen = _chosen(acts, match)
+    if chosen is not None:
+        return chosen
+    asking = next((run for run in acts.waiting if run.status == "input_required" and run.pending), None)
+    told = None if asking is None else _told(acts, asking, match)
+    ended = _named(acts) if match.flow is None and not (told and told.said and told.said.is_choice) else None
+    if ended is not None:
+        return Plan(kind="cancel", match=match, run=ended)
+    if told is not None:
+        return told
+    if is_cancel(acts.message) and (acts.waiting or match.kind == "none"):
+        return Plan(kind="cancel", match=match, run=next(iter(acts.waiting), None))
+    if match.flow is not None:
+        return Plan(kind="begin", match=match, flow=match.flow, parameters=match.parameters)
+    if match.kind == "ambiguous":
+        asks = match.policy == "ask" or acts.equipment.decider is None
+        return Plan(kind="ask" if asks else "open", match=match)
+    retried = None if acts.waiting else await _retried(acts, match)
+    return retried or Plan(kind="open" if calls_for_knowledge(acts.message) else "manners", match=match)
+
+
+async def _retried(acts: Acts, match: RouteMatch) -> Plan | None:
+    """The latest run tried again, if it has failed: as it was, or with an input that the message corrects."""
+    last = await acts.last_run()
+    if last is None or last.status != "failed" or last.request.metadata.get("kind") != "flow":
+        return None
+    if is_again(acts.message):
+        return Plan(kind="retry", match=match, run=last)
+    flow = acts.file.flow(last.request.profile)
+    inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
+    values = corrected(acts.message, inputs, known=dict.fromkeys(inputs), asked={})
+    return Plan(kind="retry", match=match, run=last, parameters=values) if values else None
+
+
+def _chosen(acts: Acts, match: RouteMatch) -> Plan | None:
+    offer = acts.conversation.offer
+    flows = [flow for each in (offer.flows if offer else ()) if (flow := acts.file.flow(each)) is not None]
+    chosen = offer.chosen(acts.message, flows) if offer and flows else None
+    if offer is None or chosen is None:
+        return None
+    if chosen == DECLINED:
+        return Plan(kind="decline", match=match)
+    return Plan(
+        kind="choose",
+        match=match,
+        flow=next(each for each in flows if each.flow_id == chosen),
+        parameters=offer.parameters.get(chosen, {}),
+        message=offer.message,
+        reason=offer.reason,
+    )
+
+
+def _named(acts: Acts) -> Run | None:
+    """The run that a message ends by its name."""
+    flow = named_to_cancel(acts.message, acts.file.flows) if acts.unfinished else None
+    return next((run for run in acts.unfinished if flow and run.request.profile == flow.flow_id), None)
+
+
+def _told(acts: Acts, run: Run, match: RouteMatch) -> Plan | None:
+    """What a run that waits is told; None if the message asks for another flow."""
+    pending = run.pending[0]
+    flow = acts.file.flow(pending.tool) if pending.tool else None
+    reading, said = read_said(acts.message, run, match, flow=flow)
+    if reading == "another":
+        return None
+    kinds: Mapping[str, PlanKind] = {"said": "tell", "manners": "manners", "unclear": "open"}
+    return Plan(kind=kinds[reading], match=match, run=run, said=said, asking=flow)

@@ -1,0 +1,305 @@
+"""Checks messages against what is expected of them: a file of JSON lines, and a report of what differs.
+
+    {"message": "我要请3天假", "session": "a", "expect": {"flow": "leave", "inputs": {"days": 3}}}
+    {"message": "感冒了", "session": "a", "expect": {"action": "answer", "inputs": {"reason": "感冒了"}}}
+    {"message": "我想休息几天", "decision": {"action": "flow", "target": "leave"}, "expect": {"how": "model"}}
+
+Nothing is asked of the network: requests are answered with an empty object. Lines of one session follow each
+other. What stands as `decision` is what the model says to the message; without it there is none. Where only
+rules are checked, lines with a decision are held against `expect_rules`, and left out without it, with those
+of their session that follow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from loom_core.config_file import plain_reason
+from loom_core.errors import ConfigError, LLMError, LoomError
+from loom_core.flow.http import EndpointCaller
+from loom_core.flow.http.answer import EndpointResult
+from loom_core.flow.orchestrator import WorkflowOrchestrator
+from loom_core.flow.reply import RouteAction, RouteHow
+from loom_core.llm.json_schema.values import readable_path
+from loom_core.llm.mock import MockProvider
+from loom_core.runs.journal import Journal
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from loom_core.flow.config.flow_file import LoadedFlows
+    from loom_core.flow.config.models import FlowFile
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.flow.expressions import Values
+    from loom_core.flow.reply import FlowReply
+    from loom_core.llm.interface import ChatRequest, LLMProvider
+    from loom_core.tools.interface import Tool
+
+__all__ = [
+    "Difference",
+    "Expectation",
+    "RegressionReport",
+    "Utterance",
+    "check_utterances",
+    "read_utterances",
+]
+
+_ANSWER = "(an answer)"
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class Expectation(_Line):
+    """What is expected of a message; what is not named may be anything."""
+
+    action: str = Field(default="", description="What is done, as `Route.action`.")
+    how: str = Field(default="", description="What decides, as `Route.how`.")
+    flow: str | None = Field(default=None, description="The flow that it is about; empty for none.")
+    inputs: dict[str, JsonValue] = Field(default={}, description="Inputs of the flow; null: not given yet.")
+    candidates: list[str] | None = Field(default=None, description="The flows of which one may be meant.")
+    status: str = Field(default="", description="How it stands then, as `FlowReply.status`.")
+
+
+class Utterance(_Line):
+    """A line of the file."""
+
+    message: str = Field(description="What the user says.")
+    expect: Expectation = Field(description="What is expected.")
+    session: str = Field(default="", description="The conversation; lines of one name follow each other.")
+    decision: dict[str, JsonValue] | None = Field(default=None, description="What the model says to it.")
+    expect_rules: Expectation | None = Field(default=None, description="What is expected without the model.")
+    context: dict[str, JsonValue] = Field(default={}, description="Variables that it brings.")
+    note: str = Field(default="", description="For who reads the file.")
+    line: int = Field(default=0, exclude=True, description="Where it stands.")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not as expected.
+
+    Attributes:
+        line: of the file, from 1.
+        message: what the user says.
+        what: `action`, `how`, `flow`, `inputs.<name>`, `candidates`, `status`, or `error`.
+        expected: what was expected.
+        found: what there is.
+    """
+
+    line: int
+    message: str
+    what: str
+    expected: Any
+    found: Any
+
+    def __str__(self) -> str:
+        wanted, found = (
+            json.dumps(each, ensure_ascii=False, default=str) for each in (self.expected, self.found)
+        )
+        return f"line {self.line}: {self.message!r}: {self.what} is {found}, not {wanted}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionReport:
+    """What came of checking.
+
+    Attributes:
+        checked: how many lines were.
+        left_out: lines that were not, as they need a model.
+        differences: what is not as expected.
+    """
+
+    checked: int
+    left_out: tuple[int, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """How many lines differ."""
+        return len({each.line for each in self.differences})
+
+
+def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Utterance]:
+    """The lines of a file; empty ones and those that begin with `//` do not count.
+
+    Raises:
+        ConfigError: a line is none; the message says which, and why.
+    """
+    found: list[Utterance] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("//"):
+            continue
+        try:
+            utterance = Utterance.model_validate_json(line).model_copy(update={"line": number})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = f"{readable_path(first['loc'])} " if first["loc"] else ""
+            raise ConfigError(
+                f"{name}:{number}: {where}{_reason(first)}.", advice=_keys_at(first["loc"])
+            ) from None
+        for each in filter(None, (utterance.expect, utterance.expect_rules)):
+            _known(each.action, get_args(RouteAction), "action", f"{name}:{number}")
+            _known(each.how, get_args(RouteHow), "how", f"{name}:{number}")
+        found.append(utterance)
+    return found
+
+
+def _reason(detail: ErrorDetails) -> str:
+    if detail["type"] == "extra_forbidden":
+        return "is not known here"
+    return "is missing" if detail["type"] == "missing" else plain_reason(detail)
+
+
+def _keys_at(path: Sequence[str | int]) -> str:
+    """Advice: what can be written where something is wrong, and what may have been meant."""
+    part = Expectation if path[:-1] and path[0] in {"expect", "expect_rules"} else Utterance
+    known = [key for key in part.model_fields if key != "line"]
+    near = get_close_matches(str(path[-1]), known, n=1) if path else []
+    meant = f"Did you mean {near[0]}?" if near and near[0] != path[-1] else ""
+    return meant or f"It can have: {', '.join(known)}."
+
+
+async def check_utterances(
+    loaded: LoadedFlows,
+    utterances: Iterable[Utterance],
+    *,
+    mode: Literal["scripted", "rules"] = "scripted",
+    llm: LLMProvider | None = None,
+    tools: Sequence[Tool] = (),
+) -> RegressionReport:
+    """Take messages as a conversation would, and compare.
+
+    Args:
+        loaded: the flows.
+        utterances: what is checked.
+        mode: whether lines may have a model's decision, or rules alone decide.
+        llm: a model that decides instead of the script.
+        tools: what steps and skills may call besides the file's own.
+    """
+    script = _Script()
+    model = (llm or script.provider) if mode == "scripted" else None
+    # The file's own model must not be asked, nor made: its key may not be here.
+    without = replace(loaded, file=loaded.file.model_copy(update={"model": None}))
+    differences: list[Difference] = []
+    left_out: list[int] = []
+    checked = 0
+    async with _dry(without, model, tools) as (orchestrator, caller):
+        sessions: dict[str, str] = {}
+        broken: set[str] = set()
+        for each in utterances:
+            expected = each.expect_rules if mode == "rules" and each.decision is not None else each.expect
+            if expected is None or each.session in broken:
+                left_out.append(each.line)
+                broken |= {each.session} - {""}
+                continue
+            script.decision = each.decision
+            checked += 1
+            try:
+                reply = await orchestrator.query(
+                    each.message, session_id=sessions.get(each.session, ""), context=each.context
+                )
+            except LoomError as error:
+                differences.append(Difference(each.line, each.message, "error", "", str(error)))
+                continue
+            if each.session:
+                sessions[each.session] = reply.session_id
+            inputs = await _inputs(orchestrator, caller, reply)
+            differences += _differences(each, expected, reply, inputs)
+    return RegressionReport(checked, tuple(left_out), tuple(differences))
+
+
+class _Script:
+    """A model that says what a line says, and fails where it says nothing."""
+
+    def __init__(self) -> None:
+        self.decision: Mapping[str, Any] | None = None
+        self.provider = MockProvider(self._answer)
+
+    def _answer(self, request: ChatRequest) -> str:
+        if self.decision is None:
+            raise LLMError("The line has no decision.", failure="unavailable")
+        return json.dumps(self.decision, ensure_ascii=False) if request.output is not None else _ANSWER
+
+
+class _DryCaller(EndpointCaller):
+    """Answers requests by itself, and remembers what they would have been made with."""
+
+    def __init__(self, file: FlowFile) -> None:
+        super().__init__(file)
+        self.inputs: dict[str, Mapping[str, Any]] = {}
+
+    async def call(
+        self,
+        endpoint: EndpointConfig,
+        values: Values,
+        *,
+        run_id: str = "",
+        step_id: str = "",
+        seconds: float | None = None,
+    ) -> EndpointResult:
+        """See `EndpointCaller.call`; nothing is sent."""
+        self.inputs[run_id] = dict(values.inputs)
+        return EndpointResult(200, {}, {}, 1, 0.0, "", "")
+
+
+@asynccontextmanager
+async def _dry(
+    loaded: LoadedFlows, llm: LLMProvider | None, tools: Sequence[Tool]
+) -> AsyncGenerator[tuple[WorkflowOrchestrator, _DryCaller]]:
+    caller, journal = _DryCaller(loaded.file), Journal()
+    try:
+        orchestrator = WorkflowOrchestrator(
+            loaded, journal, llm=llm, caller=caller, tools=tools, look_seconds=None
+        )
+        async with caller, orchestrator:
+            yield orchestrator, caller
+    finally:
+        await journal.aclose()
+
+
+async def _inputs(
+    orchestrator: WorkflowOrchestrator, caller: _DryCaller, reply: FlowReply
+) -> Mapping[str, Any]:
+    """What a flow has been given so far."""
+    if not reply.run_id:
+        return {}
+    run = await orchestrator.journal.get(reply.run_id)
+    if run.pending:
+        return run.pending[0].arguments
+    given = caller.inputs.get(run.id, run.request.metadata.get("inputs"))
+    return cast("Mapping[str, Any]", given or {})
+
+
+def _differences(
+    utterance: Utterance, expected: Expectation, reply: FlowReply, inputs: Mapping[str, Any]
+) -> list[Difference]:
+    route = reply.route
+    wanted: dict[str, tuple[Any, Any]] = {
+        "action": (expected.action or route.action, route.action),
+        "how": (expected.how or route.how, route.how),
+        "status": (expected.status or reply.status, reply.status),
+    }
+    if expected.flow is not None:
+        wanted["flow"] = (expected.flow, reply.flow_id)
+    if expected.candidates is not None:
+        wanted["candidates"] = (sorted(expected.candidates), sorted(route.candidates))
+    for name, value in expected.inputs.items():
+        wanted[f"inputs.{name}"] = (value, inputs.get(name))
+    return [
+        Difference(utterance.line, utterance.message, what, want, found)
+        for what, (want, found) in wanted.items()
+        if want != found
+    ]
+
+
+def _known(word: str, words: Sequence[str], what: str, where: str) -> None:
+    if word and word not in words:
+        raise ConfigError(f"{where}: there is no {what} {word!r}.", advice=f"There are: {', '.join(words)}.")

@@ -1,0 +1,25 @@
+"""What a message triggers: the patterns of all flows, searched for at once and in linear time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.flow.triggers.doubt import Doubt
+    from loom_core.flow.triggers.matcher import Triggered, TriggerMatch, TriggerMatcher, check_pattern
+
+__all__ = ["Doubt", "TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "Doubt": ".doubt",
+            "TriggerMatch": ".matcher",
+            "TriggerMatcher": ".matcher",
+            "Triggered": ".matcher",
+            "check_pattern": ".matcher",
+        },
+    )

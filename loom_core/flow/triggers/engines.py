@@ -1,0 +1,266 @@
+"""What searches a message for patterns, in bounded time.
+
+RE2 takes time in proportion to the length of a message, whatever the pattern; but counted repetitions
+make that proportion large. So such patterns are searched for in the beginning of a long message only, or
+refused. What RE2 cannot express is searched by an engine that goes back and forth, for a few milliseconds
+and no longer.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Protocol
+
+from loom_core.errors import UnreadableTextError
+from loom_core.flow.triggers.normal_text import LONGEST_MESSAGE
+from loom_core.flow.triggers.pattern_text import PatternText, translated
+from loom_core.tools.patterns import linear_search
+
+if TYPE_CHECKING:
+    import re2
+    import regex
+
+__all__ = ["Clock", "Found", "PatternSet", "Search", "compiled"]
+
+_MOST_STATES = 1500
+_WORK = 400_000  # bytes of a message times states of a pattern: a few milliseconds at the worst
+_SECONDS = 0.003  # for one pattern that goes back and forth
+_ALL_SECONDS = 0.03  # for all of them, on one message
+_MOST_SECONDS = 0.1  # of the processor, for all patterns of whatever kind, on one message
+_MEMORY = (16 << 20, 64 << 20, 256 << 20)
+_ONE_MEMORY = 8 << 20
+_PROBE = "\U0010fffd\U000ffffd\U0010fffc"  # private characters that stand in no message
+
+_ESCAPE = re.compile(r"\\.", re.DOTALL)  # so that a doubled backslash counts as one
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a pattern fits.
+
+    Attributes:
+        start: index of the first character.
+        end: index behind the last one.
+        groups: where each named group that took part stands.
+    """
+
+    start: int
+    end: int
+    groups: dict[str, tuple[int, int]]
+
+
+class Clock:
+    """How long a message may still take.
+
+    Attributes:
+        left: seconds for engines that go back and forth.
+    """
+
+    def __init__(self) -> None:
+        self.left = _ALL_SECONDS
+        self._ends = thread_time() + _MOST_SECONDS
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is time for another pattern at all."""
+        return thread_time() < self._ends
+
+
+class Search(Protocol):
+    """A pattern that can be searched for."""
+
+    def find(self, text: str, clock: Clock) -> Iterator[Found]:
+        """Every place where it fits, one after the other."""
+        ...
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> tuple[PatternText, Search]:
+    """A pattern as engines read it, and what searches for it.
+
+    Raises:
+        UnreadableTextError: it cannot be used; the reason, the line and the column say why.
+    """
+    text = translated(pattern)
+    search = _backtracking(text) if text.backtracking or not _has_re2() else _linear(text)
+    if next(search.find("", Clock()), None) is not None:
+        raise text.error("it fits every message, even an empty one")
+    return text, search
+
+
+def _has_re2() -> bool:
+    try:
+        import_module("re2")
+    except ImportError:
+        return False
+    return True
+
+
+def _options(memory: int) -> re2.Options:
+    import re2
+
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False  # it would write to standard error
+    options.max_mem = memory
+    return options
+
+
+def _linear(text: PatternText) -> Search:
+    import re2
+
+    options = _options(_ONE_MEMORY)
+    try:
+        exact = re2.compile(text.exact, options)
+        loose = exact if text.loose == text.exact else re2.compile(text.loose, options)
+    except re2.error as error:
+        raise _refused(text, error) from None
+    # What is counted is what makes states pile up; a long list of words has as many and few at a time.
+    weight = max(1, exact.programsize - loose.programsize // 2)
+    if weight > _MOST_STATES:
+        raise text.error("it is too large: count to less, or split it into several")
+    return _Linear(exact, min(LONGEST_MESSAGE, _WORK // weight))
+
+
+def _refused(text: PatternText, error: Exception) -> UnreadableTextError:
+    said = error.args[0] if error.args else ""
+    reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    what, _, where = reason.partition(": ")
+    if "too large" in reason or "out of memory" in reason:
+        return text.error("it is too large: count to less, or split it into several")
+    return text.error(reason, max(0, text.exact.find(where)) if where and what else 0)
+
+
+class _Linear:
+    """RE2.
+
+    Args:
+        pattern: compiled.
+        window: how many bytes of a message are looked at.
+    """
+
+    def __init__(self, pattern: re2.Pattern, window: int) -> None:
+        self._pattern = pattern
+        self._names = pattern.groupindex
+        self._window = window
+
+    def find(self, text: str, clock: Clock) -> Iterator[Found]:
+        if len(text) * 4 > self._window:
+            text = text.encode()[: self._window].decode("utf-8", "ignore")
+        for match in self._pattern.finditer(text):
+            groups = {
+                name: match.span(number) for name, number in self._names.items() if match.start(number) >= 0
+            }
+            yield Found(match.start(), match.end(), groups)
+
+
+def _backtracking(text: PatternText) -> Search:
+    try:
+        import regex
+    except ImportError:
+        why = text.backtracking or "is searched for without google-re2"
+        raise text.error(f"it {why}, for which the package regex is not installed") from None
+    try:
+        exact = _ESCAPE.sub(lambda found: "\\Z" if found[0] == "\\z" else found[0], text.exact)
+        pattern = regex.compile(exact, regex.IGNORECASE | regex.VERSION0)
+    except regex.error as error:
+        raise text.error(error.msg, error.pos or 0) from None
+    except (IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        raise text.error("it cannot be read") from None
+    return _Backtracking(pattern, text)
+
+
+class _Backtracking:
+    """The package `regex`, with a limit of time: a pattern that takes longer fits nothing."""
+
+    def __init__(self, pattern: regex.Pattern[str], text: PatternText) -> None:
+        self._pattern = pattern
+        self._text = text
+        self._linear = None if text.backtracking else linear_search(f"(?i){text.loose}")
+        self._told = False
+
+    def find(self, text: str, clock: Clock) -> Iterator[Found]:
+        if self._linear is not None and not self._linear(text):
+            return
+        at = 0
+        while at <= len(text) and (match := self._next(text, at, clock)):
+            names = match.groupdict()
+            groups = {name: match.span(name) for name, value in names.items() if value is not None}
+            yield Found(match.start(), match.end(), groups)
+            at = max(match.end(), at + 1)
+
+    def _next(self, text: str, at: int, clock: Clock) -> regex.Match[str] | None:
+        if clock.left <= 0:
+            return None
+        began = monotonic()
+        try:
+            return self._pattern.search(text, at, timeout=min(_SECONDS, clock.left), concurrent=True)
+        except TimeoutError:
+            if not self._told:
+                self._told = True
+                _log.warning("A trigger pattern takes too long and is left out: %r", self._text.source)
+            return None
+        finally:
+            clock.left -= monotonic() - began
+
+
+class PatternSet:
+    """Says at one go which of many patterns may fit a message.
+
+    It says so of every pattern that fits, and of some that do not: each is searched for by itself then.
+
+    Args:
+        patterns: as engines read them.
+        memory: bytes that an automaton may take; the first that is enough.
+    """
+
+    def __init__(self, patterns: Sequence[PatternText], *, memory: Sequence[int] = _MEMORY) -> None:
+        linear = [at for at, text in enumerate(patterns) if not text.backtracking] if _has_re2() else []
+        self._others = sorted(set(range(len(patterns))) - set(linear))
+        self._sets: list[tuple[re2.Set, list[int]]] = []
+        waiting = [linear] if linear else []
+        while waiting:
+            numbers = waiting.pop()
+            made = _set_of([patterns[at].loose for at in numbers], memory)
+            if made is not None:
+                self._sets.append((made, numbers))
+            elif len(numbers) > 1:
+                middle = len(numbers) // 2
+                waiting += [numbers[middle:], numbers[:middle]]
+            else:
+                self._others += numbers
+
+    def candidates(self, text: str) -> list[int]:
+        """The numbers of the patterns that may fit, in order."""
+        found = list(self._others)
+        encoded = text.encode()
+        for each, numbers in self._sets:
+            found += [numbers[at] for at in each.Match(encoded) or () if at < len(numbers)]  # not the probe
+        return sorted(found)
+
+
+def _set_of(patterns: list[str], memory: Sequence[int]) -> re2.Set | None:
+    """All patterns as one automaton; None if there is not enough memory for it."""
+    import re2
+
+    for most in memory:
+        made = re2.Set.SearchSet(_options(most))
+        try:
+            for pattern in patterns:
+                made.Add(pattern.encode())
+            probe = made.Add(_PROBE.encode())
+            made.Compile()
+        except re2.error:
+            continue
+        # An automaton that has too little memory to run says nothing but that nothing fits.
+        if probe in (made.Match(_PROBE.encode()) or ()):
+            return made
+    return None

@@ -1,0 +1,181 @@
+"""All trigger patterns of all flows as one matcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+from typing import Protocol
+
+from loom_core.errors import ConfigError, UnreadableTextError
+from loom_core.flow.triggers.doubt import Doubt, doubt
+from loom_core.flow.triggers.engines import Clock, PatternSet, Search, compiled
+from loom_core.flow.triggers.normal_text import NormalText
+from loom_core.flow.triggers.pattern_text import PatternText
+
+__all__ = ["TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
+
+_MOST_MATCHES = 50  # a message that says everything asks for nothing
+_MOST_PLACES = 5  # where a pattern fits, until one is in no doubt
+_QUICK_LENGTH = 300  # characters of a message that take little, whatever they are
+_QUICK_PATTERNS = 500
+_QUICK_BACKTRACKING = 3
+
+
+class Triggered(Protocol):
+    """What patterns trigger."""
+
+    @property
+    def flow_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def trigger_patterns(self) -> Sequence[str]:
+        """Regular expressions."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """Of several that fit, the highest is meant."""
+        ...
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it is there at all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerMatch:
+    """A pattern that fits a message.
+
+    Attributes:
+        flow_id: whose pattern it is.
+        pattern: as it was written.
+        start: where in the message it fits.
+        end: the index behind that.
+        groups: what its named groups hold, as the message says it; those that took part.
+        doubt: why the message may not ask for the flow; empty if it does. What is in doubt is a hint: it
+            needs the model, or the user's word.
+        priority: the flow's.
+    """
+
+    flow_id: str
+    pattern: str
+    start: int
+    end: int
+    groups: dict[str, str] = field(default_factory=dict[str, str])
+    doubt: Doubt = ""
+    priority: int = 0
+
+    @property
+    def negated(self) -> bool:
+        """Whether the message says that this is not wanted."""
+        return self.doubt == "negation"
+
+    @property
+    def certain(self) -> bool:
+        """Whether the message asks for it, as far as its words say."""
+        return not self.doubt
+
+    @property
+    def length(self) -> int:
+        """How many characters of the message it fits."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    flow: Triggered
+    text: PatternText
+    search: Search
+
+
+def check_pattern(pattern: str) -> tuple[str, ...]:
+    """The names of a pattern's groups.
+
+    Raises:
+        UnreadableTextError: it cannot be used; a `ConfigError` with reason, line and column.
+    """
+    return compiled(pattern)[0].groups
+
+
+class TriggerMatcher:
+    r"""Finds the patterns that fit a message. Any number of threads may ask at once.
+
+    Case and the width of letters make no difference, nor do traditional and simplified characters. `\w` holds
+    letters of every script, `\d` the digits 0 to 9, in full width too. The first 4 KB of a message are looked
+    at; less of it for patterns that count far. A message takes some microseconds; a long one that is made to
+    be slow may take two seconds with thousands of patterns that count, and of those that may fit it, some
+    are not come to: where `is_quick` says no, it belongs in a thread, where others can run.
+
+    Args:
+        flows: those that are enabled count.
+
+    Raises:
+        ConfigError: a pattern cannot be used, with the id of its flow and the column.
+    """
+
+    def __init__(self, flows: Iterable[Triggered]) -> None:
+        self._triggers = [
+            _Trigger(flow, *_compiled(flow.flow_id, pattern))
+            for flow in flows
+            if flow.enabled
+            for pattern in flow.trigger_patterns
+        ]
+        self._set = PatternSet([trigger.text for trigger in self._triggers])
+        backtracking = sum(bool(trigger.text.backtracking) for trigger in self._triggers)
+        self._is_small = len(self._triggers) <= _QUICK_PATTERNS and backtracking <= _QUICK_BACKTRACKING
+
+    def is_quick(self, message: str) -> bool:
+        """Whether a message takes less than others on the same thread would notice."""
+        return self._is_small and len(message) <= _QUICK_LENGTH
+
+    def match(self, message: str) -> list[TriggerMatch]:
+        """Every pattern that fits.
+
+        First those in no doubt; of them the highest priority, of these the longest stretch, of these the
+        first in the configuration. Several patterns of a flow may be among them. Of a message that fits
+        more than 50 patterns, the first 50 in the order of priority.
+        """
+        normal = NormalText.of(message)
+        if not normal.text:
+            return []
+        clock = Clock()
+        triggers = [self._triggers[number] for number in self._set.candidates(normal.text)]
+        triggers.sort(key=lambda trigger: -trigger.flow.priority)
+        in_time = takewhile(lambda _: clock.is_running, triggers)
+        fitting = (match for trigger in in_time if (match := _match(trigger, normal, clock)))
+        found = list(islice(fitting, _MOST_MATCHES))
+        found.sort(key=lambda match: (not match.certain, -match.priority, -match.length))
+        return found
+
+
+def _compiled(flow_id: str, pattern: str) -> tuple[PatternText, Search]:
+    try:
+        return compiled(pattern)
+    except UnreadableTextError as error:
+        raise ConfigError(
+            f"The flow {flow_id!r} has a trigger pattern that cannot be used: {pattern[:200]!r}, "
+            f"column {error.column}: {error.reason}.",
+            advice="Correct it; the syntax is that of RE2, with look-around and back references besides.",
+        ) from None
+
+
+def _match(trigger: _Trigger, normal: NormalText, clock: Clock) -> TriggerMatch | None:
+    """The first place that is in no doubt; else the first."""
+    first: TriggerMatch | None = None
+    for found in islice(trigger.search.find(normal.text, clock), _MOST_PLACES):
+        why = doubt(normal.text, found.start, found.end, pattern=trigger.text.source)
+        if why and first:
+            continue
+        start, end = normal.span(found.start, found.end)
+        groups = {name: normal.original[slice(*normal.span(*span))] for name, span in found.groups.items()}
+        match = TriggerMatch(
+            trigger.flow.flow_id, trigger.text.source, start, end, groups, why, trigger.flow.priority
+        )
+        if not why:
+            return match
+        first = match
+    return first

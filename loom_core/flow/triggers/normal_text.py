@@ -1,0 +1,92 @@
+"""A message in the form in which patterns are searched for, and where each of its characters comes from."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from loom_core.knowledge.script import simplified
+
+__all__ = ["LONGEST_MESSAGE", "NormalText"]
+
+LONGEST_MESSAGE = 4096
+"""So many bytes of a message, in UTF-8, are looked at."""
+
+_MARKS = range(0x1161, 0x1200)  # vowels and finals of Hangul, which join what stands before them
+
+
+@dataclass(slots=True)
+class NormalText:
+    """A message with compatibility characters as plain ones (NFKC), in simplified characters, trimmed.
+
+    Half-width and full-width forms become one, `①` becomes `1`, `㎏` becomes `kg`: the text may be longer
+    than the message, or shorter. Case stays as it is.
+
+    Attributes:
+        original: the message.
+        text: its form.
+    """
+
+    original: str
+    text: str
+    _lead: int
+    _starts: list[int] = field(default_factory=list[int])
+    _sources: list[int] = field(default_factory=list[int])
+    _mapped: bool = False
+
+    @classmethod
+    def of(cls, message: str) -> NormalText:
+        """The form of a message. Half a character becomes `?`; what is too long is cut off."""
+        lead = len(message) - len(message.lstrip())
+        body = _cut(message[lead : lead + LONGEST_MESSAGE])
+        if body.isascii():
+            return cls(message, body.rstrip(), lead)
+        plain = _cut(unicodedata.normalize("NFKC", body)).rstrip()
+        return cls(message, simplified(plain), lead, _mapped=not body.startswith(plain))
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where in the message a part of the text comes from; characters that became several count whole."""
+        if not self._mapped:
+            return start + self._lead, end + self._lead
+        if not self._starts:
+            self._map()
+        first = bisect_right(self._starts, start) - 1
+        if end <= start:
+            return self._sources[first], self._sources[first]
+        last = bisect_right(self._starts, end - 1) - 1
+        return self._sources[first], self._sources[last + 1]
+
+    def _map(self) -> None:
+        """Fills the tables: each cluster of the message, and where it begins in the text."""
+        at, source = 0, self._lead
+        for cluster in _clusters(self.original[self._lead : self._lead + LONGEST_MESSAGE]):
+            form = unicodedata.normalize("NFKC", cluster.encode("utf-8", "replace").decode())
+            self._starts.append(at)
+            self._sources.append(source)
+            at += len(form)
+            source += len(cluster)
+        self._starts.append(at)
+        self._sources += [source, source]
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text that fits; without halves of characters."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > LONGEST_MESSAGE:
+        return encoded[:LONGEST_MESSAGE].decode("utf-8", "ignore")
+    return encoded.decode("utf-8")
+
+
+def _clusters(text: str) -> list[str]:
+    """A text in the parts whose forms do not depend on each other."""
+    starts = [at for at, char in enumerate(text) if at == 0 or not _joins(char)]
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+
+
+def _joins(char: str) -> bool:
+    """Whether a character may become one with what stands before it."""
+    if char.isascii():
+        return False
+    first = unicodedata.normalize("NFKD", char)[0]
+    return unicodedata.category(first)[0] == "M" or ord(first) in _MARKS

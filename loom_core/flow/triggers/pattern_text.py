@@ -1,0 +1,371 @@
+r"""A trigger pattern as engines read it: brought into the form in which messages are compared.
+
+People write patterns as Python reads them, and in full-width or traditional characters. Here `（` is no
+bracket and `\w` holds Chinese characters; `\u4e00`, `\Z`, `{,3}` and comments are put as RE2 knows them.
+Case is the engine's matter: folding a pattern would turn `\S` into `\s`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import NoReturn
+
+from loom_core.cjk import is_cjk
+from loom_core.errors import UnreadableTextError
+from loom_core.knowledge.script import simplified
+
+__all__ = ["PatternText", "translated"]
+
+_LONGEST = 1000  # characters of a pattern
+_DEEPEST = 100
+_MOST_REPEATS = 1000  # as RE2 has it
+_META = frozenset("\\.+*?()|[]{}^$")
+_ESCAPED = _META | set("-&~#")  # the latter mean something in classes
+_COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
+_GROUP_NAME = re.compile(r"\?P?<([^<>=!)]*)>")
+_FLAGS = re.compile(r"\?([A-Za-z]*)(-?[A-Za-z]*)([:)])")
+_CODE_POINT = re.compile(r"u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]{1,6})\}")
+_PROPERTY = re.compile(r"[pP](?:\^?[A-Z]|\{\^?[A-Za-z_]+\})")
+_BACK = re.compile(r"[1-9]|g<\w+>")
+_POSIX = re.compile(r"\[:\^?[a-z]+:\]")
+_LOOKS = {"?=": "looks ahead", "?!": "looks ahead", "?<=": "looks behind", "?<!": "looks behind"}
+_CODES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
+
+# What `\w` is: letters, digits and marks of every script, by blocks. All of Unicode's classes would be right
+# for 500 rare characters more, and need 25 times as much of the engine.
+_WORD = (
+    (0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A), (0xAA, 0xAA), (0xB5, 0xB5), (0xBA, 0xBA),
+    (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x1FFF), (0x2C00, 0x2DFF), (0x3005, 0x3007), (0x3021, 0x302F),
+    (0x3031, 0x3035), (0x3038, 0x303C), (0x3041, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0xD7FF),
+    (0xF900, 0xFDFF), (0xFE70, 0xFEFC), (0x10000, 0x1CFFF), (0x1D400, 0x1EFFF), (0x20000, 0x3FFFF),
+)  # fmt: skip
+
+
+def _spans_text(spans: tuple[tuple[int, int], ...]) -> str:
+    return "".join(chr(low) if low == high else f"{chr(low)}-{chr(high)}" for low, high in spans)
+
+
+def _others(spans: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """Every code point that is in none of the spans; surrogates are left out, as UTF-8 has none."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    for low, high in (*spans, (0x110000, 0x110000)):
+        if at < low:
+            found += [(at, low - 1)] if at != 0xD800 else [(0xE000, low - 1)]
+        at = high + 1
+    return tuple(found)
+
+
+_WORD_CHARS = _spans_text(_WORD)
+_NO_WORD_CHARS = "\\x00" + _spans_text(_others(_WORD))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternText:
+    """A pattern as engines read it.
+
+    Attributes:
+        source: as it was written.
+        exact: what it means.
+        loose: the same with any number of repetitions in place of counted ones: it fits whatever `exact`
+            fits, and perhaps more, with an automaton that stays small.
+        groups: the names of its groups.
+        backtracking: what it does that no linear engine can, such as "looks ahead"; empty if there is none.
+        origins: where in `source` each character of `exact` comes from.
+    """
+
+    source: str
+    exact: str
+    loose: str
+    groups: tuple[str, ...]
+    backtracking: str
+    origins: tuple[int, ...]
+
+    def error(self, reason: str, position: int = 0) -> UnreadableTextError:
+        """An error at a position of `exact`."""
+        at = self.origins[position] if position < len(self.origins) else len(self.source)
+        return UnreadableTextError.at(self.source, at, reason)
+
+
+def translated(pattern: str) -> PatternText:
+    """A pattern as engines read it.
+
+    Raises:
+        UnreadableTextError: it is none, is too long, or uses what no engine here knows; with line and column.
+    """
+    return _Reader(pattern).read()
+
+
+class _Reader:
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._at = 0
+        self._exact: list[str] = []
+        self._loose: list[str] = []
+        self._origins: list[int] = []
+        self._groups: list[str] = []
+        self._open: list[int] = []
+        self._backtracking = ""
+
+    def read(self) -> PatternText:
+        text = self._text
+        if len(text) > _LONGEST:
+            self._fail(f"it has more than {_LONGEST:,} characters", _LONGEST)
+        for at, char in enumerate(text):
+            if "\ud800" <= char <= "\udfff":
+                self._fail("here is half a character", at)
+        while self._at < len(text):
+            self._part(text[self._at])
+        if self._open:
+            self._fail("this bracket is not closed", self._open[-1])
+        return PatternText(
+            text,
+            "".join(self._exact),
+            "".join(self._loose),
+            tuple(self._groups),
+            self._backtracking,
+            tuple(self._origins),
+        )
+
+    def _part(self, char: str) -> None:
+        if char == "\\":
+            self._escape()
+        elif char == "[":
+            self._character_class()
+        elif char == "(":
+            self._group()
+        elif char == ")":
+            if not self._open:
+                self._fail("this bracket closes nothing", self._at)
+            self._open.pop()
+            self._put(")", 1)
+        elif char in "*+?" or (char == "{" and _COUNTED.match(self._text, self._at)):
+            self._repeat(char)
+        elif char in ".^$|":
+            self._put(char, 1)
+        else:
+            self._literal()
+
+    def _put(self, exact: str, length: int, *, loose: str | None = None) -> None:
+        """Write what so many characters of the source mean."""
+        self._exact.append(exact)
+        self._loose.append(exact if loose is None else loose)
+        self._origins += [self._at] * len(exact)
+        self._at += length
+
+    def _fail(self, reason: str, at: int) -> NoReturn:
+        raise UnreadableTextError.at(self._text, at, reason)
+
+    def _literal(self) -> None:
+        start = end = self._at
+        while end < len(self._text) and (
+            self._text[end] not in _META or end == start or self._text[end] in "]}"
+        ):
+            end += 1
+        followed = end < len(self._text) and self._text[end] in "*+?{"
+        if followed and end - start > 1 and len(_form(self._text[end - 1])) > 1:
+            end -= 1  # what follows repeats this one, which becomes several
+        run = _form(self._text[start:end])
+        escaped = "".join(map(_escaped, run))
+        if followed and end - start == 1 and len(run) > 1:
+            escaped = f"(?:{escaped})"
+        self._put(escaped, end - start)
+
+    def _escape(self) -> None:
+        text, at = self._text, self._at + 1
+        char = text[at : at + 1]
+        if not char:
+            self._fail("nothing follows the backslash", self._at)
+        if code := _CODE_POINT.match(text, at):
+            self._put(self._grouped(self._of_code(code)), code.end() - self._at)
+        elif char in "wW":
+            self._put(f"[{_WORD_CHARS if char == 'w' else _NO_WORD_CHARS}]", 2)
+        elif char in "dDsSA":
+            self._put(f"\\{char}", 2)
+        elif char in "zZ":
+            self._put("\\z", 2)
+        elif char in "bB":
+            self._boundary(char)
+        elif found := _PROPERTY.match(text, at):
+            self._put(f"\\{found[0]}", found.end() - self._at)
+        elif back := _BACK.match(text, at):
+            self._backtracks("refers back to a group")
+            self._put(f"\\{back[0]}", back.end() - self._at)
+        elif char == "Q":
+            end = text.find("\\E", at)
+            quoted = text[at + 1 : end if end >= 0 else len(text)]
+            length = len(quoted) + (4 if end >= 0 else 2)
+            self._put("".join(map(_escaped, _form(quoted))), length)
+        elif char in _CODES:
+            self._put(_escaped(_CODES[char]), 2)
+        elif char.isascii() and char.isalnum():
+            self._fail(f"\\{char} is not known", self._at)
+        else:
+            self._put(self._grouped(_form(char)), 2)
+
+    def _grouped(self, chars: str) -> str:
+        escaped = "".join(map(_escaped, chars))
+        return escaped if len(chars) == 1 else f"(?:{escaped})"
+
+    def _of_code(self, code: re.Match[str]) -> str:
+        number = int(next(filter(None, code.groups())), 16)
+        if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+            self._fail("there is no such character", self._at)
+        return _form(chr(number))
+
+    def _boundary(self, char: str) -> None:
+        """The edge of a word, which for the linear engine is one of ASCII letters."""
+        around = self._text[self._at - 1 : self._at] + self._text[self._at + 2 : self._at + 3]
+        if any(map(is_cjk, around)):
+            self._backtracks("looks for the edge of a word beside a Chinese character")
+        self._put(f"\\{char}", 2)
+
+    def _backtracks(self, reason: str) -> None:
+        self._backtracking = self._backtracking or reason
+
+    def _repeat(self, char: str) -> None:
+        text, start = self._text, self._at
+        exact = loose = char
+        if counted := _COUNTED.match(text, start) if char == "{" else None:
+            low, comma, high = counted.groups()
+            if not low and not high:
+                self._put(_escaped("{"), 1)  # `{}` and `{,}` are no counts
+                return
+            if max(int((low or "0")[:6]), int((high or "0")[:6])) > _MOST_REPEATS:
+                self._fail(f"more than {_MOST_REPEATS:,} repetitions", start)
+            exact = f"{{{low or '0'}{comma}{high}}}"
+            loose = "*" if int(low or "0") == 0 else "+"
+        length = counted.end() - start if counted else 1
+        following = text[start + length : start + length + 1]
+        if following == "+":
+            self._backtracks("has a possessive repetition")
+        if following and following in "+?":
+            exact, loose, length = exact + following, loose + following, length + 1
+        self._put(exact, length, loose=loose)
+
+    def _group(self) -> None:
+        text, at = self._text, self._at
+        if text.startswith("(?#", at):
+            end = text.find(")", at)
+            if end < 0:
+                self._fail("this comment does not end", at)
+            self._put("", end + 1 - at)
+            return
+        if len(self._open) == _DEEPEST:
+            self._fail(f"more than {_DEEPEST} brackets within each other", at)
+        if text.startswith("(?P=", at):
+            self._backtracks("refers back to a group")
+            self._put("(?P=", 4)
+        elif not text.startswith("(?", at):
+            self._put("(", 1)
+        elif look := next((each for each in _LOOKS if text.startswith(each, at + 1)), ""):
+            self._backtracks(_LOOKS[look])
+            self._put(f"({look}", 1 + len(look))
+        elif text.startswith("(?>", at):
+            self._backtracks("has an atomic group")
+            self._put("(?>", 3)
+        elif name := _GROUP_NAME.match(text, at + 1):
+            self._named(name[1])
+            self._put(f"(?P<{name[1]}>", name.end() - at)
+        else:
+            self._flags()
+            return
+        self._open.append(at)
+
+    def _named(self, name: str) -> None:
+        if not name.isidentifier():
+            self._fail(
+                f"{name[:40]!r} is no name: it is letters, digits and _, and begins with no digit", self._at
+            )
+        if name in self._groups:
+            self._fail(f"the name {name!r} is there twice", self._at)
+        self._groups.append(name)
+
+    def _flags(self) -> None:
+        found = _FLAGS.match(self._text, self._at + 1)
+        if not found or set(found[1]) - set("aimsu") or set(found[2]) - set("-ims"):
+            self._fail("this kind of group is not known", self._at)
+        flags = found[1].replace("a", "").replace("u", "") + found[2]
+        length = found.end() - self._at
+        if found[3] == ":":
+            self._open.append(self._at)
+            self._put(f"(?{flags}:", length)
+        else:
+            self._put(f"(?{flags})" if flags else "", length)
+
+    def _character_class(self) -> None:
+        """A class of characters, of which those stand in the result that messages have."""
+        text, start = self._text, self._at
+        at = start + 1
+        negated = text.startswith("^", at)
+        at += negated
+        parts: list[str] = []
+        first = True
+        while at < len(text) and (first or text[at] != "]"):
+            first = False
+            if posix := _POSIX.match(text, at):
+                parts.append(posix[0])
+                at = posix.end()
+                continue
+            low, at = self._member(at)
+            if isinstance(low, str) and text.startswith("-", at) and not text.startswith("-]", at):
+                if at + 1 == len(text):
+                    break
+                high, at = self._member(at + 1)
+                parts.append(self._range(low, high, start))
+            else:
+                parts.append(
+                    "".join(map(_escaped, simplified(_form(low)))) if isinstance(low, str) else low[0]
+                )
+        if not text.startswith("]", at):
+            self._fail("this bracket is not closed", start)
+        self._put(f"[{'^' if negated else ''}{''.join(parts)}]", at + 1 - start)
+
+    def _member(self, at: int) -> tuple[str | tuple[str], int]:
+        """One character of a class, or a class within it (in a tuple), and what stands behind it."""
+        text = self._text
+        if text[at] != "\\":
+            return text[at], at + 1
+        char = text[at + 1 : at + 2]
+        if code := _CODE_POINT.match(text, at + 1):
+            number = int(next(filter(None, code.groups())), 16)
+            if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+                self._fail("there is no such character", at)
+            return chr(number), code.end()
+        if char and char in "wW":
+            return (_WORD_CHARS if char == "w" else _NO_WORD_CHARS,), at + 2
+        if char and char in "dDsS":
+            return (f"\\{char}",), at + 2
+        if found := _PROPERTY.match(text, at + 1):
+            return (f"\\{found[0]}",), found.end()
+        if char in _CODES:
+            return _CODES[char], at + 2
+        if not char or (char.isascii() and char.isalnum()):
+            self._fail(f"\\{char} is not known here", at)
+        return char, at + 2
+
+    def _range(self, low: str, high: str | tuple[str], start: int) -> str:
+        if not isinstance(high, str):
+            self._fail("this range has no end", start)
+        ends = [each if len(_plain(each)) != 1 else _plain(each) for each in (low, high)]
+        if ends[0] > ends[1]:
+            self._fail(f"the range from {low!r} to {high!r} is empty", start)
+        return f"{_escaped(ends[0])}-{_escaped(ends[1])}"
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _form(text: str) -> str:
+    """Literal text in the form in which messages are compared."""
+    return text if text.isascii() else simplified(_plain(text))
+
+
+def _escaped(char: str) -> str:
+    """One character as a literal, in a class or outside."""
+    if char in _ESCAPED:
+        return f"\\{char}"
+    return f"\\x{ord(char):02x}" if ord(char) < 32 or ord(char) == 127 else char

@@ -1,0 +1,185 @@
+"""The tools that other MCP servers lend: started when they are first wanted, live from then on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from loom_core.errors import ConfigError, LoomError, NotFoundError, SourceError
+from loom_core.tools.interface import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.mcp_client.registry import MCPToolRegistry, ServerStatus
+    from loom_core.tools.interface import Question, Tool
+
+__all__ = ["EVERYTHING", "McpTools"]
+
+_log = logging.getLogger(__name__)
+
+EVERYTHING = "all"
+"""Instead of a list of names: all that are enabled."""
+
+
+class McpTools:
+    """All servers that something here uses, each started once for all of it.
+
+    Args:
+        home: Loom's folder, with `mcp.json` in it.
+        user: what names servers, in messages.
+    """
+
+    def __init__(self, home: Path, *, user: str = "the profile") -> None:
+        self._home = home
+        self._user = user
+        self._registry: MCPToolRegistry | None = None
+        self._tasks: TaskGroup | None = None
+        self._loading: dict[str, anyio.Event] = {}
+        self._failures: dict[str, LoomError] = {}
+        self._enabled: Sequence[str] = ()
+        self._named: set[str] = set()
+        self._turn = anyio.Lock()
+
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Start servers in a task group that the caller ends."""
+        self._tasks = tasks
+
+    async def begin(self, names: Literal["all"] | Sequence[str]) -> Sequence[str]:
+        """Have servers started that are not, and do not wait for them.
+
+        Args:
+            names: which ones; `all` that are enabled.
+
+        Returns:
+            Their names.
+        """
+        assert self._tasks is not None, "servers are started while they are worked for"
+        registry = await self._opened()
+        if names == EVERYTHING:
+            self._enabled = self._enabled or await registry.discover_local_servers()
+            names = self._enabled
+        else:
+            self._named |= set(names)
+        for name in names:
+            if name not in self._loading:
+                self._loading[name] = anyio.Event()
+                self._tasks.start_soon(self._load, registry, name)
+        return names
+
+    async def there(self, names: Literal["all"] | Sequence[str], *, patience: float) -> None:
+        """Wait a little until servers are there.
+
+        One that is not goes on being tried, and its tools come when it is. Only one whose entry says that it
+        is required has to be there; and one that is named has to be configured.
+
+        Args:
+            names: as for `begin`.
+            patience: seconds to wait at the most.
+
+        Raises:
+            SourceError: a required one is not there, or one that is named cannot be started.
+            ConfigError: one that is named is not configured.
+        """
+        chosen = await self.begin(names)
+        with anyio.move_on_after(patience):
+            for name in chosen:
+                if name in self._loading:
+                    await self._loading[name].wait()
+        for name in self._named.intersection(chosen):
+            if name in self._failures:
+                error = self._failures.pop(name)
+                raise ConfigError(
+                    f"The MCP server {name}, which {self._user} names, cannot be started: {error.message}",
+                    advice=error.advice,
+                ) from error
+        for status in (await self._opened()).servers():
+            named = status.name in self._named and status.state == "misconfigured"
+            if status.name in chosen and (status.required or named):
+                _check(status, self._user)
+
+    def live(self, names: Sequence[str]) -> Callable[[], tuple[Tool, ...]]:
+        """Gives the tools that these servers have now: the same tuple as long as they are the same."""
+        chosen = frozenset(names)
+        seen: tuple[object, tuple[Tool, ...]] = (None, ())
+
+        def tools() -> tuple[Tool, ...]:
+            nonlocal seen
+            now = () if self._registry is None else self._registry.tools()
+            if seen[0] is not now:
+                mine = tuple(each for each in now if each.server in chosen)
+                # Another server's tools are no change here.
+                same = len(mine) == len(seen[1]) and all(a is b for a, b in zip(mine, seen[1], strict=True))
+                seen = (now, seen[1] if same else mine)
+            return seen[1]
+
+        return tools
+
+    async def approve(self, name: str) -> None:
+        """Note that the user has looked at a server's tool, as it is now, and lets it be called.
+
+        Nothing happens for a tool that is no server's. What the rules say of its calls holds all the same.
+        """
+        if self._registry is None:
+            return
+        try:
+            await self._registry.approve([self._registry.find(name)])
+        except NotFoundError:
+            return  # of Loom's own, or gone since
+        except LoomError as error:
+            _log.warning("that %s was approved is not kept: %s", name, error)
+
+    def problems(self) -> list[str]:
+        """What is wrong with servers that were started, or cannot be."""
+        if self._registry is None:
+            return []
+        return [f"{each.name}: {each.problem}" for each in self._registry.servers() if each.problem]
+
+    async def close(self) -> None:
+        """Close all servers."""
+        if self._registry is not None:
+            await self._registry.close()
+
+    async def _opened(self) -> MCPToolRegistry:
+        async with self._turn:
+            if self._registry is None:
+                from loom_core.mcp_client.callbacks import Callbacks
+                from loom_core.mcp_client.registry import MCPToolRegistry
+
+                # A question belongs to a call, and goes to the run that made it; others nobody can answer.
+                self._registry = MCPToolRegistry(home=self._home, callbacks=Callbacks(ask=_nobody))
+            return self._registry
+
+    async def _load(self, registry: MCPToolRegistry, name: str) -> None:
+        tried = self._loading[name]
+        try:
+            await registry.load_servers([name])
+        except LoomError as error:
+            if name not in self._named:  # whoever names it is told
+                _log.warning("the MCP server %s is not there: %s", name, error)
+            self._failures[name] = error
+            del self._loading[name]  # the next run tries again
+        finally:
+            tried.set()
+
+
+def _check(status: ServerStatus, user: str) -> None:
+    if status.state == "misconfigured":
+        raise SourceError(
+            f"The MCP server {status.name} cannot be started: {status.problem}",
+            advice=f"Correct its entry, or take it out of {user}.",
+        )
+    if status.state not in {"ready", "degraded"}:
+        raise SourceError(
+            f"The MCP server {status.name}, which has to be there, is not yet: it is {status.state}.",
+            advice=status.problem or "Try again in a few seconds, when it has started.",
+        )
+
+
+async def _nobody(_question: Question) -> Answer:
+    return Answer("cancel")

@@ -1,0 +1,118 @@
+"""Connections of the HTTP client: one for each request, or kept for the next ones to the same origin."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.net.trust import system_trust
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator
+
+    import httpcore2
+
+    from loom_core.net.gate import Gate
+    from loom_core.net.policy import NetPolicy
+
+__all__ = ["Connections"]
+
+_MOST = 1000
+_MOST_IDLE = 16
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """Connections that are kept, and how many requests use them now."""
+
+    pool: httpcore2.AsyncConnectionPool
+    users: int = 0
+
+    async def retire(self) -> None:
+        """Close them, unless a request still goes on: then its end calls this."""
+        if not self.users:
+            with anyio.CancelScope(shield=True):
+                await self.pool.aclose()
+
+
+class Connections:
+    """Gives pools whose connections go to checked addresses only.
+
+    A connection that is kept goes where it was checked when it was made, whatever its name leads to since.
+
+    Args:
+        policy: the proxy, if there is one.
+        gate: checks.
+        tls: what certificates are checked against; None for those that the system trusts.
+        keep_seconds: so long a connection is kept that nobody uses; 0: each has one request.
+    """
+
+    def __init__(
+        self, policy: NetPolicy, gate: Gate, *, tls: ssl.SSLContext | None, keep_seconds: float
+    ) -> None:
+        self._policy = policy
+        self._gate = gate
+        self._tls = tls
+        self._keep_seconds = keep_seconds
+        self._kept: _Kept | None = None
+
+    @asynccontextmanager
+    async def pool(self, *, fresh: bool) -> AsyncGenerator[httpcore2.AsyncConnectionPool]:
+        """The pool for one request; with `fresh`, one that is new and is not kept."""
+        if fresh or not self._keep_seconds:
+            async with self._made() as pool:
+                yield pool
+            return
+        kept = self._kept = self._kept or _Kept(self._made())
+        kept.users += 1
+        try:
+            yield kept.pool
+        finally:
+            kept.users -= 1
+            if kept is not self._kept:
+                await kept.retire()
+
+    async def aclose(self) -> None:
+        """Close those that are kept; those in use, when their requests have ended."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.retire()
+
+    def _made(self) -> httpcore2.AsyncConnectionPool:
+        import httpcore2
+        import httpx2
+
+        from loom_core.net.connect import CheckedBackend
+
+        _hide_headers()
+        tls = self._tls or system_trust()
+        if not self._policy.proxy:
+            return httpcore2.AsyncConnectionPool(
+                ssl_context=tls,
+                network_backend=CheckedBackend(self._gate),
+                max_connections=_MOST,
+                max_keepalive_connections=_MOST_IDLE,
+                keepalive_expiry=self._keep_seconds,
+            )
+        proxy = httpx2.Proxy(self._policy.proxy)
+        return httpcore2.AsyncHTTPProxy(
+            str(proxy.url),
+            proxy_auth=proxy.raw_auth,
+            ssl_context=tls,
+            max_connections=_MOST,
+            max_keepalive_connections=_MOST_IDLE,
+            keepalive_expiry=self._keep_seconds,
+        )
+
+
+@lru_cache(maxsize=1)
+def _hide_headers() -> None:
+    """Keep headers of answers, which hold cookies and what servers repeat of ours, out of the debug log."""
+    for name in ("httpcore2.http11", "httpcore2.http2"):
+        logging.getLogger(name).addFilter(lambda record: record.levelno > logging.DEBUG)

@@ -1,0 +1,52 @@
+"""Headers of a request: what can be sent at all, and what only the client itself says."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from loom_core.errors import NetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["checked_headers", "header_problem", "is_set_by_client"]
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_OF_THE_CLIENT = frozenset(
+    {"connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""What says where a message ends and who is asked: two programs that read it differently can be fooled."""
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers by name in lower case.
+
+    Raises:
+        NetError: one cannot be sent; the message does not repeat its value, which may be a secret.
+    """
+    for name, value in headers.items():
+        if problem := header_problem(name, value):
+            raise NetError(
+                f"The header {name[:64]!r} cannot be sent: {problem}.",
+                advice="Leave it out, or write it in plain ASCII on one line.",
+                failure="refused",
+            )
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def is_set_by_client(name: str) -> bool:
+    """Whether a header is the client's own to say."""
+    return name.lower() in _OF_THE_CLIENT or name.lower().startswith("proxy-")
+
+
+def header_problem(name: str, value: str) -> str:
+    """Why a header cannot be sent, as the end of a sentence without its value; empty if it can."""
+    if not _NAME.fullmatch(name):
+        return "that is no name of a header"
+    if is_set_by_client(name):
+        return "the client sets it"
+    if not _VALUE.fullmatch(value):
+        return "its value has characters that are no printable ASCII"
+    return ""

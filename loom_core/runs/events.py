@@ -1,0 +1,67 @@
+"""What happens in a run, as everybody sees it: the events that are journalled, streamed and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["FINAL_EVENTS", "EventType", "StreamEvent"]
+
+EventType = Literal[
+    "request_start",  # goal, session_id, profile, model
+    "knowledge",  # outcome, passages: [{id, title, source}], problem
+    "model_start",  # iteration, model
+    "text_delta",  # text
+    "reasoning_delta",  # text
+    "model_retry",  # problem, attempt, wait: what was streamed of this turn does not count
+    "tool_calls_start",  # calls: [{call_id, tool, arguments}], text
+    "tool_start",  # call_id, tool: it runs from now on; in the journal before anything is done; arguments,
+    # where a hook or a person has changed those that the model gave
+    "tool_progress",  # call_id, done, total, message
+    "approval_required",  # pending: the fields of `Pending`
+    "approval_decided",  # call_id, action, by, reason, scope
+    "tool_result",  # call_id, tool, status (`CallStatus`), text, seconds, stages, blob
+    "loop_detected",  # call_id, tool, times, action: remind|refuse|stop
+    "compression_warning",  # used, window, ratio
+    "compression_applied",  # before, after, ratio: tokens; dropped, kept: messages
+    "usage",  # input_tokens, output_tokens, cost, …: of this answer; total: of the run
+    "message_received",  # text: something the user said while it ran
+    "paused",  # by
+    "resumed",  # by, from_status
+    "agent_finish",  # output, structured
+    "route",  # how: pattern|model|…, flow_id, and what was decisive: how a flow was chosen
+    "flow_start",  # flow_id, name, message, inputs, config; step_id: of the step that runs it, or empty
+    "flow_changed",  # config: the configuration is another one since, and the steps done are the same
+    "inputs",  # step_id, names: inputs that were given, or corrected, on the way
+    "step_start",  # step_id, key: with the visit, attempt, what; in the journal before anything is done
+    "step_result",  # step_id, status, outputs, seconds, problem, next: what follows
+    "branch",  # step_id, branch, status: start|success|failure
+    "flow_finish",  # output, structured
+    "error",  # message, advice, failure
+    "aborted",  # by, reason
+]
+"""Each with the keys of its payload."""
+
+FINAL_EVENTS: frozenset[EventType] = frozenset({"agent_finish", "flow_finish", "error", "aborted"})
+"""After one of these a run goes on only if somebody resumes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """Something that happened in a run.
+
+    Attributes:
+        type: what.
+        payload: JSON; its keys depend on the type, see `EventType`.
+        run_id: in which run.
+        seq: its place in the run, from 1, without a gap. It never changes: a reader who has seen this one
+            asks for those after it.
+        at: when, in seconds since 1970.
+    """
+
+    type: EventType
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    run_id: str = ""
+    seq: int = 0
+    at: float = 0.0

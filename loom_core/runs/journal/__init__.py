@@ -1,0 +1,23 @@
+"""The journal of runs: one SQLite file with every event, from which each run goes on after a crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.runs.journal.journal import Journal
+    from loom_core.runs.journal.run_log import RunLog, Step
+
+__all__ = ["Journal", "RunLog", "Step"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "Journal": ".journal",
+            "RunLog": ".run_log",
+            "Step": ".run_log",
+        },
+    )

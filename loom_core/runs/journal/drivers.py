@@ -1,0 +1,121 @@
+"""Which processes drive runs: each holds a lock of its own as long as it lives."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from loom_core.errors import RecordError
+from loom_core.storage import ProcessLock
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from loom_core.runs.journal.run_rows import StoredRun
+    from loom_core.runs.run import Run
+
+__all__ = ["Drivers"]
+
+
+class Drivers:
+    """The processes that drive runs of one journal, and this one among them.
+
+    A driver is alive while the lock of its file is held, whatever else the process does: one that was killed
+    is dead at once, one that hangs or sleeps is not.
+
+    Args:
+        folder: for the lock files, made if absent; None where there are no other processes.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._entering = threading.Lock()
+        self._lock: ProcessLock | None = None
+        self.own = ""
+        self.title = f"pid {os.getpid()} on {socket.gethostname()}"
+
+    def enter(self) -> None:
+        """Take a lock, so that others see that this driver lives. Blocks; nothing happens the second time.
+
+        Raises:
+            RecordError: the lock file cannot be made.
+        """
+        with self._entering:
+            while not self.own:
+                name = secrets.token_hex(8)
+                if self._folder is None or self._locked(self._folder, name):
+                    self.own = name
+
+    def _locked(self, folder: Path, name: str) -> bool:
+        path = self._path(name)
+        lock = ProcessLock(path)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            held = lock.acquire()
+        except OSError as error:
+            raise RecordError(
+                f"{path} cannot be made: {error.strerror or error}.",
+                advice="Make room, or the folder writable: it shows other processes that this one lives.",
+            ) from error
+        if held and path.exists():  # else one that cleans up was faster
+            self._lock = lock
+            return True
+        lock.release()
+        return False
+
+    def register(self, db: sqlite3.Connection) -> None:
+        """Write this driver down, which holds its lock; part of a transaction."""
+        db.execute("INSERT OR IGNORE INTO drivers VALUES (?, ?)", (self.own, self.title))
+
+    def alive(self, driver: str) -> bool:
+        """Whether a process that drives runs has not ended. Blocks for some microseconds."""
+        if driver == self.own:
+            return bool(driver)
+        return self._folder is not None and bool(driver) and ProcessLock(self._path(driver)).is_held()
+
+    def shown(self, db: sqlite3.Connection, found: Sequence[StoredRun]) -> list[Run]:
+        """Runs with the names of the processes that drive them."""
+        titles = {"": ""}
+        for driver in {stored.driver for stored in found} - {""}:
+            row = db.execute("SELECT title FROM drivers WHERE id = ?", (driver,)).fetchone()
+            titles[driver] = row["title"] if row is not None and self.alive(driver) else ""
+        return [replace(stored.run, driver=titles[stored.driver]) for stored in found]
+
+    def clean(self, db: sqlite3.Connection) -> None:
+        """Free the runs of dead drivers and remove what is left of these; part of a transaction."""
+        for row in db.execute("SELECT id FROM drivers").fetchall():
+            if not self.alive(row["id"]):
+                db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (row["id"],))
+                db.execute("DELETE FROM drivers WHERE id = ?", (row["id"],))
+        if self._folder is None:
+            return
+        for path in self._folder.glob("*.lock"):
+            lock = ProcessLock(path)
+            # Whoever is about to take this lock sees then that the file has gone.
+            if path.stem != self.own and not lock.is_held() and lock.acquire():
+                _remove(path)
+                lock.release()
+
+    def leave(self) -> None:
+        """Give the lock back and remove its file. Blocks."""
+        if self._lock is not None:
+            _remove(self._path(self.own))
+            self._lock.release()
+        self._lock, self.own = None, ""
+
+    def _path(self, driver: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{driver}.lock"
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return  # Windows keeps what is open; the next one to come removes it

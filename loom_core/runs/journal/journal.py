@@ -1,0 +1,412 @@
+"""All runs of one file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import CancelScope
+
+from loom_core.runs.journal.claiming import claim_run, unclaimed_runs
+from loom_core.runs.journal.creating import create_run, id_for, new_id
+from loom_core.runs.journal.event_rows import blob_of, events_of, steps_of
+from loom_core.runs.journal.following import EVENTS_AT_ONCE, followed, obeyed, stands_still
+from loom_core.runs.journal.forgetting import forget_run, forget_some
+from loom_core.runs.journal.inbox import Inbox
+from loom_core.runs.journal.order_rows import (
+    GivenOrder,
+    check_last,
+    check_order,
+    given_orders,
+    order_column,
+)
+from loom_core.runs.journal.outbox import Outbox
+from loom_core.runs.journal.run_log import RunLog
+from loom_core.runs.journal.run_rows import condition, find_run, run_rows
+from loom_core.runs.journal.searching import found_runs, read_runs
+from loom_core.runs.journal.session_rows import SessionState, begin_session, keep_state, session_state
+from loom_core.runs.journal.store import Store
+from loom_core.runs.orders import Resume, Retry
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal.claiming import Claim
+    from loom_core.runs.journal.run_log import Step
+    from loom_core.runs.journal.work import Wake
+    from loom_core.runs.orders import Order
+    from loom_core.runs.run import Run, RunRequest, RunStatus
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """All runs of one file, or of this process only where `path` is None. Nothing is opened before first use.
+
+    Several processes share one file. Each holds an OS lock on a file of its own as long as it lives, and a
+    run names its driver's lock: so a run whose driver was killed is free at once, and one whose driver
+    merely hangs or sleeps never is driven twice.
+
+    Every method raises RecordError where the file cannot be read or written.
+
+    Args:
+        path: the file, made if absent, and its folder with it; None keeps all in memory.
+    """
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self.store = Store(None if path is None else Path(path))
+        self._driven: set[str] = set()
+
+    async def create(self, request: RunRequest, *, begins_session: bool = False) -> Run:
+        """Record what is asked for. The same caller and idempotency_key: the run that there is.
+
+        Args:
+            request: what is asked for.
+            begins_session: whether a session that is not known here, to anybody, begins with it, under the id
+                that it has elsewhere.
+
+        Raises:
+            InvalidInputError: the key was used for another request; or the session has a run that is not at
+                its end; or JSON cannot hold the request.
+            NotFoundError: there is no such session of this caller.
+        """
+        made = await self.store.write(lambda db: create_run(db, request, begins_session=begins_session))
+        return await self.get(made.id) if made.last_seq else made
+
+    async def get(self, run_id: str, *, caller: str | None = None) -> Run:
+        """A run as it stands.
+
+        Raises:
+            NotFoundError: there is none, or it is another caller's (None: whoever).
+        """
+        drivers = await self.store.drivers()
+        return await self.store.read(lambda db: drivers.shown(db, [find_run(db, run_id, caller)])[0])
+
+    async def with_key(self, idempotency_key: str, *, caller: str = "") -> Run | None:
+        """The run that was asked for with an idempotency key; None if there is none.
+
+        Args:
+            idempotency_key: as in `RunRequest`; not empty.
+            caller: who asked.
+        """
+        drivers = await self.store.drivers()
+        where, parameters = "runs.caller = ? AND runs.idempotency_key = ?", (caller, idempotency_key)
+        found = await self.store.read(lambda db: drivers.shown(db, run_rows(db, where, parameters)))
+        return found[0] if found else None
+
+    async def begin_session(self, *, caller: str = "", idempotency_key: str = "") -> str:
+        """Begin a session before there is any run of it; gives its id.
+
+        Args:
+            caller: whose it is.
+            idempotency_key: the same caller gets the same session for it; empty for a new one in any case.
+
+        Raises:
+            InvalidInputError: the caller or the key is no text.
+        """
+        session_id = id_for("ses", caller, idempotency_key) if idempotency_key else new_id("ses")
+        await self.store.write(lambda db: begin_session(db, session_id, caller))
+        return session_id
+
+    async def session_state(self, session_id: str, *, caller: str = "") -> SessionState:
+        """What is kept of a session besides its runs.
+
+        Raises:
+            NotFoundError: there is no such session of this caller.
+        """
+        return await self.store.read(lambda db: session_state(db, session_id, caller))
+
+    async def keep_session_state(
+        self, session_id: str, content: Mapping[str, Any], *, version: int, caller: str = ""
+    ) -> bool:
+        """Keep something of a session.
+
+        Args:
+            session_id: which session.
+            content: JSON.
+            version: of the state that it is made of.
+            caller: whose session it is.
+
+        Returns:
+            Whether it is kept: not if there is another state since.
+
+        Raises:
+            InvalidInputError: JSON cannot hold it.
+            NotFoundError: there is no such session of this caller.
+        """
+        return await self.store.write(lambda db: keep_state(db, session_id, caller, content, version=version))
+
+    async def runs(
+        self,
+        *,
+        caller: str | None = None,
+        profiles: Sequence[str] = (),
+        session_id: str = "",
+        status: Sequence[RunStatus] = (),
+        limit: int = 50,
+    ) -> list[Run]:
+        """Runs, latest first.
+
+        Args:
+            caller: whose; None for everybody's.
+            profiles: those of these are among them, whosever they are.
+            session_id: of which session; empty for all.
+            status: how they are; empty for whatever.
+            limit: how many at the most.
+        """
+        drivers = await self.store.drivers()
+        where, parameters = condition(caller, profiles=profiles, session_id=session_id, status=status)
+        return await self.store.read(
+            lambda db: drivers.shown(db, run_rows(db, where, parameters, order="runs.key DESC", limit=limit))
+        )
+
+    async def events(self, run_id: str, *, after: int = 0, limit: int = EVENTS_AT_ONCE) -> list[StreamEvent]:
+        """Events of a run, oldest first.
+
+        Args:
+            run_id: which run.
+            after: seq of the last one that is known already.
+            limit: how many at the most.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        return await self.store.read(
+            lambda db: events_of(db, run_id, find_run(db, run_id).key, after=after, limit=limit)
+        )
+
+    def follow(self, run_id: str, *, after: int = 0) -> AsyncGenerator[StreamEvent]:
+        """Events as they come, also of runs that another process drives; ends behind a final event.
+
+        Args:
+            run_id: which run.
+            after: seq of the last one that is known already.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        return followed(self.store, run_id, after=after)
+
+    async def changed(self, run_id: str, *, after: int, seconds: float) -> Run:
+        """Wait until a run has ended, is paused, or waits for a person, in a way that is not known yet.
+
+        One that has ended is given back at once, and so is one that waits, if something has happened in it
+        since `after`; but not where an order is on its way that has it go on.
+
+        Args:
+            run_id: which run.
+            after: seq of the last event that is known already.
+            seconds: how long to wait at the most.
+
+        Returns:
+            The run as it stands then, also where the time was over.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        with anyio.move_on_after(seconds):
+            await stands_still(self.store, run_id, after=after)
+        return await self.get(run_id)
+
+    async def obeyed(self, run_id: str, *, seconds: float) -> Run:
+        """Wait until a run has obeyed its orders, of whatever comes of them.
+
+        Args:
+            run_id: which run.
+            seconds: how long to wait at the most.
+
+        Returns:
+            The run as it stands then, also where the time was over.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        with anyio.move_on_after(seconds):
+            await obeyed(self.store, run_id)
+        return await self.get(run_id)
+
+    async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
+        """Record orders, all of them or none; they are obeyed by whoever drives the run, now or later.
+
+        Args:
+            run_id: which run.
+            orders: what it shall do, in this order.
+            caller: whose run it must be; None for whoever's.
+
+        Returns:
+            The run as it stands; the orders are on their way to it.
+
+        Raises:
+            InvalidInputError: one does not fit how the run stands, with what it has been told before: nothing
+                is pending by that id, it was decided already, the answer is none to the question, it has
+                ended …
+            NotFoundError: there is no such run of this caller.
+        """
+        drivers = await self.store.drivers()
+
+        def give(db: sqlite3.Connection) -> tuple[int, list[GivenOrder], Run]:
+            stored = find_run(db, run_id, caller)
+            waiting = given_orders(db, stored.key)
+            before = [each.order for each in waiting]
+            for order in orders:
+                check_order(stored.run, order, before)
+                if isinstance(order, Resume | Retry):
+                    check_last(db, stored)
+                before.append(order)
+            columns = [order_column(order) for order in orders]  # nothing is written before all are sure
+            sql = "INSERT INTO orders (run, body) VALUES (?, ?)"
+            keys = [db.execute(sql, (stored.key, column)).lastrowid or 0 for column in columns]
+            given = [GivenOrder(key, order) for key, order in zip(keys, orders, strict=True)]
+            # With those before them, which other processes may have given and nobody has seen here yet.
+            return stored.key, [*waiting, *given], drivers.shown(db, [stored])[0]
+
+        def deliver(given: tuple[int, list[GivenOrder], Run], wake: Wake) -> None:
+            self.store.switchboard.deliver(given[0], given[1], wake)
+
+        return (await self.store.write(give, after=deliver))[2]
+
+    async def claim(self, run_id: str) -> RunLog | None:
+        """The only one that may write to a run; None while somebody drives it, in whichever process.
+
+        Enter it at once with `async with`: the run is free again at the end of the block.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        if run_id in self._driven:
+            return None
+        self._driven.add(run_id)
+        try:
+            log = await self._claim(run_id)
+        except BaseException:
+            self._driven.discard(run_id)
+            raise
+        if log is None:
+            self._driven.discard(run_id)
+        return log
+
+    async def _claim(self, run_id: str) -> RunLog | None:
+        drivers, inbox = await self.store.enter(), Inbox()
+
+        def connect(claim: Claim | None, wake: Wake) -> None:
+            if claim is not None:
+                self.store.switchboard.connect(claim.stored.key, inbox)
+                inbox.receive(claim.orders, wake)
+
+        claim = await self.store.write(lambda db: claim_run(db, run_id, drivers), after=connect)
+        if claim is None:
+            return None
+        run, key = replace(claim.stored.run, driver=drivers.title), claim.stored.key
+        outbox = Outbox(
+            key,
+            drivers.own,
+            submit=self.store.submit,
+            switchboard=self.store.switchboard,
+            seq=run.last_seq,
+            status=run.status,
+        )
+
+        def release() -> None:
+            self.store.switchboard.disconnect(key, inbox)
+            self._driven.discard(run_id)
+
+        steps: list[Step] = []
+        try:
+            if run.last_seq:
+                steps = await self.store.read(lambda db: steps_of(db, run_id, key))
+        except BaseException:
+            with CancelScope(shield=True):
+                await outbox.send(obeyed=[], release=True)
+            release()
+            raise
+        return RunLog(
+            run,
+            journal=self,
+            key=key,
+            steps=steps,
+            blobs=claim.blobs,
+            outbox=outbox,
+            inbox=inbox,
+            switchboard=self.store.switchboard,
+            release=release,
+        )
+
+    async def unclaimed(self) -> list[str]:
+        """Runs that nobody drives and that have something to do, oldest first.
+
+        They are working, have orders to obey, or wait for an answer whose deadline has passed.
+        """
+        drivers, driven = await self.store.drivers(), frozenset(self._driven)
+        return await self.store.read(lambda db: unclaimed_runs(db, driven, drivers))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        caller: str | None = None,
+        profiles: Sequence[str] = (),
+        session_id: str = "",
+        status: Sequence[RunStatus] = (),
+        limit: int = 10,
+    ) -> list[Run]:
+        """Past runs by words of goal and output, English and Chinese; those that fit best first.
+
+        Args:
+            query: words; each counts by how rare it is, and not all need be there.
+            caller: as for `runs`.
+            profiles: as for `runs`.
+            session_id: as for `runs`.
+            status: as for `runs`.
+            limit: how many at the most.
+        """
+        while await self.store.write(read_runs):
+            pass
+        drivers = await self.store.drivers()
+        wanted = condition(caller, profiles=profiles, session_id=session_id, status=status)
+        return await self.store.read(
+            lambda db: drivers.shown(db, found_runs(db, query, wanted=wanted, limit=limit))
+        )
+
+    async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
+        """What was too large for an event, and its media type.
+
+        Raises:
+            NotFoundError: there is no such run, or it has no such blob.
+        """
+        return await self.store.read(lambda db: blob_of(db, find_run(db, run_id), number))
+
+    async def forget(self, run_id: str, *, caller: str | None = None) -> None:
+        """Remove all that there is of a run. What its session remembers in a memory stays there.
+
+        Raises:
+            InvalidInputError: somebody drives it.
+            NotFoundError: there is no such run of this caller.
+        """
+        drivers = await self.store.drivers()
+        await self.store.write(lambda db: forget_run(db, find_run(db, run_id, caller), drivers))
+
+    async def prune(self, *, older_than: float, keep_last: int = 0) -> int:
+        """Forget runs that ended long ago.
+
+        Args:
+            older_than: seconds since something last happened in them.
+            keep_last: so many are kept, however old: those that began last.
+
+        Returns:
+            How many were forgotten.
+        """
+        drivers = await self.store.drivers()
+        before = time.time() - older_than
+        forgotten = 0
+        while some := await self.store.write(lambda db: forget_some(db, before, keep_last, drivers)):
+            forgotten += some
+        return forgotten
+
+    async def aclose(self) -> None:
+        """Write what was added, free the runs of this process, and let go of the file."""
+        await self.store.aclose()

@@ -1,0 +1,26 @@
+"""What an agent remembers: the conversations of its sessions, for as long as it runs or in a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.runs.memory.in_memory import InMemoryMemory
+    from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
+    from loom_core.runs.memory.sqlite import SQLiteMemory
+
+__all__ = ["InMemoryMemory", "Memory", "MemoryHit", "MemorySession", "SQLiteMemory"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "InMemoryMemory": ".in_memory",
+            "Memory": ".interface",
+            "MemoryHit": ".interface",
+            "MemorySession": ".interface",
+            "SQLiteMemory": ".sqlite",
+        },
+    )

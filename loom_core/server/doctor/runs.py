@@ -1,0 +1,52 @@
+"""How the runs of a server stand, for its `doctor`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.errors import LoomError
+from loom_core.server.health import Section, told_by, warning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loom_core.server.health import Finding
+
+__all__ = ["runs_section"]
+
+_MOST_RUNS = 1000
+
+
+async def runs_section(path: Path, *, see: str, drive: str) -> Section | None:
+    """What a journal holds; None if there is none.
+
+    Args:
+        path: its file.
+        see: the command that shows what a run waits for, without the id.
+        drive: the command that goes on with a run, without the id.
+    """
+    if not await to_thread.run_sync(path.exists):
+        return None
+    from loom_core.runs.journal import Journal
+
+    journal = Journal(path)
+    facts: dict[str, object] = {"file": str(path)}
+    try:
+        runs = await journal.runs(limit=_MOST_RUNS)
+    except LoomError as error:
+        return Section(name="runs", facts=facts, findings=[told_by(error, "journal-unreadable", remedy="")])
+    finally:
+        await journal.aclose()
+    counts = Counter(run.status for run in runs)
+    facts |= {"latest runs": dict(counts)}
+    findings: list[Finding] = []
+    if waiting := [run.id for run in runs if run.status == "input_required"]:
+        remedy = f"See what they wait for: {see} {waiting[0]}"
+        findings.append(warning("runs-wait", f"Runs that wait for a decision: {len(waiting)}.", remedy))
+    if left := [run.id for run in runs if run.status == "working" and not run.driver]:
+        remedy = f"A server of this home goes on with them, or: {drive} {left[0]}"
+        findings.append(warning("runs-left", f"Runs that no process drives: {len(left)}.", remedy))
+    return Section(name="runs", facts=facts, findings=findings)

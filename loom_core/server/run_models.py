@@ -1,0 +1,57 @@
+"""What servers tell of runs, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.run import Pending
+
+__all__ = ["EventInfo", "PendingInfo", "event_info", "pending_info"]
+
+
+class PendingInfo(BaseModel):
+    """Something that a run waits for a person to say."""
+
+    id: str = Field(description="What a decision names.")
+    kind: Literal["approval", "unknown", "question"] = Field(
+        description="May a call be made; may one be made again of which nobody knows whether it was done; or "
+        "the question of a tool."
+    )
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+    answer_schema: dict[str, Any] = Field(description="JSON Schema of the answer to a question.")
+    for_run: bool = Field(description="Whether it can be approved with scope `run`.")
+    deadline: float | None = Field(description="When it counts as refused, in seconds since 1970.")
+
+
+class EventInfo(BaseModel):
+    """Something that happened in a run."""
+
+    seq: int
+    type: str
+    at: float = Field(description="Seconds since 1970.")
+    payload: dict[str, Any]
+
+
+def pending_info(pending: Pending) -> PendingInfo:
+    """Something that a run waits for, as data."""
+    return PendingInfo(
+        id=pending.id,
+        kind=pending.kind,
+        tool=pending.tool,
+        arguments=dict(pending.arguments),
+        reason=pending.reason,
+        answer_schema=dict(pending.schema),
+        for_run=pending.for_run,
+        deadline=pending.deadline,
+    )
+
+
+def event_info(event: StreamEvent) -> EventInfo:
+    """An event as data."""
+    return EventInfo(seq=event.seq, type=event.type, at=event.at, payload=dict(event.payload))

@@ -1,0 +1,1 @@
+"""Flows as an MCP server: conversations that follow rules, and steps that survive restarts."""

@@ -1,0 +1,260 @@
+"""The command line: what can be asked for.
+
+Exit codes: 0 done (of a run: completed; of `test`: all as expected), 1 an error (of a run: failed or aborted;
+of `validate`, `doctor` and `mcp test`: there is a problem; of `test`: a difference), 2 wrong usage, 3 the run
+waits for somebody, 130 interrupted, 141 nobody reads the answer any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loom_core.mcp_client.verbs import named_by
+from loom_core.paths import loom_home
+from loom_core.server.command_line import Commands, add_command, ended, parsed, serve_as_asked, split_line
+from loom_core.server.http_options import add_http_options
+from loom_core.server.install.options import add_install_options, add_uninstall_options
+from loom_flow.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.server.factory import LoomServer
+
+__all__ = ["PROGRAM", "parser", "run", "settings_of"]
+
+PROGRAM = "loom-flow-server"
+
+_CONFIG = "flow.json"
+_END_SECONDS = 10.0  # for what must not be done twice to end, and what runs have written to be on disk
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all arguments."""
+    top = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Business flows as an MCP server: rules first, then one decision of a model; durable"
+        " steps, questions, confirmations, skills. Without a command it serves MCP over stdio.",
+    )
+    top.add_argument("--version", action="version", version=f"{PROGRAM} {version(PROGRAM)}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    serve = _command(commands, "serve", "serve MCP over stdio (the default), or over HTTP")
+    add_http_options(serve)
+    _files(commands)
+    _talking(commands)
+    _runs(commands)
+    _mcp(commands)
+    _installing(commands)
+    _tokens(commands)
+    _doctor(commands)
+    return top
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    line, served = split_line(arguments)
+    args = parsed(parser(), line)
+    with named_by(PROGRAM):
+        return ended(PROGRAM, partial(_run, args, served), debug=args.debug)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings that arguments ask for."""
+    home = loom_home(args.home)
+    given: Path | None = args.config
+    return Settings(
+        home=home,
+        config=given.expanduser().absolute() if given else home / _CONFIG,
+        config_given=given is not None,
+        home_given=args.home is not None,
+        provider=args.provider,
+        version=version(PROGRAM),
+    )
+
+
+def _run(args: argparse.Namespace, served: Sequence[str]) -> int:
+    if args.command == "serve":
+        return _serve(args)
+    from loom_core.server.console import accept_any_text
+
+    accept_any_text()
+    if args.command in {"install", "uninstall"}:
+        from loom_flow.installing import installing
+
+        return installing(args, served)
+    from loom_flow.commands import run_command
+
+    return run_command(args, settings_of(args), served)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+
+    def build() -> LoomServer:
+        from loom_flow.app import build as build_app
+
+        return build_app(settings)
+
+    return serve_as_asked(PROGRAM, build, args, home=settings.home, deadline=_END_SECONDS)
+
+
+def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+    command = add_command(commands, name, text)
+    command.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the file with the flows (default flow.json in Loom's folder)",
+    )
+    command.add_argument(
+        "--provider",
+        default="",
+        metavar="MODEL",
+        help="the language model, where the file names none, such as deepseek or ollama/qwen3 (default: rules"
+        " alone)",
+    )
+    return command
+
+
+def _files(commands: Commands) -> None:
+    init = _command(commands, "init", "write a flow.json that works, to begin with")
+    init.add_argument("--force", action="store_true", help="also in the place of one that is there")
+    _command(commands, "validate", "say everything that is wrong with the file, with line and column")
+    _command(commands, "schema", "print the JSON Schema of flow.json, for editors")
+    graph = _command(commands, "graph", "draw flows as Mermaid diagrams")
+    graph.add_argument("flow", nargs="?", default="", metavar="FLOW", help="id of a flow; left out, all")
+    importing = _command(commands, "import-arazzo", "make a flow.json of an Arazzo document (1.0, 1.1)")
+    importing.add_argument("document", type=Path, metavar="DOCUMENT", help="the document, JSON or YAML")
+    importing.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="an OpenAPI description that it names (may be repeated)",
+    )
+    importing.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default standard output)")
+    exporting = _command(commands, "export-arazzo", "make an Arazzo document of the flows")
+    exporting.add_argument(
+        "--out", type=Path, metavar="DIR", help="the folder for it and the OpenAPI descriptions that it needs"
+    )
+
+
+def _talking(commands: Commands) -> None:
+    explain = _command(commands, "explain", "say what a message would do, and do nothing")
+    explain.add_argument("message", nargs="+", help="what a user might say")
+    explain.set_defaults(takes_more="message")
+    _conversation(explain)
+
+    running = _command(commands, "run", "run a flow")
+    running.add_argument("flow", metavar="FLOW", help="its id")
+    running.add_argument(
+        "inputs", nargs="*", default=[], metavar="NAME=VALUE", help="its inputs; JSON, or a text as it is"
+    )
+    running.add_argument("--message", default="", help="what the user said")
+    running.add_argument("--dry-run", action="store_true", help="show what it would send, and send nothing")
+    _conversation(running)
+    running.set_defaults(takes_more="inputs", run_id="")
+    running.epilog = (
+        "Exit code 0 if the run is completed (with --dry-run: nothing is missing or refused), 1 if it has"
+        " failed or was aborted, 3 if it waits for somebody."
+    )
+
+    chat = _command(commands, "chat", "talk with the assistant; Ctrl-D ends")
+    _conversation(chat)
+    chat.set_defaults(run_id="")
+    chat.epilog = (
+        "Exit code 0 when nothing is open at the end, also if the user has called it off; 1 if what was begun"
+        " last has failed; 3 if it waits for an answer: go on with --session or `resume`."
+    )
+
+    test = _command(commands, "test", "check that messages go where they should: lines of JSON")
+    test.add_argument("file", type=Path, metavar="FILE.jsonl", help="see docs/flow.md for what stands in it")
+    how = test.add_mutually_exclusive_group()
+    how.add_argument("--rules", action="store_true", help="only what rules decide")
+    how.add_argument(
+        "--with-model", action="store_true", help="let the model of the file decide, not the script"
+    )
+
+
+def _conversation(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--session", default="", metavar="SESSION", help="go on with this conversation")
+    command.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of it, such as tenantId=acme (may be repeated)",
+    )
+
+
+def _runs(commands: Commands) -> None:
+    runs = _command(commands, "runs", "list runs, the latest first; or find some by words")
+    runs.add_argument("query", nargs="*", default=[], help="words of their messages and outcomes")
+    runs.set_defaults(takes_more="query")
+    runs.add_argument("--status", action="append", default=[], help="only these (may be repeated)")
+    runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
+
+    status = _command(commands, "status", "show how a run stands")
+    status.add_argument("run_id", metavar="RUN", help="its id")
+    status.add_argument("--events", action="store_true", help="and everything that happened in it")
+
+    resume = _command(commands, "resume", "go on with a run that waits, has failed or was left")
+    resume.add_argument("run_id", metavar="RUN", help="its id")
+    doing = resume.add_mutually_exclusive_group()
+    doing.add_argument("--approve", action="store_true", help="yes to what it waits for")
+    doing.add_argument("--deny", action="store_true", help="no to what it waits for")
+    doing.add_argument("--answer", metavar="JSON", help="what it asks for, as an object")
+    doing.add_argument(
+        "--retry",
+        nargs="*",
+        metavar="STEP|NAME=VALUE",
+        help="once more from a step, or where it failed; with inputs that were wrong",
+    )
+    doing.add_argument("--abort", action="store_true", help="end it")
+    resume.add_argument("--id", default="", help="of several things that it waits for, which")
+    resume.add_argument("--reason", default="", help="with --deny and --abort: why")
+
+
+def _mcp(commands: Commands) -> None:
+    from loom_core.server.mcp_options import add_mcp_options
+
+    command = _command(commands, "mcp", "list, add, remove, test, trust or import other MCP servers")
+    add_mcp_options(command)
+
+
+def _installing(commands: Commands) -> None:
+    install = _command(commands, "install", "put this server into the configuration of an MCP client")
+    add_install_options(install, program=PROGRAM)
+    uninstall = _command(commands, "uninstall", "take this server out of the configuration of an MCP client")
+    add_uninstall_options(uninstall, program=PROGRAM)
+
+
+def _tokens(commands: Commands) -> None:
+    from loom_core.server.token_command import add_token_options
+
+    token = _command(commands, "token", "make, list or revoke tokens for `serve --http --tokens`")
+    # Whoever may read alone can begin nothing: that is no token for a conversation.
+    add_token_options(token, source_option="--flow", source="flow", key="flows", scope="write")
+    token.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        dest="token_context",
+        metavar="NAME=VALUE",
+        help="with create: a variable that is theirs whatever a call says, such as tenantId=acme (may be"
+        " repeated)",
+    )
+
+
+def _doctor(commands: Commands) -> None:
+    doctor = _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
+    doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
+    doctor.epilog = (
+        "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
+        " key and can be pasted into an issue; names of flows and hosts stand in it."
+    )

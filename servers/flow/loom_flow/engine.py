@@ -1,0 +1,397 @@
+"""What a process has open of a home: the flow file as it is now, the journal, assistants over both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Self
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, LoomError
+from loom_core.flow.config.flow_file import LoadedFlows, read_flow_file
+from loom_core.flow.config.watch import FlowFileWatch
+from loom_core.flow.executor.definition import every_step
+from loom_flow.invocation import invocation
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.flow.config import FlowFile
+    from loom_core.flow.knowledge import FlowKnowledge
+    from loom_core.flow.orchestrator import WorkflowOrchestrator
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.mcp_client.lent_tools import McpTools
+    from loom_core.runs.journal import Journal
+    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.interface import Tool
+    from loom_flow.knowledge_source import KnowledgeSources
+    from loom_flow.settings import Settings
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 5.0
+_ADOPT_AFTER = 1.0  # seconds; first the client's first requests
+_LOOK_SECONDS = 2.0
+_SERVER_SECONDS = 5.0  # that MCP servers have to start which steps and skills name
+
+_Flows = frozenset[str] | None
+
+
+class Engine:
+    """Opens each part when it is first wanted. Use it as `async with`.
+
+    Runs that another process has left are gone on with a second after the start.
+
+    Args:
+        settings: of the process.
+        adopts: whether to go on with runs that other processes have left.
+
+    Attributes:
+        model: what decides where no rule does, for people; empty for nothing.
+    """
+
+    def __init__(self, settings: Settings, *, adopts: bool = True) -> None:
+        self.adopts = adopts
+        self._settings = settings
+        self._watch = FlowFileWatch(settings.config)
+        self._loaded: LoadedFlows | None = None
+        self._tasks: TaskGroup | None = None
+        self._journal: Journal | None = None
+        self._audit: AuditLog | None = None
+        self._mcp: McpTools | None = None
+        self._sources: KnowledgeSources | None = None
+        self._assistants: dict[_Flows, _Assistant] = {}
+        self._turn = anyio.Lock()
+        self._looking = anyio.Lock()
+        self._models: list[LLMProvider] = []
+        self._model_problem = ""
+        self._refused: LoadedFlows | None = None
+        self._refusal = ""
+        self.model = ""
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        if self.adopts:
+            self._tasks.start_soon(self._adopt)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._tasks is not None
+        self._tasks.cancel_scope.cancel()
+        # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+        await self._tasks.__aexit__(None, None, None)
+        await self._close()
+
+    @property
+    def current(self) -> LoadedFlows | None:
+        """The flow file as it was last read; None if it is not there."""
+        return self._loaded
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the file as it is now, with the model, and with MCP servers."""
+        found = [self._watch.problem, self._refusal, self._model_problem]
+        return [*filter(None, found), *(self._mcp.problems() if self._mcp is not None else ())]
+
+    def load(self) -> LoadedFlows | None:
+        """The flow file; None if it is not there and need not be. Blocks.
+
+        Raises:
+            ConfigError: it is wrong, or was named and is not there.
+        """
+        if self._loaded is None and (self._settings.config_given or self._settings.config.exists()):
+            self._loaded = read_flow_file(self._settings.config)
+        return self._loaded
+
+    async def look(self) -> bool:
+        """See whether the file has changed, and have it used; returns whether there is something else now.
+
+        One that cannot be used changes nothing; `problems` says why.
+
+        Raises:
+            ConfigError: it is wrong and has never been right.
+        """
+        if self._loaded is None and not await to_thread.run_sync(self._settings.config.exists):
+            return False
+        if self._loaded is not None and self._looking.locked():
+            return False  # another call has it used
+        async with self._looking:
+            loaded = await self._watch.latest()
+            if self._loaded is not None and loaded.version == self._loaded.version:
+                self._refused, self._refusal = None, ""
+                return False
+            return loaded is not self._refused and await self._used(loaded)
+
+    async def _used(self, loaded: LoadedFlows) -> bool:
+        """Have all assistants go by another file; False if it cannot be used."""
+        model = self.model, self._model_problem
+        try:
+            for assistant in list(self._assistants.values()):
+                await assistant.use(loaded)
+        except ConfigError as error:
+            self.model, self._model_problem = model
+            self._refused = loaded
+            self._refusal = f"{error} What the file said before is still used."
+            _log.warning("%s", self._refusal)
+            return False
+        self._loaded, self._refused, self._refusal = loaded, None, ""
+        return True
+
+    def journal(self) -> Journal:
+        """All runs of this home."""
+        if self._journal is None:
+            from loom_core.runs.journal import Journal
+
+            self._journal = Journal(self._settings.journal)
+        return self._journal
+
+    async def assistant(self, flows: _Flows = None) -> WorkflowOrchestrator:
+        """What takes messages and drives runs.
+
+        Args:
+            flows: ids of those that it may begin; None for all.
+
+        Raises:
+            ConfigError: there is no flow file, or it cannot be used; it says what to write.
+            LoomError: it has ended unexpectedly.
+        """
+        loaded = await self.latest()
+        assert self._tasks is not None, "an engine is used as `async with`"
+        async with self._turn:
+            if flows not in self._assistants:
+                self._assistants[flows] = _Assistant(self, flows)
+                self._tasks.start_soon(self._assistants[flows].work, name="flows")
+            assistant = self._assistants[flows]
+        return await assistant.ready(loaded)
+
+    async def latest(self) -> LoadedFlows:
+        """The flow file as it is now, or was when it was last in order.
+
+        Raises:
+            ConfigError: it is not there, and says what to write; or it has never been in order.
+        """
+        await self.look()
+        if self._loaded is None:
+            raise ConfigError(
+                f"There is no flow yet: {self._settings.config} is not there.",
+                advice=f"Write one that works, to begin with: {invocation(self._settings, 'init')}. "
+                "Or name another by --config. "
+                'The least is {"flow_url": "https://api.example", "flows": [{"flow_id": "order_status", '
+                '"trigger_patterns": ["where is my order"], "endpoint": "GET /orders"}]}; '
+                "docs/reference/flow-config.md has every key.",
+            )
+        return self._loaded
+
+    async def language_model(self) -> LLMProvider:
+        """The language model.
+
+        Raises:
+            ConfigError: none is named, or it cannot be asked.
+        """
+        from loom_flow.model_choice import chosen_model, made_model
+
+        config = chosen_model((await self.latest()).file, self._settings)
+        if config is None:
+            raise ConfigError(
+                "There is no language model.", advice="Name one as `model` of the file, or by --provider."
+            )
+        llm = await to_thread.run_sync(made_model, config)
+        self._models.append(llm)
+        return llm
+
+    async def made(self, loaded: LoadedFlows, flows: _Flows) -> WorkflowOrchestrator:
+        """An assistant that is not open yet.
+
+        Raises:
+            ConfigError: the file cannot be used.
+        """
+        await to_thread.run_sync(import_module, "loom_core.flow.orchestrator")  # it takes a while
+        from loom_core.flow.orchestrator import WorkflowOrchestrator
+
+        loaded, llm = await self.with_model(limited(loaded, flows))
+        return WorkflowOrchestrator(
+            loaded,
+            self.journal(),
+            llm=llm,
+            knowledge=await self.knowledge(loaded.file),
+            live=await self.tools_of_servers(loaded.file),
+            audit=await to_thread.run_sync(self._audit_log),
+            look_seconds=_LOOK_SECONDS if self.adopts and flows is None else None,
+        )
+
+    async def with_model(self, loaded: LoadedFlows) -> tuple[LoadedFlows, LLMProvider | None]:
+        """A file with its model; without one that cannot be asked: that is noted, and rules decide alone."""
+        from loom_flow.model_choice import chosen_model, made_model
+
+        self.model = self._model_problem = ""
+        try:
+            config = chosen_model(loaded.file, self._settings)
+            llm = None if config is None else await to_thread.run_sync(made_model, config)
+        except ConfigError as error:
+            self._model_problem = str(error)
+            _log.warning("rules decide alone: %s", error)
+            llm = None
+        if llm is None:
+            return replace(loaded, file=loaded.file.model_copy(update={"model": None})), None
+        self._models.append(llm)
+        self.model = f"{llm.name}/{llm.model}".rstrip("/")
+        return loaded, llm
+
+    async def knowledge(self, file: FlowFile) -> FlowKnowledge | None:
+        """What the file's `knowledge` names.
+
+        Raises:
+            ConfigError: it cannot be asked.
+        """
+        if file.knowledge is None:
+            return None
+        if self._sources is None:
+            from loom_flow.knowledge_source import KnowledgeSources
+
+            assert self._tasks is not None
+            self._sources = KnowledgeSources(self._settings, self._tasks)
+        return await self._sources.of(file.knowledge)
+
+    async def tools_of_servers(self, file: FlowFile) -> Sequence[Callable[[], tuple[Tool, ...]]]:
+        """The tools of the MCP servers that steps and skills name; they are started."""
+        named = [step.tool for flow in file.flows for step in every_step(flow.steps)]
+        named += [tool for skill in file.skills for tool in skill.tools]
+        names = list(dict.fromkeys(name.partition(":")[0] for name in named if ":" in name))
+        if names:
+            if self._mcp is None:
+                from loom_core.mcp_client.lent_tools import McpTools
+
+                assert self._tasks is not None
+                self._mcp = McpTools(self._settings.home, user="the flow file")
+                self._mcp.work_in(self._tasks)
+            await self._mcp.there(names, patience=_SERVER_SECONDS)
+        return [self._mcp.live(names)] if self._mcp is not None and names else []
+
+    def _audit_log(self) -> AuditLog:
+        if self._audit is None:
+            from loom_core.tools.audit import AuditLog
+
+            self._audit = AuditLog(self._settings.audit)
+        return self._audit
+
+    async def _adopt(self) -> None:
+        """Look after runs that others leave, as soon as there may be any."""
+        await anyio.sleep(_ADOPT_AFTER)
+        while not self._settings.journal.exists() or self._loaded is None:  # noqa: ASYNC110 - others make it
+            await anyio.sleep(_LOOK_SECONDS)
+        try:
+            await self.assistant()
+        except LoomError as error:
+            _log.warning("runs that others have left are not gone on with: %s", error)
+
+    async def _close(self) -> None:
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            if self._mcp is not None:
+                await self._mcp.close()
+            if self._sources is not None:
+                await self._sources.close()
+            for llm in self._models:
+                await llm.aclose()
+            if self._journal is not None:
+                await self._journal.aclose()
+
+
+class _Assistant:
+    """An assistant in a task of its own, which opens and closes it; made anew when it could not be made.
+
+    Args:
+        engine: makes it.
+        flows: see `Engine.assistant`.
+    """
+
+    def __init__(self, engine: Engine, flows: _Flows) -> None:
+        self._engine = engine
+        self._flows = flows
+        self._loaded: LoadedFlows | None = None
+        self._open: WorkflowOrchestrator | None = None
+        self._error: LoomError | None = None
+        self._wanted = anyio.Event()
+        self._tried = anyio.Event()
+        self._turn = anyio.Lock()
+
+    async def ready(self, loaded: LoadedFlows) -> WorkflowOrchestrator:
+        """It, open, and going by a file.
+
+        Raises:
+            LoomError: it cannot be made.
+        """
+        async with self._turn:
+            if self._open is None:
+                self._loaded = loaded
+                self._tried = anyio.Event()
+                self._wanted.set()
+                await self._tried.wait()
+            if self._open is None:
+                raise self._error or LoomError(
+                    "Flows cannot be run by this process any more.", advice="Its log says why; start it anew."
+                )
+            return self._open
+
+    async def use(self, loaded: LoadedFlows) -> None:
+        """Go by another file, if it is open.
+
+        Raises:
+            ConfigError: it cannot be used; what was said before holds.
+        """
+        if self._open is None:
+            return
+        changed, llm = await self._engine.with_model(limited(loaded, self._flows))
+        knowledge = await self._engine.knowledge(changed.file)
+        live = await self._engine.tools_of_servers(changed.file)
+        await self._open.use(changed, llm=llm, knowledge=knowledge, live=live)
+        self._loaded = loaded
+
+    async def work(self) -> None:
+        """Make it when it is wanted, and keep it open."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            self._error = None
+            try:
+                assert self._loaded is not None
+                assistant = await self._engine.made(self._loaded, self._flows)
+                async with assistant:
+                    self._open = assistant
+                    self._tried.set()
+                    await anyio.sleep_forever()
+            except LoomError as error:
+                self._error = error
+            except Exception:  # noqa: BLE001 - calls say that there is none, and others go on
+                _log.exception("flows are not run any more")
+            finally:
+                self._open = None
+                self._tried.set()
+
+
+def limited(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
+    """A file with some of its flows alone, and those that these run."""
+    if flows is None:
+        return loaded
+    wanted, file = set[str](), loaded.file
+    left = [*flows]
+    while left:
+        flow = file.flow(left.pop())
+        if flow is not None and flow.flow_id not in wanted:
+            wanted.add(flow.flow_id)
+            left += [step.workflow_id for step in every_step(flow.steps) if step.workflow_id]
+    kept = [flow for flow in file.flows if flow.flow_id in wanted]
+    return replace(loaded, file=file.model_copy(update={"flows": kept}))

@@ -1,0 +1,30 @@
+"""Command lines that people are told to type."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from loom_flow.cli import PROGRAM
+
+if TYPE_CHECKING:
+    from loom_flow.settings import Settings
+
+__all__ = ["invocation", "own_options"]
+
+
+def invocation(settings: Settings, command: str, *arguments: str) -> str:
+    """A command line that finds the same files as this process.
+
+    Args:
+        settings: of the process.
+        command: its name.
+        arguments: what stands behind it; what is no placeholder is quoted for a shell.
+    """
+    return " ".join([PROGRAM, command, *arguments, *map(shlex.quote, own_options(settings))])
+
+
+def own_options(settings: Settings) -> list[str]:
+    """The options that say which files are meant, as far as they were given."""
+    home = ["--home", str(settings.home)] if settings.home_given else []
+    return [*home, *(["--config", str(settings.config)] if settings.config_given else [])]

@@ -1,0 +1,164 @@
+"""What a flow file's `knowledge` names, as a source that is asked beside every message."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.errors import ConfigError
+from loom_core.flow.config.models_knowledge import DocumentsSource, HttpSource, LocalSource, McpSource
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.flow.config import KnowledgeSource
+    from loom_core.flow.knowledge import ProviderKnowledge
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.library import Library
+    from loom_core.mcp_client.config import ServerConfig
+    from loom_flow.settings import Settings
+
+__all__ = ["KnowledgeSources"]
+
+_NAME = "knowledge"
+_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
+_MISSING = "Install it with the extra `kb`: uv tool install 'loom-flow-server[kb]'."
+
+
+class KnowledgeSources:
+    """Makes sources, each once, and closes what they were made of.
+
+    Args:
+        settings: of the process.
+        tasks: connections and models live in it; the caller ends it.
+    """
+
+    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+        self._settings = settings
+        self._tasks = tasks
+        self._libraries: dict[Path, Library] = {}
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+        self._made: list[tuple[KnowledgeSource, ProviderKnowledge]] = []
+
+    async def of(self, config: KnowledgeSource | None) -> ProviderKnowledge | None:
+        """The source; None where none is named.
+
+        Raises:
+            ConfigError: it cannot be asked: it is not there, or what searches it is not installed.
+        """
+        if config is None:
+            return None
+        for known, source in self._made:
+            if known == config:
+                return source
+        source = await self._source(config)
+        self._made.append((config, source))
+        return source
+
+    async def _source(self, config: KnowledgeSource) -> ProviderKnowledge:
+        from loom_core.flow.knowledge import ProviderKnowledge
+
+        provider: KnowledgeBaseProvider
+        match config:
+            case LocalSource():
+                provider = await to_thread.run_sync(self._local, config)
+            case HttpSource():
+                from loom_core.knowledge.http import HTTPKnowledgeBase
+
+                provider = HTTPKnowledgeBase(config, name=_NAME)
+            case McpSource():
+                from loom_core.knowledge.mcp import MCPKnowledgeBase
+                from loom_core.mcp_client.connection import ServerConnection
+                from loom_core.mcp_client.oauth import oauth_auth
+
+                server = await to_thread.run_sync(self._server, config)
+                connection = ServerConnection(server, auth=partial(oauth_auth, home=self._settings.home))
+                self._tasks.start_soon(connection.run)
+                self._closing.append(connection.close)
+                provider = MCPKnowledgeBase(connection, config, name=_NAME)
+            case DocumentsSource():
+                _check_installed()
+                from loom_core.knowledge.documents import DocumentsKnowledgeBase
+
+                provider = DocumentsKnowledgeBase(config.documents, name=_NAME)
+                self._closing.append(_closing(provider.close))
+        return ProviderKnowledge(provider)
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        for close in self._closing:
+            await close()
+
+    def _local(self, config: LocalSource) -> KnowledgeBaseProvider:
+        from loom_core.knowledge.catalogue import Catalogue
+
+        home = self._settings.home
+        if config.home:
+            home = self._settings.config.parent / Path(config.home).expanduser()
+        entries = {entry.name: entry for entry in Catalogue(home).list()}
+        entry = entries.get(config.knowledge_base)
+        if entry is None:
+            known = f"There are: {', '.join(entries)}." if entries else "There is none: make it with loom-kb."
+            raise ConfigError(
+                f"There is no knowledge base {config.knowledge_base!r} in {home}.", advice=known
+            )
+        if entry.problem:
+            raise ConfigError(
+                f"The knowledge base {config.knowledge_base!r} cannot be used: {entry.problem}.",
+                advice=f"loom-kb check --kb {config.knowledge_base} says what can be done.",
+            )
+        _check_installed()
+        import_module("loom_core.knowledge.rag.knowledge_base")  # it takes a second
+        from loom_core.knowledge.library import Library
+        from loom_core.knowledge.local import LocalKnowledgeBase
+
+        if home not in self._libraries:
+            library = self._libraries[home] = Library(home, program="loom-flow-server")
+            library.work_in(self._tasks)
+            self._closing.append(_closing(library.close))
+        return LocalKnowledgeBase(self._libraries[home], entry.source, base=entry.name)
+
+    def _server(self, config: McpSource) -> ServerConfig:
+        """The server, from `mcp.json` or as it stands in the file."""
+        from loom_core.mcp_client.config import ServerConfig
+        from loom_core.mcp_client.expansion import Expansion
+        from loom_core.mcp_client.servers import read_servers
+
+        home, written = self._settings.home, config.server
+        if isinstance(written, dict):
+            folder = self._settings.config.parent
+            server = ServerConfig.of_entry(_NAME, written, expansion=Expansion(os.environ), folder=folder)
+        else:
+            servers = read_servers(home, names=[written])
+            found = next((each for each in servers.ready if each.name == written), None)
+            if found is None:
+                problem = servers.problems.get(written)
+                raise ConfigError(
+                    f"The MCP server {written!r}, which `knowledge` names, cannot be used"
+                    + (f": {problem.placed}" if problem else ": it is not in mcp.json."),
+                    advice=f"Add it: loom-flow-server mcp add {written} -- COMMAND",
+                )
+            server = found
+        return server
+
+
+def _check_installed() -> None:
+    if not all(find_spec(name) is not None for name in _NEEDED):
+        raise ConfigError(
+            "What `knowledge` names cannot be searched: what does that is not installed.", advice=_MISSING
+        )
+
+
+def _closing(close: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def closed() -> None:
+        await to_thread.run_sync(close)
+
+    return closed

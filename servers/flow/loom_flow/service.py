@@ -1,0 +1,422 @@
+"""What the tools and the command line do with flows and runs, without any words about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Self
+
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.flow.config.models import FlowFile
+from loom_core.flow.effects import changes_something
+from loom_core.flow.executor.inputs import missing_inputs, with_defaults
+from loom_core.runs.orders import Resume
+from loom_core.server.attending import LONGEST_WAIT, Attending
+from loom_core.server.caller import EVERYTHING, acting, current_caller
+from loom_flow.engine import Engine
+from loom_flow.flow_tools import tool_name
+from loom_flow.models import ExplainResult, FlowInfo, FlowsResult, MatchInfo
+from loom_flow.texts import progress_line, question_of, run_line, steps_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from loom_core.flow.config import FlowConfig, LoadedFlows
+    from loom_core.flow.explaining import Explanation
+    from loom_core.flow.orchestrator import WorkflowOrchestrator
+    from loom_core.flow.reply import FlowReply
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.orders import Answered, Decided, Order
+    from loom_core.runs.run import Pending, Run, RunStatus
+    from loom_flow.models import StepInfo
+    from loom_flow.settings import Settings
+
+__all__ = ["Service"]
+
+_OPEN: tuple[RunStatus, ...] = ("working", "input_required", "paused", "failed")
+_LISTED = 20
+_PAGE = 500
+
+
+class Service:
+    """The flows and runs of one home. Use it as `async with`.
+
+    Nothing is opened before the first call that needs it, but for runs that another process has left; see
+    `Engine`. A caller sees their own runs; others are as if they were not there.
+
+    Attributes:
+        settings: of the process.
+        attending: how calls wait for runs.
+    """
+
+    def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: of the process.
+            adopts: whether to go on with runs that other processes have left.
+            sees_all: whether everybody's runs are seen: on the command line, whose user owns the file.
+        """
+        self.settings = settings
+        self.attending = Attending(self, self.question, progress_line)
+        self._sees_all = sees_all
+        self._engine = Engine(settings, adopts=adopts)
+
+    async def __aenter__(self) -> Self:
+        await self._engine.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._engine.__aexit__(kind, error, traceback)
+
+    @property
+    def current(self) -> FlowFile | None:
+        """The flow file as it was last read; None if it is not there."""
+        return None if self._engine.current is None else self._engine.current.file
+
+    @property
+    def file(self) -> FlowFile:
+        """The same; an empty one if it is not there."""
+        return self.current or FlowFile()
+
+    def question(self, run: Run, pending: Pending) -> str:
+        """What a person is asked about something that a run waits for."""
+        return question_of(run, pending, self.file)
+
+    def load(self) -> None:
+        """Read the flow file, if it is there. Blocks.
+
+        Raises:
+            ConfigError: it is wrong, or was named and is not there.
+        """
+        self._engine.load()
+
+    async def look(self) -> bool:
+        """See whether the file has changed; see `Engine.look`."""
+        return await self._engine.look()
+
+    async def chat(
+        self,
+        message: str,
+        *,
+        session_id: str = "",
+        context: Mapping[str, Any] | None = None,
+        idempotency_key: str = "",
+        seconds: float = LONGEST_WAIT,
+    ) -> FlowReply:
+        """Take a message; see `WorkflowOrchestrator.query`.
+
+        Raises:
+            LoomError: as there; or there is no flow file that can be used.
+        """
+        assistant, caller, context = await self._assistant(), current_caller().id, _theirs(context)
+        with acting(EVERYTHING):  # the run goes on when the call has gone
+            return await assistant.query(
+                message,
+                session_id=session_id,
+                context=context,
+                caller=caller,
+                idempotency_key=idempotency_key,
+                # The call itself waits for a run: it tells how far that is, and asks.
+                wait_seconds=min(seconds, _REPLY_SECONDS),
+            )
+
+    async def explained(
+        self, message: str, *, session_id: str = "", context: Mapping[str, Any] | None = None
+    ) -> ExplainResult:
+        """What a message would do; see `WorkflowOrchestrator.explain`.
+
+        Raises:
+            LoomError: as for `chat`.
+        """
+        assistant, caller, context = await self._assistant(), current_caller().id, _theirs(context)
+        with acting(EVERYTHING):
+            found = await assistant.explain(message, session_id=session_id, context=context, caller=caller)
+        return _explain_result(message, found, assistant.loaded.file)
+
+    async def start(
+        self,
+        flow_id: str,
+        inputs: Mapping[str, Any],
+        *,
+        message: str = "",
+        session_id: str = "",
+        context: Mapping[str, Any] | None = None,
+        idempotency_key: str = "",
+    ) -> Run:
+        """Begin a flow; returns at once.
+
+        Raises:
+            NotFoundError: there is no such flow, or no such session.
+            InvalidInputError: the inputs do not fit its schema.
+            LoomError: as for `chat`.
+        """
+        assistant, caller, context = await self._assistant(), current_caller(), _theirs(context)
+        self._check_flow(assistant.loaded.file, flow_id)
+        with acting(EVERYTHING):
+            reply = await assistant.run_flow(
+                flow_id,
+                inputs,
+                message=message,
+                session_id=session_id,
+                context=context,
+                caller=caller.id,
+                idempotency_key=idempotency_key,
+                wait_seconds=0.0,
+            )
+        return await self.run(reply.run_id)
+
+    async def run(self, run_id: str) -> Run:
+        """A run as it stands.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        return await self.journal().get(run_id, caller=self._owner())
+
+    async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
+        """Wait until a run stands still; see `Journal.changed`.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        await self.run(run_id)
+        return await self.journal().changed(run_id, after=after, seconds=seconds)
+
+    async def order(self, run_id: str, order: Order) -> Run:
+        """Tell a run something; it is driven here, if nobody does.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+            InvalidInputError: it does not fit how the run stands.
+            LoomError: as for `chat`.
+        """
+        await self.run(run_id)
+        assistant = await self._assistant()
+        with acting(EVERYTHING):
+            return await assistant.host.order(run_id, order)
+
+    async def decide(self, run: Run, decision: Decided | Answered) -> Run:
+        """Tell a run what was decided of something that it waits for; as `order`."""
+        return await self.order(run.id, decision)
+
+    def decides(self, run: Run) -> bool:
+        """Whether the caller is one whom a run may be decided by: whose it is."""
+        caller = current_caller()
+        return caller.may("write") and (self._sees_all or run.request.caller == caller.id)
+
+    async def retry(self, run_id: str, step: str, *, inputs: Mapping[str, Any] | None = None, by: str) -> Run:
+        """Go on with a run that has failed, from a step, or from where it failed; as `order`.
+
+        Args:
+            run_id: which.
+            step: see `Retry`.
+            inputs: those that are others now.
+            by: who wants it.
+
+        Raises:
+            InvalidInputError: it has not failed, its flow has no such step, or the inputs do not fit.
+        """
+        run = await self.run(run_id)
+        if run.status not in {"failed", "aborted"}:
+            raise InvalidInputError(
+                f"Run {run_id} is {run.status}: there is nothing to retry.",
+                advice="Wait for it, or answer what it waits for.",
+            )
+        executor = (await self._assistant()).executor
+        return await self.order(run_id, executor.retrying(run, step, inputs=inputs or {}, by=by))
+
+    async def go_on(self, run_id: str, *, by: str) -> Run:
+        """Drive a run here: one that was paused or has ended badly, or one that nobody drives.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+            InvalidInputError: it is completed.
+            LoomError: as for `chat`.
+        """
+        run = await self.run(run_id)
+        if run.status not in {"working", "input_required"}:
+            return await self.order(run_id, Resume(by=by))
+        assistant = await self._assistant()
+        with acting(EVERYTHING):
+            await assistant.host.take_up(run_id)
+        return run
+
+    async def runs(
+        self, *, status: Sequence[RunStatus] = (), query: str = "", limit: int = _LISTED
+    ) -> list[Run]:
+        """The caller's runs: the latest first, or by words those that fit best.
+
+        Args:
+            status: how they are; empty for whatever.
+            query: words of message and outcome; empty for none.
+            limit: how many at the most.
+        """
+        if not await to_thread.run_sync(self.settings.journal.exists):
+            return []
+        if query:
+            found = await self.journal().search(query, caller=self._owner(), limit=limit)
+            return [run for run in found if not status or run.status in status]
+        return await self.journal().runs(caller=self._owner(), status=status, limit=limit)
+
+    async def latest_runs(self, limit: int) -> Sequence[Run]:
+        """The caller's runs, the latest first."""
+        return await self.runs(limit=limit)
+
+    async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[StreamEvent]:
+        """What happened in a run, oldest first.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        await self.run(run_id)
+        return await self.journal().events(run_id, after=after, limit=limit)
+
+    async def steps(self, run_id: str) -> list[StepInfo]:
+        """What each step of a run has done.
+
+        Raises:
+            NotFoundError: the caller has none of this id.
+        """
+        events: list[StreamEvent] = []
+        while found := await self.events(run_id, after=events[-1].seq if events else 0, limit=_PAGE):
+            events += found
+        return steps_of(events)
+
+    async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
+        """What was too large for an event, and its media type.
+
+        Raises:
+            NotFoundError: the caller has none of this id, or it has no such blob.
+        """
+        await self.run(run_id)
+        return await self.journal().blob(run_id, number)
+
+    async def listed(self) -> FlowsResult:
+        """What the assistant can do for the caller, and what they have begun; or why it can do nothing."""
+        unfinished = await self.runs(status=_OPEN)
+        file, problems = FlowFile(), list[str]()
+        try:
+            file = (await self._assistant()).loaded.file
+        except LoomError as error:
+            problems.append(str(error))
+        return FlowsResult(
+            name=file.basic_settings.name,
+            flows=[_flow_info(file, flow) for flow in self._flows(file)],
+            skills=[skill.condition for skill in file.skills if skill.enabled],
+            system_tools=[tool.name for tool in file.system_tools if tool.enabled],
+            model=self._engine.model,
+            unfinished=[run_line(run) for run in unfinished],
+            problems=[*problems, *self._engine.problems],
+        )
+
+    async def loaded(self) -> LoadedFlows:
+        """The flow file as it is now; nothing is opened for it.
+
+        Raises:
+            ConfigError: there is none that can be used.
+        """
+        return await self._engine.latest()
+
+    async def model(self) -> LLMProvider:
+        """The language model.
+
+        Raises:
+            ConfigError: none is named, or it cannot be asked.
+        """
+        return await self._engine.language_model()
+
+    def journal(self) -> Journal:
+        """All runs of this home; opened at the first use."""
+        return self._engine.journal()
+
+    @property
+    def journal_path(self) -> Path:
+        """The file of all runs of this home."""
+        return self.settings.journal
+
+    async def _assistant(self) -> WorkflowOrchestrator:
+        return await self._engine.assistant(current_caller().sources)
+
+    def _owner(self) -> str | None:
+        return None if self._sees_all else current_caller().id
+
+    def _flows(self, file: FlowFile) -> list[FlowConfig]:
+        caller = current_caller()
+        return [flow for flow in file.flows if flow.enabled and caller.may_use(flow.flow_id)]
+
+    def _check_flow(self, file: FlowFile, flow_id: str) -> None:
+        known = [flow.flow_id for flow in self._flows(file)]
+        if flow_id in known:
+            return
+        near = get_close_matches(flow_id, known, n=1)
+        meant = f"Did you mean {near[0]!r}? " if near else ""
+        listed = f"There are: {', '.join(known)}." if known else "There is none for you."
+        raise NotFoundError(f"There is no flow {flow_id[:200]!r}.", advice=f"{meant}{listed}")
+
+
+_REPLY_SECONDS = 0.5  # that a message waits for its run by itself
+
+
+def _theirs(context: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The variables of a call; those that the caller's token is bound to are theirs whatever it says."""
+    return {**(context or {}), **current_caller().context}
+
+
+def _flow_info(file: FlowFile, flow: FlowConfig) -> FlowInfo:
+    changes = changes_something(file, flow)
+    return FlowInfo(
+        flow_id=flow.flow_id,
+        name=flow.title,
+        description=flow.description,
+        inputs=flow.input_schema,
+        triggers=flow.trigger_patterns,
+        examples=flow.examples,
+        changes_something=changes,
+        tool=tool_name(flow) if current_caller().may("write" if changes else "read") else "",
+    )
+
+
+def _explain_result(message: str, found: Explanation, file: FlowFile) -> ExplainResult:
+    flow = file.flow(found.flow_id) if found.flow_id else None
+    decision = found.decision
+    inputs = dict(found.parameters)
+    schema = flow.input_schema if flow is not None else {}
+    doubtful = found.match.flows if found.match.kind == "ambiguous" else found.match.hints
+    return ExplainResult(
+        message=message,
+        decided_by=found.decided_by,
+        action=found.action,
+        flow_id=found.flow_id,
+        inputs=inputs,
+        missing=missing_inputs(schema, with_defaults(schema, inputs)),
+        run_id=found.run_id,
+        matches=[
+            MatchInfo(
+                flow_id=each.flow_id,
+                pattern=each.pattern,
+                start=each.start,
+                end=each.end,
+                groups=each.groups,
+                doubt=each.doubt,
+            )
+            for each in found.match.matches
+        ],
+        candidates=[] if flow is not None else [each.flow_id for each in doubtful],
+        skills=list(decision.skills) if decision else [],
+        tool=decision.target if decision and decision.action == "tool" else "",
+        confidence=decision.confidence if decision else None,
+        reason=decision.reason if decision else "",
+        problem=found.problem,
+        timings={name: round(seconds, 6) for name, seconds in found.timings.items()},
+    )

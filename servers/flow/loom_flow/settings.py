@@ -1,0 +1,42 @@
+"""What the person who starts the server decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one process.
+
+    Attributes:
+        home: Loom's home.
+        config: the file with the flows.
+        config_given: whether the file was named, so that it has to be there.
+        home_given: whether that was named, and is not where it usually is.
+        provider: the language model, where the file names none; empty for rules alone.
+        version: of this server.
+    """
+
+    home: Path
+    config: Path
+    config_given: bool = False
+    home_given: bool = False
+    provider: str = ""
+    version: str = ""
+
+    @property
+    def journal(self) -> Path:
+        """The file of all runs, shared by all processes of this home."""
+        return self.home / "flow" / "runs.db"
+
+    @property
+    def audit(self) -> Path:
+        """The file in which every decision about a call of a tool is kept."""
+        return self.home / "flow" / "audit.jsonl"

@@ -1,0 +1,21 @@
+"""Flows in processes that are killed go on, and do nothing twice without a person's word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PROGRAM = Path(__file__).parents[2] / "benchmarks" / "flow_crash.py"
+_SECONDS = 240
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_flows_that_are_killed_again_and_again_do_everything_once() -> None:
+    command = [sys.executable, str(_PROGRAM), "--kills", "4", "--processes", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing done twice, nothing lost, every run at its end" in done.stdout

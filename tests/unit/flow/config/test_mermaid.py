@@ -1,0 +1,66 @@
+"""Flows as diagrams."""
+
+from __future__ import annotations
+
+import json
+
+from loom_core.flow.config import parse_flow_file
+from loom_core.flow.config.mermaid import mermaid
+
+
+def _drawn(**keys):
+    text = json.dumps({"flow_url": "https://a.example", "flows": [{"flow_id": "请假", **keys}]})
+    return mermaid(parse_flow_file(text).file.flows[0])
+
+
+def test_a_flow_of_one_request_is_a_line():
+    drawn = _drawn(endpoint="GET /x")
+    assert "flowchart TD" in drawn
+    assert '  start(("请假"))' in drawn
+    assert '  request["GET /x"]' in drawn
+    assert "  start --> request --> finish" in drawn
+    assert '["POST flow_url"]' in _drawn()
+
+
+def test_every_way_through_the_steps_is_drawn():
+    drawn = _drawn(
+        steps=[
+            {"stepId": "问", "ask": "几天？"},
+            {
+                "stepId": "确认",
+                "confirm": "提交吗？",
+                "onFailure": [{"type": "goto", "stepId": "问"}],
+                "onSuccess": [{"type": "end", "criteria": ["$message == 'x'"]}],
+            },
+            {
+                "stepId": "p",
+                "parallel": [[{"stepId": "a", "tool": "s:t"}], [{"stepId": "b", "operation": "GET /b"}]],
+            },
+            {"stepId": "c", "confirm": "?"},
+            {
+                "stepId": "d",
+                "operation": "POST /d",
+                "onFailure": [{"type": "retry", "retryLimit": 3, "criteria": ["$statusCode == 503"]}],
+            },
+            {"stepId": "e", "successCriteria": ["$message != ''"], "onSuccess": [{"type": "end"}]},
+        ]
+    )
+    lines = [line.strip() for line in drawn.splitlines()]
+    assert 'n1[/"问: 几天？"/]' in lines
+    assert 'n2{"确认: 提交吗？"}' in lines
+    assert "n2 -.-> n1" in lines
+    assert "n2 --> n3" in lines
+    assert "n2 -->|\"$message == 'x'\"| finish" in lines
+    assert 'subgraph sn3["p"]' in lines
+    assert {"n3 --> n8", "n3 --> n9", "n8 --> n7", "n9 --> n7", "n7 --> n4"} <= set(lines)
+    assert "n4 -.->|no| finish" in lines
+    assert 'n5 -.->|"retry ×3 $statusCode == 503"| n5' in lines
+    assert 'n6{{"e"}}' in lines
+    assert lines.count("n6 --> finish") == 1
+
+
+def test_a_text_cannot_end_its_quotation_or_bring_marks_of_its_own():
+    drawn = _drawn(name='a"]; click x\n<b>`', endpoint="GET /x")
+    assert '(("a#34;]#59; click x #60;b#62;#96;"))' in drawn
+    assert len(max(drawn.splitlines(), key=len)) < 400
+    assert "…" in _drawn(name="长" * 500)

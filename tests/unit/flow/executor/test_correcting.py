@@ -1,0 +1,172 @@
+"""Inputs that steps have used are corrected, as long as nothing was done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.executor import FlowExecutor
+from loom_core.runs.journal import Journal
+from loom_core.runs.orders import Answered, Decided, Retry
+from loom_core.runs.run import Pending
+
+if TYPE_CHECKING:
+    from tests.unit.flow.executor.conftest import Api
+
+Flows = Callable[..., FlowExecutor]
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "day": {"type": "string", "title": "日期", "minLength": 2},
+        "people": {"type": "integer", "title": "人数"},
+    },
+}
+
+
+def _book(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"flow_id": "book", "name": "订座", "input_schema": _SCHEMA, "steps": list(steps)}
+
+
+_LOOK = {"stepId": "look", "operation": {"method": "GET", "url": "/room/{$inputs.day}", "query": {}}}
+_BOTH = {
+    "stepId": "both",
+    "parallel": [
+        [_LOOK],
+        [{"stepId": "staff", "operation": {"method": "GET", "url": "/staff", "query": {}}}],
+    ],
+}
+_ASK = {"stepId": "people", "ask": {"question": "{$inputs.day}几位？", "into": "people"}}
+_POST = {"stepId": "book", "description": "订座位", "operation": "POST /book"}
+_SURE = {"stepId": "sure", "confirm": "{$inputs.day}，{$inputs.people} 位？"}
+
+
+def _accept(pending: Pending, **content: Any) -> Answered:
+    return Answered(id=pending.id, action="accept", content=content)
+
+
+@pytest.mark.parametrize("reading", [_LOOK, _BOTH])
+async def test_a_correction_goes_back_to_the_first_step_that_has_only_read_with_it(
+    api: Api, flows: Flows, reading: dict[str, Any]
+) -> None:
+    executor = flows([_book(reading, _ASK, _SURE, _POST)])
+    run = await executor.execute("book", "订座", {"day": "周五"})
+    run = await executor.order(run.id, _accept(run.pending[0], day="周六"))
+    assert run.pending[0].reason == "周六几位？"
+    run = await executor.order(run.id, _accept(run.pending[0], people=4))
+    decided = Decided(id=run.pending[0].id, action="edit", arguments={"day": "周日"}, ask_again=True)
+    run = await executor.order(run.id, decided)
+    assert run.pending[0].reason == "周日几位？"
+    run = await executor.order(run.id, _accept(run.pending[0], people=5))
+    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="approve"))
+    assert run.status == "completed"
+    asked = [each.path for each in api.asked if each.path.startswith("/room")]
+    assert asked == ["/room/周五", "/room/周六", "/room/周日"]
+    assert api.asked[-1].body == {"day": "周日", "people": 5}
+
+
+async def test_what_a_correction_went_back_for_is_known_after_a_crash(
+    api: Api, flows: Flows, journal: Journal
+) -> None:
+    written = _book(_LOOK, _ASK, _POST)
+    run = await flows([written]).execute("book", "订座", {"day": "周五"})
+    run = await flows([written]).order(run.id, _accept(run.pending[0], day="周六"))
+    run = await flows([written]).order(run.id, _accept(run.pending[0], people=2))
+    assert run.status == "completed"
+    assert api.asked[-1].body == {"day": "周六", "people": 2}
+    told = [event.payload for event in await journal.events(run.id) if event.type == "inputs"]
+    assert told[0]["back_to"] == "look"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+async def test_what_something_was_done_with_stays_and_it_is_said_in_words(
+    api: Api, flows: Flows, method: str
+) -> None:
+    hold = {
+        "stepId": "hold",
+        "description": "先占座",
+        "operation": f"{method} /hold",
+        "parameters": {"day": "{$inputs.day}"},
+    }
+    executor = flows([_book(hold, _ASK, _POST)])
+    run = await executor.execute("book", "订座", {"day": "周五"})
+    run = await executor.order(run.id, _accept(run.pending[0], day="周六"))
+    assert "日期改不了了：“先占座”已经按原来的办好了" in run.pending[0].reason
+    assert "hold" not in run.pending[0].reason
+    run = await executor.order(run.id, _accept(run.pending[0], people=4))
+    assert api.asked[-1].body == {"day": "周五", "people": 4}
+
+
+async def test_a_run_that_failed_on_a_wrong_input_is_retried_with_another(
+    api: Api, flows: Flows, journal: Journal
+) -> None:
+    order = {"flow_id": "order", "input_schema": _SCHEMA, "endpoint": "GET /room/{$inputs.day}"}
+    api.on("/room/周八", 404)
+    executor = flows([order])
+    run = await executor.execute("order", "查座", {"day": "周八"})
+    assert run.status == "failed"
+    run = await flows([order]).retry(run.id, inputs={"day": "周六"})
+    assert run.status == "completed"
+    assert api.asked[-1].path == "/room/周六"
+
+
+async def test_a_retry_with_another_input_goes_back_past_the_step_that_failed(api: Api, flows: Flows) -> None:
+    api.on("/book", 422, {"ok": True})
+    executor = flows([_book(_LOOK, _POST)])
+    run = await executor.execute("book", "订座", {"day": "周五", "people": 2})
+    run = await executor.retry(run.id, inputs={"people": 3})
+    assert run.status == "completed"
+    assert [each.path for each in api.asked] == ["/room/周五", "/book", "/book"]
+    assert [each.key.partition(":")[2] for each in api.asked[1:]] == ["book", "book#2"]
+
+    api.on("/book", 422, {"ok": True})
+    run = await executor.execute("book", "订座", {"day": "周五", "people": 2})
+    run = await executor.retry(run.id, inputs={"day": "周六"})
+    assert run.status == "completed"
+    assert [each.path for each in api.asked[3:]] == ["/room/周五", "/book", "/room/周六", "/book"]
+    assert api.asked[-1].body == {"day": "周六", "people": 2}
+
+
+async def test_a_retry_with_another_input_does_not_repeat_what_may_have_been_done(
+    api: Api, flows: Flows
+) -> None:
+    api.on("/book", 500)
+    executor = flows([_book(_LOOK, _POST)])
+    run = await executor.execute("book", "订座", {"day": "周五", "people": 2})
+    run = await executor.retry(run.id, inputs={"people": 3})
+    assert run.status == "failed"
+    assert "人数现在改不了：“订座位”可能已经按原来的办了" in run.problem
+    assert api.counts["/book"] == 1
+    api.on("/book", {"ok": True})
+    run = await executor.retry(run.id)
+    assert run.status == "completed"
+    assert {each.key.partition(":")[2] for each in api.asked if each.path == "/book"} == {"book"}
+    assert api.asked[-1].body == {"day": "周五", "people": 2}
+
+
+async def test_inputs_of_a_retry_are_checked_at_once(api: Api, flows: Flows) -> None:
+    api.on("/book", 422)
+    executor = flows([_book(_POST)])
+    run = await executor.execute("book", "订座", {"day": "周五", "people": 2})
+    for wrong, why in (({"people": "viele"}, "people"), ({"who": "x"}, "no input 'who'")):
+        with pytest.raises(InvalidInputError, match=why):
+            await executor.retry(run.id, inputs=wrong)
+    assert api.counts["/book"] == 1
+
+
+async def test_a_retry_with_what_no_step_has_used_goes_on_where_it_failed(api: Api, flows: Flows) -> None:
+    api.on("/a", 422, {"ok": True})
+    fail = {"stepId": "a", "operation": {"method": "POST", "url": "/a", "body": {}}}
+    later = {"stepId": "b", "operation": {"method": "POST", "url": "/b", "body": {"day": "{$inputs.day}"}}}
+    executor = flows([_book(fail, later)])
+    run = await executor.execute("book", "订座", {"day": "周五"})
+    run = await executor.order(run.id, Retry(inputs={"day": "周六"}))
+    assert run.status == "completed"
+    assert [(each.path, each.body) for each in api.asked] == [
+        ("/a", {}),
+        ("/a", {}),
+        ("/b", {"day": "周六"}),
+    ]

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from loom_core.flow.manners import is_again, is_aside, is_cancel, is_declined, is_past, is_question, yes_or_no
+
+
+@pytest.mark.parametrize(
+    "message", ["对对对", "好的好的", "批准", "同意提交", "就这么办", "没毛病", "please proceed"]
+)
+def test_more_ways_of_yes(message: str) -> None:
+    assert yes_or_no(message) is True
+
+
+@pytest.mark.parametrize("message", ["别提交", "先别提交", "不要提交了", "不办了"])
+def test_more_ways_of_no(message: str) -> None:
+    assert yes_or_no(message) is False
+
+
+@pytest.mark.parametrize("message", ["要是", "对不对", "可以吗", "别提交错了"])
+def test_what_only_sounds_like_yes_or_no(message: str) -> None:
+    assert yes_or_no(message) is None
+
+
+@pytest.mark.parametrize("message", ["為什麼要填", "怎麼填", "請問這個是什麼", "要填嗎", "怎么填", "why"])
+def test_a_question_is_one_in_both_scripts(message: str) -> None:
+    assert is_question(message)
+
+
+def test_what_is_said_beside_the_matter() -> None:
+    beside = ["你先帮我查一下", "幫我轉人工", "不想說", "别弄了", "我要投诉", "please check my order"]
+    assert all(is_aside(each) for each in beside)
+    answers = ["人工费用太高", "被客户投诉了要去处理", "他帮了忙", "the agent was rude", "发烧了"]
+    assert not any(is_aside(each) for each in answers)
+
+
+@pytest.mark.parametrize("message", ["actually never mind", "Oh, cancel it", "wait, stop", "just forget it"])
+def test_an_end_may_begin_with_a_word_of_hesitation(message: str) -> None:
+    assert is_cancel(message)
+
+
+def test_thanks_that_decline() -> None:
+    assert all(is_declined(each) for each in ("不用了谢谢", "不用了，謝謝", "不需要了", "no thank you"))
+    assert not any(is_declined(each) for each in ("不用", "不用了帮我查订单", "不用的", "谢谢", ""))
+
+
+def test_what_has_been_is_told_from_what_is_wanted() -> None:
+    assert all(is_past(each) for each in ("昨天请了三天假", "上個月請過假", "I was ill last week"))
+    assert not any(is_past(each) for each in ("明天请三天假", "昨天开始", "next week"))
+
+
+def test_ways_to_want_it_done_again() -> None:
+    assert all(is_again(each) for each in ("再发一次吧", "再約一次", "请重新提交"))
+    assert not is_again("没有成功")
+
+
+def test_who_is_not_ready_answers_nothing() -> None:
+    assert all(is_aside(each) for each in ("先不急", "不知道", "還不確定", "随便吧"))
+    assert not any(is_aside(each) for each in ("不知道为什么打不开", "随便放在门口"))

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loom_core.flow.phrases import Language, language_of, language_of_run
+from loom_core.runs.run import RunRequest
+
+
+@pytest.mark.parametrize(
+    ("message", "before", "language"),
+    [
+        ("我要请假", "", "zh"),
+        ("订单A1", "", "zh"),
+        ("查BO20418", "", "zh"),
+        ("take leave", "", "en"),
+        ("BO20418", "", "en"),
+        ("BO20418", "zh", "zh"),
+        ("no", "zh", "zh"),
+        ("abc", "zh", "zh"),
+        ("hi", "zh", "zh"),
+        ("3", "zh", "zh"),
+        ("", "zh", "zh"),
+        ("Tim Cook 的订单 please", "zh", "zh"),
+        ("where is my order", "zh", "en"),
+        ("我要请三天假", "en", "zh"),
+        ("yes", "en", "en"),
+    ],
+)
+def test_a_conversation_keeps_its_language_until_another_is_clearly_spoken(
+    message: str, before: str, language: Language
+) -> None:
+    assert language_of(message, before=before) == language
+    assert language_of(message, setting="en", before=before) == "en"
+
+
+@pytest.mark.parametrize(
+    ("goal", "metadata", "language"),
+    [
+        ("BO20418", {"language": "zh"}, "zh"),
+        ("我要请假", {}, "zh"),
+        ("请假", {"message": "take some leave"}, "en"),
+    ],
+)
+def test_a_run_speaks_as_the_conversation_that_has_begun_it(
+    goal: str, metadata: dict[str, Any], language: Language
+) -> None:
+    assert language_of_run(RunRequest(goal=goal, metadata=metadata)) == language

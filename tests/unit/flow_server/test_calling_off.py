@@ -1,0 +1,128 @@
+"""Clients that cancel the tasks that their calls have become: what becomes of the runs."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Literal
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+import pytest
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from pydantic import TypeAdapter
+
+from loom_core.server.tasks import TASKS
+
+_ANSWER = TypeAdapter(dict[str, Any])
+_SOON = 1.0  # seconds that a call waits before it becomes a task
+
+
+class _Created(types.Result):
+    result_type: Literal["task"]
+    task_id: str
+    status_message: str
+
+
+class _TaskParams(types.RequestParams):
+    task_id: str
+
+
+class _Get(types.Request[_TaskParams, Literal["tasks/get"]]):
+    method: Literal["tasks/get"] = "tasks/get"
+    name_param = "taskId"
+
+
+class _Cancel(types.Request[_TaskParams, Literal["tasks/cancel"]]):
+    method: Literal["tasks/cancel"] = "tasks/cancel"
+    name_param = "taskId"
+
+
+class Tasks(ClientExtension):
+    """Keeps the ids of tasks and of their runs, and does not wait for them."""
+
+    identifier = TASKS
+
+    def __init__(self) -> None:
+        self.created: list[tuple[str, str]] = []
+
+    def claims(self) -> list[ResultClaim[Any]]:
+        return [ResultClaim(result_type="task", model=_Created, resolve=self._resolve)]
+
+    async def _resolve(self, created: _Created, _ctx: ClaimContext) -> types.CallToolResult:
+        self.created.append((created.task_id, created.status_message))
+        return types.CallToolResult(content=[], is_error=True)  # so that no schema is looked at
+
+
+@pytest.fixture
+def api():
+    """A server that takes requests and never answers; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def parcel(write, api):
+    """A flow that asks for a number, and then an API that takes for ever."""
+    schema = {"type": "object", "properties": {"number": {"type": "string", "title": "单号"}}}
+    return write(
+        {
+            "flow_id": "parcel",
+            "trigger_patterns": [r"查快递(?P<number>\d+)?"],
+            "endpoint": "GET /parcel",
+            "input_schema": {**schema, "required": ["number"]},
+        },
+        flow_url=api,
+        net={"allow": ["127.0.0.1"]},
+    )
+
+
+@pytest.fixture
+def cancelled(call):
+    """Calls a tool, which becomes a task, and cancels that: its run."""
+
+    async def make(client, tasks: Tasks, tool: str, **arguments: Any) -> dict[str, Any]:
+        before = len(tasks.created)
+        await client.call_tool(tool, {"wait_seconds": _SOON, **arguments})
+        ((task, run_id),) = tasks.created[before:]
+        params = _TaskParams(task_id=task)
+        await client.session.send_request(_Cancel(params=params), _ANSWER)
+        with anyio.fail_after(10):
+            while (await client.session.send_request(_Get(params=params), _ANSWER))["status"] != "cancelled":
+                await anyio.lowlevel.checkpoint()
+        return await call(client, "flow_status", run_id=run_id)
+
+    return make
+
+
+@pytest.mark.usefixtures("parcel")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reason"),
+    [
+        ("flow_chat", {"message": "查快递88"}, "：任务已取消。"),
+        ("flow_run", {"flow_id": "parcel", "inputs": {"number": "88"}}, ": The task was cancelled."),
+    ],
+)
+async def test_the_run_that_a_call_has_begun_is_called_off_with_its_task(
+    tool, arguments, reason, connect, call, cancelled
+):
+    tasks = Tasks()
+    async with connect(extensions=[tasks]) as client:
+        await call(client, "flow_list")  # from here on everything is open, and a call takes no time
+        run = await cancelled(client, tasks, tool, **arguments)
+    assert (run["status"], run["problem"].endswith(reason)) == ("aborted", True)
+
+
+@pytest.mark.usefixtures("parcel")
+async def test_a_run_that_was_there_before_outlives_the_tasks_that_wait_for_it(connect, call, cancelled):
+    tasks = Tasks()
+    async with connect(extensions=[tasks]) as client:
+        begun = await call(client, "flow_chat", message="查快递")
+        assert begun["status"] == "input_required"
+        session = begun["session_id"]
+        run = await cancelled(client, tasks, "flow_chat", message="88", session_id=session)
+        assert (run["run_id"], run["status"]) == (begun["run_id"], "working")
+        run = await cancelled(client, tasks, "flow_status", run_id=run["run_id"])
+        assert (run["run_id"], run["status"]) == (begun["run_id"], "working")
+        off = await call(client, "flow_chat", message="算了", session_id=session)
+    assert (off["run_id"], off["status"]) == (begun["run_id"], "aborted")
