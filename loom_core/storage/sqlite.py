@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ __all__ = ["Database"]
 
 _log = logging.getLogger(__name__)
 _MIGRATION_SECONDS = 3600  # others wait so long while one copies and migrates a large file
+_LOOK_SECONDS = 0.01
 _LIST = 900  # below the 999 parameters that every SQLite takes
 
 
@@ -175,7 +177,7 @@ class Database:
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA temp_store=MEMORY")
         if self._path is not None:
-            connection.execute("PRAGMA journal_mode=WAL")
+            self._use_wal(connection)
             connection.execute("PRAGMA synchronous=FULL")
             # In pages, 128 MB: a batch of an ingest changes up to 9,000 of a large file, many of which the
             # next batches change again, so that each is copied back once for several of them.
@@ -185,6 +187,18 @@ class Database:
         if self._read_only:
             connection.execute("PRAGMA query_only=ON")
         return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Have the file in WAL mode. SQLite does not wait here where others make the same file: so we do."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK_SECONDS)
 
     def _migrate(self) -> None:
         known = len(self._schema)

@@ -267,3 +267,15 @@ def test_a_connection_in_use_is_closed_when_it_is_given_back(tmp_path: Path):
         assert db.execute("SELECT 1").fetchone()[0] == 1
     with pytest.raises(sqlite3.ProgrammingError):
         db.execute("SELECT 1")
+
+
+def test_many_may_make_the_same_file_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        for number in range(30):
+            together = threading.Barrier(6)
+
+            def make(path: Path, together: threading.Barrier = together) -> None:
+                together.wait()
+                Database(path, schema=["CREATE TABLE t (a)"]).close()
+
+            list(pool.map(make, [tmp_path / f"{number}.db"] * 6))
