@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Protocol
 
 from loom_core.errors import UnreadableTextError
@@ -66,12 +66,12 @@ class Clock:
 
     def __init__(self) -> None:
         self.left = _ALL_SECONDS
-        self._ends = thread_time() + _MOST_SECONDS
+        self._ends = time.thread_time() + _MOST_SECONDS
 
     @property
     def is_running(self) -> bool:
         """Whether there is time for another pattern at all."""
-        return thread_time() < self._ends
+        return time.thread_time() < self._ends
 
 
 class Search(Protocol):
@@ -200,7 +200,7 @@ class _Backtracking:
     def _next(self, text: str, at: int, clock: Clock) -> regex.Match[str] | None:
         if clock.left <= 0:
             return None
-        began = monotonic()
+        began = time.monotonic()
         try:
             return self._pattern.search(text, at, timeout=min(_SECONDS, clock.left), concurrent=True)
         except TimeoutError:
@@ -209,7 +209,7 @@ class _Backtracking:
                 _log.warning("A trigger pattern takes too long and is left out: %r", self._text.source)
             return None
         finally:
-            clock.left -= monotonic() - began
+            clock.left -= time.monotonic() - began
 
 
 class PatternSet:
