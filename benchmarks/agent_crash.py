@@ -17,19 +17,14 @@ shortened, and each conversation that is remembered, is sent to strict fakes of 
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
-import shutil
 import socketserver
-import sys
-import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from killing import Actors, JournalFile, kill_often, told
+from killing import crash_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +47,9 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 class Effects:
     """Counts what tools do; in threads, for processes that are killed."""
 
-    def __init__(self, address: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.done: dict[tuple[str, str], list[str]] = {}
+        self.shared = str(folder / "effects.sock")
         self._lock = threading.Lock()
         effects = self
 
@@ -67,13 +63,17 @@ class Effects:
                     except OSError:  # whoever did it is dead
                         return
 
-        server = _Server(str(address), Handler)
+        server = _Server(self.shared, Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def count(self, effect: dict[str, str]) -> None:
         """Something was done."""
         with self._lock:
             self.done.setdefault((effect["run"], effect["call"]), []).append(effect["what"])
+
+    def total(self) -> int:
+        """How often something was done."""
+        return sum(map(len, self.done.values()))
 
 
 class _Calls:
@@ -249,35 +249,11 @@ async def _conversations(journal: Journal, run_id: str) -> tuple[list[list[Messa
         return asked, RunState.restored(log.steps).conversation()
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    arguments.add_argument("--kills", type=int, default=200)
-    arguments.add_argument("--processes", type=int, default=1, help="that drive runs")
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
-    args = arguments.parse_args()
-    base: Path = args.keep or Path(tempfile.mkdtemp(prefix="loom-agent-crash-"))
-    base.mkdir(parents=True, exist_ok=True)
-    path = base.resolve() / "runs.db"
-    effects = Effects(base / "effects.sock")
-    record = JournalFile(path)
-    actors = Actors(_ACTOR, path, drivers=args.processes, shared=str(base / "effects.sock"), seed=args.seed)
-    took = kill_often(
-        actors, record, path, kills=args.kills, effects=lambda: sum(map(len, effects.done.values()))
-    )
-    findings = Findings(effects.done)
-    asyncio.run(findings.compare(path))
-    wrong = [*record.lost, *findings.wrong]
-    done = sum(map(len, effects.done.values()))
-    print(told(kills=args.kills, drivers=args.processes, took=took, actors=actors, journal=record, done=done))
-    print(dict(findings.counts))
-    print("\n".join(wrong) if wrong else "nothing done twice, nothing lost, every run at its end")
-    if not args.keep and not wrong:
-        shutil.rmtree(base)
-    elif wrong:
-        print(f"everything is in {base}")
-    sys.exit(bool(wrong))
-
-
 if __name__ == "__main__":
-    main()
+    crash_run(
+        (__doc__ or "").split("\n", 1)[0],
+        _ACTOR,
+        name="loom-agent-crash",
+        effects=Effects,
+        findings=lambda effects: Findings(effects.done),
+    )

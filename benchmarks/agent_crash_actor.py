@@ -16,10 +16,10 @@ import asyncio
 import json
 import random
 import re
-import sys
 from pathlib import Path
 
 import anyio
+from person import BY, Person, act
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.agent_tool import AgentTool
@@ -32,7 +32,7 @@ from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
-from loom_core.runs.orders import Abort, Decided, Order, Pause, Reply, Resume
+from loom_core.runs.orders import Decided, Reply
 from loom_core.runs.run import Pending, Run, RunRequest
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
@@ -44,7 +44,6 @@ _STEP = "任务 {task} 第 {step} 步"
 _TOOLS = ("read", "read", "put", "send", "send", "pay", "pay", "sign")
 _WINDOW = 4000  # tokens, so that a run of many steps is shortened
 _FIRST_HELP = 1_000_000  # tasks from here on are those of the agent that is a tool
-_OPEN = 12  # runs at the same time
 _LOOK_SECONDS = 0.3
 
 
@@ -150,30 +149,16 @@ async def drive(path: Path, address: str) -> None:
         await anyio.sleep_forever()
 
 
-class Person:
-    """Begins runs, and has a say in them."""
+class Client(Person):
+    """Has things done, and sometimes more in the same conversation."""
 
-    def __init__(self, journal: Journal, *, stop: Path, seed: int) -> None:
-        self._journal = journal
-        self._stop = stop
-        self._dice = random.Random(seed)
+    resumes = 0.03
 
-    async def live(self) -> None:
-        """Go on until the process ends."""
-        while True:
-            stopping = self._stop.exists()
-            runs = await self._journal.runs(status=("working", "input_required", "paused"), limit=1000)
-            for run in runs:
-                await self._see_to(run, stopping=stopping)
-            for run in await self._journal.runs(status=("aborted",), limit=5):
-                if not stopping and self._dice.random() < 0.03:
-                    await self._order(run, Resume(by="小王"))
-            if not stopping and sum(run.request.profile != "helper" for run in runs) < _OPEN:
-                await self._begin()
-            await anyio.sleep(0.05)
+    def _is_own(self, run: Run) -> bool:
+        return run.request.profile != "helper"
 
     async def _begin(self) -> None:
-        latest = [run for run in await self._journal.runs(limit=100) if run.request.profile != "helper"]
+        latest = [run for run in await self._journal.runs(limit=100) if self._is_own(run)]
         number = int(latest[0].request.idempotency_key) + 1 if latest else 1
         request = RunRequest(goal=_GOAL.format(number=number), idempotency_key=str(number))
         ended = [run for run in latest if run.status in {"completed", "aborted"}][:20]
@@ -185,48 +170,18 @@ class Person:
         except InvalidInputError:  # the session is at work
             return
 
-    async def _see_to(self, run: Run, *, stopping: bool) -> None:
-        dice = self._dice
-        for pending in run.pending:
-            if stopping or dice.random() < 0.5:
-                await self._order(run, self._decision(pending))
-        if run.status == "paused" and (stopping or dice.random() < 0.2):
-            await self._order(run, Resume(by="小王"))
-        if not stopping:
-            told = dice.random()
-            if told < 0.002:
-                await self._order(run, Abort(reason="先不做", by="小王"))
-            elif told < 0.007:
-                await self._order(run, Pause(by="小王"))
-            elif told < 0.014:
-                await self._order(run, Reply(text="请快一点。", by="小王"))
+    async def _interfere(self, run: Run, dice: float) -> None:
+        if dice < 0.014:
+            await self._order(run, Reply(text="请快一点。", by=BY))
 
-    def _decision(self, pending: Pending) -> Decided:
+    def _said(self, pending: Pending) -> Decided:
         if self._dice.random() < (0.5 if pending.kind == "unknown" else 0.2):
-            return Decided(id=pending.id, action="deny", reason="不用了", by="小王")
+            return Decided(id=pending.id, action="deny", reason="不用了", by=BY)
         if pending.kind == "approval" and self._dice.random() < 0.3:
             changed = {"what": f"{pending.arguments['what']}（改）"}
-            return Decided(id=pending.id, action="edit", arguments=changed, by="小王")
-        return Decided(id=pending.id, action="approve", by="小王")
-
-    async def _order(self, run: Run, order: Order) -> None:
-        try:
-            await self._journal.order(run.id, order)
-        except InvalidInputError:  # it stands differently by now
-            return
-
-
-async def person(path: Path, seed: int) -> None:
-    """Be the person."""
-    journal = Journal(path)
-    print("began", flush=True)
-    await Person(journal, stop=path.with_name(f"{path.name}.stop"), seed=seed).live()
-
-
-async def main() -> None:
-    role, path, more = sys.argv[1:]
-    await (drive(Path(path), more) if role == "drive" else person(Path(path), int(more)))
+            return Decided(id=pending.id, action="edit", arguments=changed, by=BY)
+        return Decided(id=pending.id, action="approve", by=BY)
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    anyio.run(act, drive, Client)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.options import SearchOptions
 
 __all__ = ["Run", "ask", "fill", "percentile"]
 
@@ -66,14 +67,15 @@ async def ask(
     questions: Sequence[Question],
     *,
     strategy: Strategy | None = None,
+    options: SearchOptions | None = None,
     limit: int = _DEPTH,
 ) -> Run:
     """Ask questions one after the other; a document counts at the place of its best passage."""
     for question in questions[:_WARM_UP]:
-        await knowledge_base.search(question.text, limit=limit, strategy=strategy)
+        await knowledge_base.search(question.text, limit=limit, strategy=strategy, options=options)
     run = Run()
     for question in questions:
-        answer = await knowledge_base.search(question.text, limit=limit, strategy=strategy)
+        answer = await knowledge_base.search(question.text, limit=limit, strategy=strategy, options=options)
         run.rankings.append(list(dict.fromkeys(item.source for item in answer.items)))
         run.retrieve_ms.append(answer.retrieve_ms)
         run.embed_ms.append(answer.embed_ms)

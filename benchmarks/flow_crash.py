@@ -18,20 +18,16 @@ every run that is completed has done all that belongs to it, and events are numb
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
-import shutil
 import socket
-import sys
-import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from killing import Actors, JournalFile, kill_often, told
+from killing import crash_run
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -69,11 +65,15 @@ class Effects:
         self.done = Counter[str]()
         self._dice = random.Random()
         listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = listener.getsockname()[1]
+        self.shared = str(listener.getsockname()[1])
         methods = ["GET", "PUT", "POST"]
         app = Starlette(routes=[Route("/{what}", self._do, methods=methods)])
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         threading.Thread(target=server.run, args=([listener],), daemon=True).start()
+
+    def total(self) -> int:
+        """How often something was done."""
+        return self.done.total()
 
     async def _do(self, request: Request) -> Response:
         await asyncio.sleep(self._dice.random() * _SLOWEST)
@@ -235,36 +235,12 @@ class Findings:
         return [*step.wrong, *(text for text, wrong in found.items() if wrong)]
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    arguments.add_argument("--kills", type=int, default=200)
-    arguments.add_argument("--processes", type=int, default=1, help="that drive runs")
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
-    args = arguments.parse_args()
-    base: Path = args.keep or Path(tempfile.mkdtemp(prefix="loom-flow-crash-"))
-    base.mkdir(parents=True, exist_ok=True)
-    path = base.resolve() / "runs.db"
-    effects, journal = Effects(), JournalFile(path)
-    actors = Actors(_ACTOR, path, drivers=args.processes, shared=str(effects.port), seed=args.seed)
-    took = kill_often(
-        actors, journal, path, kills=args.kills, effects=lambda: effects.done.total(), failed=True
-    )
-    findings = Findings(effects.done)
-    asyncio.run(findings.compare(path))
-    wrong = [*journal.lost, *findings.wrong]
-    done = effects.done.total()
-    print(
-        told(kills=args.kills, drivers=args.processes, took=took, actors=actors, journal=journal, done=done)
-    )
-    print(dict(findings.counts))
-    print("\n".join(wrong) if wrong else "nothing done twice, nothing lost, every run at its end")
-    if not args.keep and not wrong:
-        shutil.rmtree(base)
-    elif wrong:
-        print(f"everything is in {base}")
-    sys.exit(bool(wrong))
-
-
 if __name__ == "__main__":
-    main()
+    crash_run(
+        (__doc__ or "").split("\n", 1)[0],
+        _ACTOR,
+        name="loom-flow-crash",
+        effects=lambda _: Effects(),
+        findings=lambda effects: Findings(effects.done),
+        failed=True,
+    )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-__all__ = ["Actors", "JournalFile", "kill_often", "told"]
+__all__ = ["Actors", "JournalFile", "crash_run", "kill_often"]
 
 _END_SECONDS = 300
 _OPEN = "('working', 'input_required', 'paused')"
@@ -159,10 +164,82 @@ def kill_often(
         actors.end()
 
 
-def told(*, kills: int, drivers: int, took: float, actors: Actors, journal: JournalFile, done: int) -> str:
-    """What there was, in a few lines."""
+class CountedEffects(Protocol):
+    """What was done outside of the processes that are killed."""
+
+    @property
+    def shared(self) -> str:
+        """By which processes that drive runs find who counts."""
+        ...
+
+    def total(self) -> int:
+        """How many effects there have been."""
+        ...
+
+
+class RunFindings(Protocol):
+    """What came out of comparing runs with what was done.
+
+    Attributes:
+        wrong: what must not be.
+        counts: what there was.
+    """
+
+    @property
+    def wrong(self) -> list[str]: ...
+
+    @property
+    def counts(self) -> Counter[str]: ...
+
+    async def compare(self, path: Path) -> None:
+        """Look at all runs of the journal."""
+        ...
+
+
+EffectsT = TypeVar("EffectsT", bound=CountedEffects)
+
+
+def crash_run(
+    description: str,
+    actor: Path,
+    *,
+    name: str,
+    effects: Callable[[Path], EffectsT],
+    findings: Callable[[EffectsT], RunFindings],
+    failed: bool = False,
+) -> None:
+    """Do a whole crash run as the command line says, tell what came of it, and end the process.
+
+    Args:
+        description: what it is, for the help.
+        actor: the program of the processes that are killed.
+        name: of the folder.
+        effects: counts what is done; is given the folder.
+        findings: compares runs with that.
+        failed: as for `JournalFile.open_runs`.
+    """
+    arguments = argparse.ArgumentParser(description=description)
+    arguments.add_argument("--kills", type=int, default=200)
+    arguments.add_argument("--processes", type=int, default=1, help="that drive runs")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
+    args = arguments.parse_args()
+    base: Path = args.keep or Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    base.mkdir(parents=True, exist_ok=True)
+    path = base.resolve() / "runs.db"
+    counted, journal = effects(base), JournalFile(path)
+    actors = Actors(actor, path, drivers=args.processes, shared=counted.shared, seed=args.seed)
+    took = kill_often(actors, journal, path, kills=args.kills, effects=counted.total, failed=failed)
+    found = findings(counted)
+    asyncio.run(found.compare(path))
+    wrong = [*journal.lost, *found.wrong]
     under_way = ", ".join(f"{count} {what}" for what, count in journal.under_way.most_common())
-    return (
-        f"{kills} kills of {drivers} + 1 processes in {took:.0f} s: {dict(actors.killed)}\n"
-        f"at the kills: {under_way}\n{done} effects"
-    )
+    print(f"{args.kills} kills of {args.processes} + 1 processes in {took:.0f} s: {dict(actors.killed)}")
+    print(f"at the kills: {under_way}\n{counted.total()} effects")
+    print(dict(found.counts))
+    print("\n".join(wrong) if wrong else "nothing done twice, nothing lost, every run at its end")
+    if not args.keep and not wrong:
+        shutil.rmtree(base)
+    elif wrong:
+        print(f"everything is in {base}")
+    sys.exit(bool(wrong))

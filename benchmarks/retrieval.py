@@ -39,6 +39,8 @@ from vectors import RememberedVectors
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag.config import RAGConfig, Strategy
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.options import SearchOptions
+from loom_core.plugins import create
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +63,7 @@ def main() -> None:
     arguments.add_argument("--merged", action="store_true", help="all sets in one knowledge base, too")
     arguments.add_argument("--ablate", action="store_true", help="with each part of retrieval off")
     arguments.add_argument("--openie", choices=get_args(OpenIEMode), help=f"replay {OPENIE_FILE}")
+    arguments.add_argument("--rerank", metavar="NAME", help="by a reranker of that name, such as features")
     arguments.add_argument("--without-titles", action="store_true", help="documents without their titles")
     arguments.add_argument("--translated", type=Path, metavar="FILE", help="other texts of the questions")
     arguments.add_argument("--json", action="store_true", help="one JSON object a line, nothing else")
@@ -86,6 +89,7 @@ class Measurement:
         without = args.strategy in {"bm25", "graph_only"}
         embedder = None if without else create_embedder(args.embedder)
         self._embedder = None if embedder is None else RememberedVectors(embedder, args.vectors_from)
+        self._options = SearchOptions(reranker=create("reranker", args.rerank)) if args.rerank else None
 
     async def run(self) -> None:
         """Measure what was asked for and print it."""
@@ -117,7 +121,9 @@ class Measurement:
             documents = [document for dataset in sets for document in dataset.documents]
             times = await fill(knowledge_base, documents, quiet=self._args.json)
             for dataset in sets:
-                run = await ask(knowledge_base, dataset.questions, strategy=self._args.strategy)
+                run = await ask(
+                    knowledge_base, dataset.questions, strategy=self._args.strategy, options=self._options
+                )
                 results.append(figures(run.rankings, [question.gold for question in dataset.questions]))
                 line = self._line(name, dataset, knowledge_base, run, results[-1], times)
                 print(json.dumps(line, ensure_ascii=False, indent=None if self._args.json else 2), flush=True)
@@ -164,6 +170,7 @@ class Measurement:
             "dataset": dataset.name,
             **({"knowledge_base": name} if name != dataset.name else {}),
             "strategy": self._args.strategy or knowledge_base.strategy,
+            **({"reranker": self._args.rerank} if self._args.rerank else {}),
             "embedder": "none" if self._embedder is None else self._embedder.id,
             "extractor": f"openie-{self._args.openie}" if self._args.openie else "rules",
             "passages": len(dataset.documents),

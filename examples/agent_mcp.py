@@ -3,6 +3,8 @@
     pip install 'loom-mcp-core[openai]' loom-kb
     DEEPSEEK_API_KEY=… python examples/agent_mcp.py docs "How do I trust a project's servers?"
 
+Without a folder it takes the docs of this repository.
+
 Its runs are in a file. Press Ctrl-C in the middle, and start it again with the same words: it goes on where
 it was, and nothing that was done is done twice. Without a key, a script stands in for the model.
 """
@@ -87,7 +89,7 @@ def script(folder: Path, question: str) -> MockLLM:
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    about = Path(words[0] if words else "docs").resolve()
+    about = Path(words[0]).resolve() if words else Path(__file__).resolve().parents[1] / "docs"
     try:
         asyncio.run(main(about, " ".join(words[1:]) or "What is a knowledge base?"))
     except LoomError as error:

@@ -3,8 +3,8 @@
     pip install 'loom-mcp-core[openai]'
     DEEPSEEK_API_KEY=… python examples/agent_quickstart.py "Which is longer, README.md or README.zh.md?"
 
-Without a key, a script stands in for the model, so that you see what an agent does. For another vendor, put
-its name in the place of `deepseek`.
+Names of files count from the root of this repository, wherever you stand. Without a key, a script stands in
+for the model, so that you see what an agent does. For another vendor, put its name in place of `deepseek`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from loom_core.errors import LoomError
 from loom_core.testing import MockLLM, call
 from loom_core.tools import tool
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 @tool(read_only=True, open_world=False)
 def count_words(path: str) -> str:
     """Count the words of a text file.
 
     Args:
-        path: where it is, from the working directory on.
+        path: where it is, from the root of the repository on.
     """
-    return f"{path}: {len(Path(path).read_text(encoding='utf-8').split())} words"
+    return f"{path}: {len((ROOT / path).read_text(encoding='utf-8').split())} words"
 
 
 async def main(goal: str) -> None:

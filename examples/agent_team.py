@@ -3,8 +3,8 @@
     pip install 'loom-mcp-core[openai]'
     DEEPSEEK_API_KEY=… python examples/agent_team.py "我想退掉订单 42"
 
-What is paid back, a person has to approve: you are asked here. Without a key, scripts stand in for the
-models.
+What is paid back, a person has to approve: you are asked here; where nobody can be, it is refused. Without a
+key, scripts stand in for the models.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from loom_core.agent import Agent, MultiAgentSystem
 from loom_core.errors import LoomError
 from loom_core.llm.factory import create_provider
+from loom_core.llm.messages import ToolMessage
 from loom_core.testing import MockLLM, call
 from loom_core.tools import tool
 
 if TYPE_CHECKING:
     from loom_core.agent import Pending
-    from loom_core.llm.interface import LLMProvider
+    from loom_core.llm.interface import ChatRequest, LLMProvider
     from loom_core.testing import MockTurn
 
 
@@ -42,7 +43,11 @@ def pay_back(number: int, amount: float) -> str:
 async def approve(pending: Pending) -> bool:
     """Ask whoever sits here."""
     wanted = f"{pending.tool} {dict(pending.arguments)}"
-    return await asyncio.to_thread(input, f"{wanted} — {pending.reason} Do it? [y/N] ") == "y"
+    try:
+        return await asyncio.to_thread(input, f"{wanted} — {pending.reason} Do it? [y/N] ") == "y"
+    except EOFError:
+        print("\nNobody is here who could agree.", file=sys.stderr)
+        return False
 
 
 def desk() -> MultiAgentSystem:
@@ -53,13 +58,7 @@ def desk() -> MultiAgentSystem:
         description="Talks with people first, and finds out what they want.",
     )
     orders = Agent(
-        model(
-            [
-                call("find_order", number=42),
-                call("pay_back", number=42, amount=39.9),
-                "You get your money back within three days.",
-            ]
-        ),
+        model(pay_back_if_allowed),
         tools=[find_order, pay_back],
         approve=approve,
         name="orders",
@@ -70,7 +69,18 @@ def desk() -> MultiAgentSystem:
     return MultiAgentSystem([reception, orders, repairs])
 
 
-def model(turns: Sequence[MockTurn]) -> LLMProvider:
+def pay_back_if_allowed(request: ChatRequest) -> MockTurn:
+    """What a model would do here."""
+    told = [message.text for message in request.messages if isinstance(message, ToolMessage)]
+    if not any("kettle" in text for text in told):
+        return call("find_order", number=42)
+    if "kettle" in told[-1]:
+        return call("pay_back", number=42, amount=39.9)
+    is_paid = "on their way" in told[-1]
+    return "You get your money back within three days." if is_paid else "I may not pay that back."
+
+
+def model(turns: Sequence[MockTurn] | Callable[[ChatRequest], MockTurn]) -> LLMProvider:
     """The model of an agent, or a script in its place."""
     return create_provider("deepseek") if os.environ.get("DEEPSEEK_API_KEY") else MockLLM(turns)
 

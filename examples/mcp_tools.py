@@ -4,8 +4,8 @@
     python examples/mcp_tools.py
     python examples/mcp_tools.py files:read_file '{"path": "README.md"}'
 
-Without arguments it shows which tools there are, and what is wrong with servers. These stand in
-`$LOOM_HOME/mcp.json` (by default `~/.loom/mcp.json`), as docs/mcp-client.md tells.
+Without arguments it shows which tools there are, and what is wrong with servers, or that there are none.
+These stand in `$LOOM_HOME/mcp.json` (by default `~/.loom/mcp.json`), as docs/mcp-client.md tells.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import LoomError
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.registry import MCPToolRegistry
+from loom_core.paths import loom_home
 from loom_core.tools.interface import Answer, CallContext
 
 if TYPE_CHECKING:
@@ -35,13 +36,17 @@ async def progress(done: float, total: float | None, message: str) -> None:
     print(f"… {done:g}{f' of {total:g}' if total else ''} {message}", file=sys.stderr)
 
 
-async def show(registry: MCPToolRegistry) -> None:
-    """Print the tools that can be called, and what is wrong with servers."""
+async def show(registry: MCPToolRegistry) -> int:
+    """Print the tools that can be called, and what is wrong with servers; 1 where there is none."""
     for tool in await registry.load_servers():
         print(f"{tool.name}  {tool.description.partition(chr(10))[0]}")
     for server in registry.servers():
         if server.problem:
             print(f"{server.name} is {server.state}: {server.problem}", file=sys.stderr)
+    if registry.servers():
+        return 0
+    print(f"No server stands in {loom_home() / 'mcp.json'}: docs/mcp-client.md tells how.", file=sys.stderr)
+    return 1
 
 
 async def call(registry: MCPToolRegistry, name: str, arguments: dict[str, object]) -> ToolOutput:
@@ -53,8 +58,7 @@ async def call(registry: MCPToolRegistry, name: str, arguments: dict[str, object
 async def main(words: list[str]) -> int:
     async with MCPToolRegistry(callbacks=Callbacks(ask=ask)) as registry:
         if not words:
-            await show(registry)
-            return 0
+            return await show(registry)
         output = await call(registry, words[0], json.loads(words[1]) if len(words) > 1 else {})
     print(output.text)
     return int(output.is_error)

@@ -9,13 +9,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from loom_core.errors import LoomError, capitalised
+from loom_core.observability.families import BREAKER_STATE
+from loom_core.observability.living import Living
+from loom_core.observability.metrics import process_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from loom_core.observability.registry import Sample
+
 __all__ = ["Breaker"]
 
 _log = logging.getLogger(__name__)
+_STATES = {"closed": 0.0, "trial": 1.0, "open": 2.0}
+_breakers: Living[Breaker] = Living()
 
 
 class Breaker(ABC):
@@ -54,6 +61,13 @@ class Breaker(ABC):
         self._until = 0.0
         self._trial: object | None = None  # the request that is the trial now
         self._reason = ""
+        self._title = ""  # of whom it was last asked about
+        _breakers.add(self)
+
+    @property
+    def title(self) -> str:
+        """Whom it was last asked about, as people know them; empty before."""
+        return self._title
 
     @property
     def state(self) -> Literal["closed", "open", "trial"]:
@@ -74,6 +88,7 @@ class Breaker(ABC):
         Raises:
             LoomError: that one, when it is entered while nothing is let through.
         """
+        self._title = title
         mine = self._enter(title, refuse)
         seen: BaseException | None = None
         try:
@@ -136,3 +151,10 @@ class Breaker(ABC):
             getattr(error, "failure", type(error).__name__),
             self._pause,
         )
+
+
+def _states() -> list[Sample]:
+    return [((each.title,), _STATES[each.state]) for each in _breakers.all() if each.title]
+
+
+process_metrics.watch(BREAKER_STATE, _states)

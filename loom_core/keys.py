@@ -6,11 +6,14 @@ Credential Manager; needs the package `keyring`), and travels as a `SecretStr`, 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -22,15 +25,20 @@ __all__ = [
     "checked_key",
     "checked_variable",
     "find_key",
+    "known_secrets",
     "own_key",
     "redacted",
+    "remember",
     "resolve",
+    "secret_forms",
 ]
 
 _log = logging.getLogger(__name__)
 
 _SERVICE = "loom"
 _SHORTEST = 4  # characters; a shorter one is no secret, and stands in any text
+_SHORTEST_KNOWN = 8  # characters; a shorter one may be a word, which would be missing wherever it stands
+_MOST_KNOWN = 2000  # secrets; tokens of callers come and go, and the oldest are forgotten
 _ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for an entry of the keyring.'
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,6 +46,11 @@ _LIKE_A_KEY = re.compile(
     r"\bsk-|(?=[A-Za-z]{0,15}\d)(?=[A-Z0-9]{0,15}[a-z])[A-Za-z0-9]{16}|\b(?:[0-9a-f]{4,}-){4}", re.ASCII
 )
 """What nobody calls a variable or an entry: OpenAI's beginning, many mixed letters and digits, a UUID."""
+
+_URL_SAFE = str.maketrans("+/", "-_")  # the other alphabet of base64
+
+_known: dict[str, SecretStr] = {}
+_remembering = threading.Lock()
 
 
 def find_key(
@@ -161,16 +174,63 @@ def checked_key(key: str | SecretStr, *, source: str) -> SecretStr:
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         what = "holds characters that cannot be part of a key" if text else "is empty"
         raise ConfigError(f"The key from {source} {what}.", advice="Copy it again.")
-    return SecretStr(text)
+    return remember(SecretStr(text))
+
+
+def remember(secret: SecretStr) -> SecretStr:
+    """The secret as it is; from now on it stands in nothing that this process writes, see `redaction`.
+
+    Every key that is found here is remembered. Call this for what comes from elsewhere, such as the token of
+    a request. One of fewer than eight characters is not.
+    """
+    value = secret.get_secret_value()
+    if len(value) >= _SHORTEST_KNOWN:
+        with _remembering:
+            _known.pop(value, None)  # it is the youngest again
+            _known[value] = secret
+            if len(_known) > _MOST_KNOWN:
+                del _known[next(iter(_known))]
+    return secret
+
+
+def known_secrets() -> tuple[SecretStr, ...]:
+    """What this process has remembered."""
+    with _remembering:
+        return tuple(_known.values())
 
 
 def redacted(text: str, secrets: Iterable[SecretStr]) -> str:
     """A text with `[secret]` in the place of each secret, also where it is written as part of a URL."""
-    values = {secret.get_secret_value() for secret in secrets}
-    forms = {form for value in values if len(value) >= _SHORTEST for form in (value, quote(value, safe=""))}
-    for form in sorted(forms, key=len, reverse=True):  # one may be part of another
+    for form in secret_forms(secrets):
         text = text.replace(form, "[secret]")
     return text
+
+
+def secret_forms(secrets: Iterable[SecretStr]) -> tuple[str, ...]:
+    """How secrets may be written: as is, in a URL, in JSON, in base64; those first that may hold another.
+
+    In base64 they are found within what stands around them, too, as in `user:password`.
+    """
+    return _forms(frozenset(secret.get_secret_value() for secret in secrets))
+
+
+@lru_cache(maxsize=16)
+def _forms(values: frozenset[str]) -> tuple[str, ...]:
+    forms = {form for value in values if len(value) >= _SHORTEST for form in _forms_of(value)}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+@lru_cache(maxsize=2 * _MOST_KNOWN)
+def _forms_of(value: str) -> frozenset[str]:
+    forms = {value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]}
+    if len(value) >= _SHORTEST_KNOWN:
+        data = value.encode("utf-8", "surrogatepass")
+        encoded = [b64encode(data).decode()]
+        for before in range(3):  # bytes of the group that it begins in; `user:` may stand before a password
+            whole = slice((8 * before + 5) // 6, 8 * (before + len(data)) // 6)
+            encoded.append(b64encode(bytes(before) + data).decode()[whole])
+        forms |= {*encoded, *(each.translate(_URL_SAFE) for each in encoded)}
+    return frozenset(forms)
 
 
 def _from_environment(variable: str) -> SecretStr | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["loom_home", "token_path"]
+__all__ = ["audit_path", "loom_home", "token_path"]
 
 
 def loom_home(override: Path | None = None) -> Path:
@@ -14,6 +14,11 @@ def loom_home(override: Path | None = None) -> Path:
         return override.expanduser().absolute()
     configured = os.environ.get("LOOM_HOME", "")
     return Path(configured).expanduser().absolute() if configured else Path.home() / ".loom"
+
+
+def audit_path(home: Path) -> Path:
+    """Where the audit of all servers is: one file, so that one chain tells what happened in which order."""
+    return home / "audit" / "audit.jsonl"
 
 
 def token_path(home: Path, server: str) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,14 +14,24 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from loom_core import keys
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from loom_core.observability.registry import Registry
     from tests.e2e.jsonrpc import StdioServer
     from tests.fixtures.conformance import Suite
     from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
 _MEASURING_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+# How long an example takes says little on two processors with three workers; where it matters a test asks.
+settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loom")
+
 _MEASURING = pytest.StashKey[dict[str, str]]()
 
 
@@ -45,12 +57,27 @@ def pytest_configure(config: pytest.Config) -> None:
         }
 
 
+def pytest_collection_finish() -> None:
+    """Leave what the tests are made of out of searches for garbage: with it, one takes most of a second."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def measured_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures coverage in the processes of a test that is marked so."""
     if request.node.get_closest_marker("measures_processes") is not None:
         for name, value in request.config.stash.get(_MEASURING, {}).items():
             monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def own_secrets() -> Iterator[None]:
+    """Forgets with a test what it made known as a secret: it would be hidden in the texts of others."""
+    before = dict(keys._known)
+    yield
+    keys._known.clear()
+    keys._known.update(before)
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +92,40 @@ def unmeasured_properties(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     finally:
         measuring.start()
+
+
+@pytest.fixture(scope="session")
+def least_processor_time() -> Callable[[Callable[[], object]], float]:
+    """Seconds of this thread that a call takes, the least of three: others' garbage may fall into one."""
+
+    def measured(call: Callable[[], object]) -> float:
+        times: list[float] = []
+        for _ in range(3):
+            began = time.thread_time()
+            call()
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    return measured
+
+
+@pytest.fixture
+def spans() -> Iterator[list[ReadableSpan]]:
+    """The spans that end in this process during the test, the SDK's of MCP included, in this order."""
+    kept = _load(_HERE / "fixtures" / "kept_spans.py").kept_spans()
+    kept.kept = []
+    yield kept.kept
+    kept.kept = None
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The numbers of this process, counted from 0 in this test."""
+    from loom_core.observability.metrics import new_registry, process_metrics
+
+    registry = new_registry()
+    monkeypatch.setattr(process_metrics, "registry", registry)
+    return registry
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Writes docs/reference/flow-config.md: everything that can stand in `flow.json`.
 
-    python -m tools.flow_reference
+    python -m tools.reference flow
 
 The page is made from the models in loom_core/flow/config; a test compares it with the file.
 """
@@ -45,7 +45,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "flow-config.md"
 _HEAD = """\
 # Flows: `flow.json`
 
-Made by `python -m tools.flow_reference` from the code; do not edit.
+Made by `python -m tools.reference` from the code; do not edit.
 
 JSON with comments and trailing commas. What is wrong is told with file, line and column, and with what was
 probably meant; a file that becomes wrong while it is used does not count until it is in order again.

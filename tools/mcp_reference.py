@@ -1,6 +1,6 @@
 """Writes docs/reference/mcp-json.md: everything that can stand in `mcp.json`.
 
-    python -m tools.mcp_reference
+    python -m tools.reference mcp
 
 The page is made from `Entry`, `LoomSection` and `OAuthConfig`; a test compares it with the file.
 """
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "mcp-json.md"
 _HEAD = """\
 # Other MCP servers: `mcp.json`
 
-Made by `python -m tools.mcp_reference` from the code; do not edit.
+Made by `python -m tools.reference` from the code; do not edit.
 
 Loom's servers that use other MCP servers find them in `mcp.json` in Loom's folder (`$LOOM_HOME`, else
 `~/.loom`). It is written as other hosts write theirs, and may have comments and trailing commas:

@@ -6,7 +6,8 @@
 #
 # dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt, loom-agent-server.txt and loom-flow-server.txt are
 # what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
-# agent-frameworks.txt for agent frameworks that a benchmark runs beside Loom.
+# agent-frameworks.txt for agent frameworks that a benchmark runs beside Loom, image.txt for what builds the container
+# image, which has otel.txt besides what its server needs, operating.txt for what checks the files for operators.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +24,9 @@ pin loom-kb.txt servers/kb/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-query-server.txt servers/query/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-agent-server.txt servers/agent/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-flow-server.txt servers/flow/pyproject.toml --constraint requirements/dev.txt "$@"
+pin otel.txt pyproject.toml --extra otel --constraint requirements/dev.txt "$@"
+pin image.txt requirements/image.in "$@"
+pin operating.txt requirements/operating.in "$@"
 pin peers.txt requirements/peers.in "$@"
 pin small-model.txt requirements/small-model.in --no-deps "$@"
 pin agent-frameworks.txt requirements/agent-frameworks.in "$@"

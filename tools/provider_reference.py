@@ -1,6 +1,6 @@
 """Writes docs/reference/providers.md: the vendors, and everything that can be configured of them.
 
-    python -m tools.provider_reference
+    python -m tools.reference provider
 
 The page is made from `vendors`, `ProviderConfig` and `ProviderSpec`; a test compares it with the file.
 """
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "providers.md"
 _HEAD = """\
 # Language models: vendors and configuration
 
-Made by `python -m tools.provider_reference` from the code; do not edit.
+Made by `python -m tools.reference` from the code; do not edit.
 
 A model is named by a text, `deepseek` or `deepseek/deepseek-v4-pro`, or by an object:
 
@@ -98,12 +98,12 @@ def _attributes(kind: type[ProviderSpec | ModelRule]) -> Iterator[tuple[str, ...
     types = get_type_hints(kind)
     for field in fields(kind):
         meaning = " ".join(meanings[field.name].split())
-        if values := [value for value in _closed_set(types[field.name]) if f"`{value}`" not in meaning]:
+        if values := [value for value in closed_set(types[field.name]) if f"`{value}`" not in meaning]:
             meaning += f" One of: {', '.join(f'`{value}`' for value in values)}."
         yield f"`{field.name}`", _default(field) or "required", meaning
 
 
-def _closed_set(kind: object) -> list[str]:
+def closed_set(kind: object) -> list[str]:
     """The texts that a value may be, where they are listed."""
     if get_origin(kind) is Literal:
         return [*get_args(kind)]

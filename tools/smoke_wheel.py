@@ -5,6 +5,7 @@
 ENVIRONMENT is a virtual environment with the wheels of the server in it and nothing of this repository.
 loom-kb is asked about the documents that its wheel ships, loom-query-server about texts in its configuration;
 loom-agent-server has its demonstration keep a note, loom-flow-server takes messages with the file of `init`.
+All can ask language models with what is installed: one that stands in for two vendors answers them.
 Run it from the repository's root.
 """
 
@@ -13,14 +14,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
+
+from loom_core.testing.vendors.app import FakeVendors
+from loom_core.testing.vendors.script import Recorded, Turn
 from tests.e2e.jsonrpc import Era, StdioServer
 
 _KB_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job"}
@@ -40,6 +47,24 @@ _CONFIG = {
         "港口": {"kind": "documents", "documents": [{"text": "# 青岛港\n青岛港的港长是李明。"}]},
     }
 }
+_KEY = "sk-of-no-value-to-anybody"
+_SAID = "The office opens at nine [1]."
+_NOTE = "in zell there is a lake that people call the blau, and it never freezes over.\n"
+_READ = {
+    "passage": 1,
+    "entities": [{"name": "zell", "type": "town"}, {"name": "blau", "type": "lake"}],
+    "relations": [{"subject": "zell", "predicate": "has the lake", "object": "blau"}],
+}
+_PROGRAM = """
+import asyncio, json, sys
+import keyring
+from loom_core.agent import Agent
+from loom_core.llm.factory import create_provider
+async def main():
+    for config in map(json.loads, sys.argv[1:]):
+        print(await Agent(create_provider(config)).run("When does the office open?"))
+asyncio.run(main())
+"""
 
 
 def main() -> None:
@@ -51,6 +76,8 @@ def main() -> None:
     programs = args.environment.absolute() / "bin"
     for era in ("legacy", "modern"):
         _SMOKE[args.server](programs, era)
+    with _vendors() as models:
+        _try_models(programs, args.server, models)
 
 
 def _smoke_kb(programs: Path, era: Era) -> None:
@@ -101,8 +128,9 @@ def _smoke_flow(programs: Path, era: Era) -> None:
     _installed(programs / "python", "loom_flow")
     with tempfile.TemporaryDirectory() as folder:
         program = str(programs / "loom-flow-server")
-        environment = {"PATH": os.defpath, "LOOM_HOME": folder}
-        subprocess.run([program, "init"], env=environment, cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            [program, "init"], env=_environment(folder), cwd=folder, check=True, capture_output=True
+        )
         with closing(_started([program], era, folder)) as server:
             _check_tools(server, _FLOW_TOOLS | {"call_back"})
             for said in (
@@ -129,9 +157,58 @@ _SMOKE: dict[str, Callable[[Path, Era], None]] = {
 
 
 def _started(command: list[str], era: Era, folder: str) -> StdioServer:
+    return StdioServer(command, era=era, env=_environment(folder), cwd=folder, timeout=_MINUTE)
+
+
+def _environment(folder: str) -> dict[str, str]:
     # What the shell has set for this repository must not help the installed server.
-    environment = {"PATH": os.defpath, "LOOM_HOME": folder}
-    return StdioServer(command, era=era, env=environment, cwd=folder, timeout=_MINUTE)
+    return {"PATH": os.defpath, "LOOM_HOME": folder}
+
+
+def _try_models(programs: Path, server: str, models: list[dict[str, str]]) -> None:
+    """What reaches language models and the keyring came with the server, and nothing else is wanted."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def ran(*command: str | Path, said: str = "") -> str:
+            environment = {**_environment(folder), "DEEPSEEK_API_KEY": _KEY, "ANTHROPIC_API_KEY": _KEY}
+            done = subprocess.run(
+                command, env=environment, cwd=folder, input=said, check=False, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        told = ran(programs / "python", "-I", "-c", _PROGRAM, *map(json.dumps, models))
+        assert told == f"{_SAID}\n" * len(models), told
+        if server == "loom-query-server":
+            (Path(folder) / "query.json").write_text(json.dumps({**_CONFIG, "llm": models[0]}), "utf-8")
+            told = ran(programs / server, "ask", "When does the office open?")
+            assert told.startswith(_SAID), told
+        if server == "loom-kb":
+            add = ("add", "-", "--embedder", "hashing", "--llm", json.dumps(models[0]))
+            told = ran(programs / server, *add, said=_NOTE)
+            assert "written by a model" in told, told
+    print(f"{server}: asks {' and '.join(model['provider'] for model in models)}")
+
+
+@contextmanager
+def _vendors() -> Generator[list[dict[str, str]]]:
+    """Two vendors' servers on this machine: how each is configured."""
+
+    def answer(request: Recorded) -> Turn:
+        extracting = "zell" in json.dumps(request.body)
+        return Turn(text=json.dumps({"passages": [_READ]}) if extracting else _SAID)
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    web = uvicorn.Server(uvicorn.Config(FakeVendors(answer, key=_KEY), log_config=None, lifespan="off"))
+    thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield [{"provider": name, "base_url": f"{url}/{name}"} for name in ("deepseek", "anthropic")]
+    finally:
+        web.should_exit = True
+        thread.join(_MINUTE)
+        listening.close()
 
 
 def _installed(python: Path, package: str) -> Path:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from loom_core.agent.compaction_settings import Compaction, Compactors
 from loom_core.agent.ingredients import (
     checked_parts,
+    given_callbacks,
     given_hooks,
     given_model,
     given_permissions,
@@ -21,18 +22,19 @@ from loom_core.agent.ingredients import (
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import Parts
-from loom_core.agent.record import FINAL
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
 from loom_core.agent.streaming import streamed
+from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatOptions, LLMProvider
 from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal import Journal
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.runs.orders import Resume
 from loom_core.runs.people import Asking
-from loom_core.runs.run import Budget, Run, RunRequest
+from loom_core.runs.run import Budget, Run, RunRequest, caller_name
 from loom_core.tools.interface import Tool
 from loom_core.tools.permissions import Permissions
 from loom_core.tools.pipeline import ToolPipeline
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from loom_core.agent.hooks import Hooks
+    from loom_core.callbacks.interface import Callback
     from loom_core.knowledge.context import ContextRetriever
     from loom_core.runs.journal import RunLog
     from loom_core.runs.memory import Memory
@@ -69,11 +72,13 @@ class Agent:
     same time. Nothing is loaded or connected before the first one.
 
     Args:
-        llm: the model, or a configuration for `create_provider`, such as `deepseek`.
+        llm: the model, or a configuration for `create_provider`, such as `deepseek`; by default that of
+            `config.set_default_llm`.
         tools: what it may call: tools, or functions with annotated parameters.
         toolbox: instead, tools that come and go, such as those of MCP servers.
         knowledge: finds passages about the goal before the model answers.
-        memory: keeps the conversations of sessions; by default as long as the program runs.
+        memory: keeps the conversations of sessions; by default that of `config.set_default_memory`, or one
+            that lasts as long as the program runs.
         journal: keeps the runs; by default as long as the program runs.
         permissions: which calls may be made; or what becomes of those that may change something or reach
             outside: `allow`, `ask` (the default) or `deny`.
@@ -81,10 +86,12 @@ class Agent:
             would have to be approved is not done.
         wait_for_orders: whether people are waited for who decide by `order`.
         approval_seconds: how long people are waited for; who has not answered by then has refused.
-        budget: what a run may take at the most, if it does not say so itself.
+        budget: what a run may take at the most, if it does not say so itself; by default the turns of
+            `config.set_max_iterations`.
         compaction: see `Compaction`; None leaves conversations as they are.
         loop_guard: makes what notices that a run goes round in circles; None lets it.
         hooks: the program's own, see `Hooks`.
+        callbacks: look on, see `Callback`.
         system_prompt: what the model is told first; the rest of the system prompt is made of the tools, the
             knowledge and the limits.
         name: what it is called; runs of a journal are taken up again by the agent of this name.
@@ -110,7 +117,7 @@ class Agent:
 
     def __init__(
         self,
-        llm: LLMProvider | str,
+        llm: LLMProvider | str | None = None,
         *,
         tools: Sequence[Tool | Callable[..., object]] = (),
         toolbox: Toolbox | None = None,
@@ -121,10 +128,11 @@ class Agent:
         approve: ApproveFunction | None = None,
         wait_for_orders: bool = False,
         approval_seconds: float | None = 600.0,
-        budget: Budget = Budget(),  # noqa: B008 - frozen
+        budget: Budget | None = None,
         compaction: Compaction | None = Compaction(),  # noqa: B008 - frozen
         loop_guard: Callable[[], LoopGuard] | None = LoopGuard,
         hooks: Sequence[Hooks] = (),
+        callbacks: Sequence[Callback] = (),
         system_prompt: str = "",
         name: str = "default",
         description: str = "",
@@ -133,6 +141,7 @@ class Agent:
         output_tokens: int = 6000,
         options: ChatOptions | None = None,
     ) -> None:
+        standing = defaults()
         if toolbox is not None and tools:
             raise InvalidInputError(
                 "An agent has either tools or a toolbox.", advice="Put the tools into the toolbox."
@@ -157,17 +166,18 @@ class Agent:
         self.name = name
         self.description = description
         self.journal = journal or Journal()
-        self.budget = budget
+        self.budget = budget or Budget(iterations=standing.max_iterations)
         self._permissions = given_permissions(permissions)
         self._scheduler = scheduler or Scheduler()
         self._audit = audit
         self._output_tokens = output_tokens
-        provider, options = given_model(llm), options or ChatOptions()
+        self._callbacks = given_callbacks(callbacks)
+        provider, options = given_model(llm if llm is not None else standing.llm), options or ChatOptions()
         self.parts = Parts(
             llm=provider,
             toolbox=toolbox or Toolbox(given_tools(tools)),
             pipeline=self._pipeline,
-            memory=memory or InMemoryMemory(),
+            memory=memory or standing.memory or InMemoryMemory(),
             knowledge=knowledge,
             compactor=None
             if compaction is None
@@ -314,6 +324,8 @@ class Agent:
 
     def loop(self, log: RunLog) -> RunLoop:
         """What drives a claimed run, for who wants to have a hold of it."""
+        for each in self._callbacks:
+            log.observe(each)
         return RunLoop(self.parts, log)
 
     async def drive(self, log: RunLog) -> Run:
@@ -356,7 +368,7 @@ class Agent:
                 async with log:
                     return await self.drive(log)
             run = await self.journal.changed(run.id, after=run.last_seq, seconds=_WAIT_SECONDS)
-            if run.status in FINAL:
+            if run.status in FINAL_STATUSES:
                 return run
 
     def _pipeline(self, run: Run) -> ToolPipeline:
@@ -368,6 +380,7 @@ class Agent:
             audit=self._audit,
             run_id=run.id,
             source=run.request.caller,
+            caller=caller_name(run),
         )
 
 

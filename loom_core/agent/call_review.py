@@ -146,7 +146,7 @@ class CallReview:
         if self._guard is not None:
             verdict = self._guard.before(call.part)
             if verdict.action in {"remind", "refuse", "stop"}:
-                self._record.loop_detected(call.part.id, planned.name, verdict)
+                self._record.loop_detected(call.part.id, planned.tool_name, verdict)
             if verdict.action == "stop":
                 raise LoopStoppedError(verdict.text, advice="Say the goal differently.")
             if verdict.action == "refuse":
@@ -252,7 +252,7 @@ def _told(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") 
     message = output.message(planned.call.id)
     result = CallResult(
         call_id=planned.call.id,
-        tool=planned.name,
+        tool=planned.tool_name,
         status=status,
         output=output,
         message=message,

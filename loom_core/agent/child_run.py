@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 
 from loom_core.agent.calling import calling_run
-from loom_core.agent.record import FINAL
 from loom_core.agent.result import RunResult
 from loom_core.errors import InvalidInputError, unwrapped
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.orders import Abort, Answered, Decided, Pause, Resume, check_fits
 from loom_core.runs.people import Asking, refused_by_time
 from loom_core.runs.run import PARENT_CALL, PARENT_RUN, Budget, Pending
@@ -98,7 +98,7 @@ class ChildRun:
     async def abort(self) -> None:
         """End it, if there is one and it goes on."""
         run = await self._known()
-        if run is not None and run.status not in FINAL:
+        if run is not None and run.status not in FINAL_STATUSES:
             reason = "The run that wanted this has ended."
             await self._order(run.id, Abort(reason=reason, by=self._context.run_id))
             log = await self._agent.journal.claim(run.id)

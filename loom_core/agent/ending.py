@@ -12,7 +12,7 @@ from loom_core.agent.hooks import HookError
 from loom_core.agent.spending import BudgetError
 from loom_core.errors import LLMError, LoomError
 from loom_core.llm.messages import AssistantMessage
-from loom_core.tools.calls import CallResult
+from loom_core.tools.calls import UNKNOWN_TOOL, CallResult
 from loom_core.tools.interface import CallContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Ending:
         output = ToolOutput(template.format(reason=reason).strip(), is_error=True)
         return CallResult(
             call_id=call.part.id,
-            tool=call.part.name,
+            tool=call.part.name if call.started else UNKNOWN_TOOL,  # nobody has looked whether it is one
             status="aborted",
             output=output,
             message=output.message(call.part.id),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from loom_core.agent.hooks import Hooks
+from loom_core.callbacks.interface import Callback
 from loom_core.errors import ConfigError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.interface import ChatOptions, LLMProvider
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "checked_parts",
+    "given_callbacks",
     "given_hooks",
     "given_model",
     "given_permissions",
@@ -50,6 +52,8 @@ def given_model(llm: object, *, configurations: bool = True) -> LLMProvider:
     if isinstance(llm, str) and configurations:
         return create_provider(llm)
     also = ', or the name of a vendor such as "deepseek"' if configurations else ", as of `create_provider`"
+    if llm is None and configurations:
+        also += "; `config.set_default_llm` gives one to all agents that have none"
     raise ConfigError(f"{llm!r} is no model.", advice=f"Give a provider{also}.")
 
 
@@ -90,6 +94,22 @@ def given_hooks(hooks: object) -> tuple[Hooks, ...]:
                 f"{each!r} is no `Hooks`.", advice="Give an object of a class that is derived from `Hooks`."
             )
     return cast("tuple[Hooks, ...]", tuple(listed))
+
+
+def given_callbacks(callbacks: object) -> tuple[Callback, ...]:
+    """Callbacks.
+
+    Raises:
+        ConfigError: something else is among them.
+    """
+    listed = _list("callbacks", callbacks, of="callbacks")
+    for each in listed:
+        if not isinstance(each, Callback):
+            raise ConfigError(
+                f"{each!r} is no `Callback`.",
+                advice="Give an object of a class derived from `Callback`, such as `LoggingCallback()`.",
+            )
+    return cast("tuple[Callback, ...]", tuple(listed))
 
 
 def given_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:

@@ -19,6 +19,7 @@ from loom_core.agent.spending import BudgetError, used_up
 from loom_core.agent.tool_round import ToolRound
 from loom_core.llm.interface import OutputSchema
 from loom_core.llm.messages import TextPart, UserMessage
+from loom_core.observability.spans import INVOKE_AGENT
 from loom_core.runs.driving import Driving
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class RunLoop(Driving[RunRecord]):
     A pause lets the turn or the calls that are under way end, and nothing new begins, not even the end of the
     run. An abort cancels what is under way; every call gets a result that says so.
     """
+
+    span_form = INVOKE_AGENT
 
     def __init__(self, parts: Parts, log: RunLog) -> None:
         """Take a run up.

@@ -10,8 +10,9 @@ from loom_core.agent.spending import with_answer, with_call
 from loom_core.agent.state import NudgeKind, RunState
 from loom_core.llm.interface import Usage
 from loom_core.llm.message_json import message_to_json
-from loom_core.runs.run import RunStatus, Spent
-from loom_core.runs.stopwatch import Stopwatch
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
+from loom_core.runs.recorded_run import RecordedRun
+from loom_core.runs.run import Spent
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction import Compacted, Fill
@@ -20,47 +21,25 @@ if TYPE_CHECKING:
     from loom_core.knowledge.context import RetrievedContext
     from loom_core.llm.interface import LLMResponse
     from loom_core.llm.messages import Message, ToolCallPart, ToolMessage
-    from loom_core.runs.events import EventType
-    from loom_core.runs.journal import Journal, RunLog
-    from loom_core.runs.orders import Answered, Decided
-    from loom_core.runs.run import Pending, Run
+    from loom_core.runs.journal import RunLog
+    from loom_core.runs.orders import Answered
     from loom_core.tools.calls import CallResult
     from loom_core.tools.permissions import ToolIdentity
 
-__all__ = ["FINAL", "RunRecord"]
-
-FINAL: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
-"""After these a run goes on only if somebody resumes it."""
+__all__ = ["RunRecord"]
 
 _USAGE = tuple(each.name for each in fields(Usage))
 
 
-class RunRecord:
+class RunRecord(RecordedRun[RunState]):
     """The events of one run that is driven here: each method adds one, and changes `state` with it.
-
-    What is added is committed with the next `commit`, or by and by.
 
     Attributes:
         state: what the loop goes on from.
-        stopwatch: counts the time in which the run is worked on.
     """
 
     def __init__(self, log: RunLog) -> None:
-        self.state = RunState.restored(log.steps)
-        self.stopwatch = Stopwatch(log.run.spent.seconds)
-        self._log = log
-        self._spent = log.run.spent
-        self._paused = log.run.status == "paused"
-
-    @property
-    def run(self) -> Run:
-        """As it stands."""
-        return self._log.run
-
-    @property
-    def journal(self) -> Journal:
-        """Where it is."""
-        return self._log.journal
+        super().__init__(log, RunState.restored(log.steps))
 
     @property
     def spent(self) -> Spent:
@@ -71,20 +50,6 @@ class RunRecord:
     def granted_from(self) -> Spent:
         """What it had taken when its budget was granted."""
         return self.state.granted_from
-
-    @property
-    def paused(self) -> bool:
-        """Whether nothing new may begin."""
-        return self._paused
-
-    async def commit(self, *, durable: bool = False) -> None:
-        """Wait until all of it is in the file; see `RunLog.commit`."""
-        await self._log.commit(durable=durable)
-
-    async def save_blob(self, content: bytes, media_type: str) -> str:
-        """Keep what is too large for an event; returns its address."""
-        number = await self._log.save_blob(content, media_type)
-        return f"loom://runs/{self.run.id}/blobs/{number}"
 
     def begun(self, history: Sequence[Message], *, model: str) -> None:
         """The run begins; the goal is the last message."""
@@ -174,10 +139,6 @@ class RunRecord:
         self._add("tool_start", payload, kept)
         self.state.call_started(call.id, arguments, approved=approved)
 
-    def call_progress(self, id_: str, done: float, total: float | None, message: str) -> None:
-        """A tool says how far it is."""
-        self._log.add("tool_progress", {"call_id": id_, "done": done, "total": total, "message": message})
-
     def call_ended(
         self, result: CallResult, message: ToolMessage | None = None, *, spent: Spent | None = None
     ) -> None:
@@ -219,31 +180,9 @@ class RunRecord:
         payload = {"call_id": id_, "tool": tool, "times": verdict.times, "action": verdict.action}
         self._log.add("loop_detected", payload)
 
-    def asked(self, pending: Pending) -> None:
-        """People are asked."""
-        self.state.asked(pending)
-        kept = asdict(pending)
-        # A tool that asks is gone after a crash, and asks again when it is called again.
-        state = kept if pending.id in self.state.calls else None
-        shown = asdict(replace(pending, arguments_schema={}))  # it may be long, and says nothing of the call
-        self._add("approval_required", {"pending": shown}, state, **self._waiting())
-
-    def decided(self, decision: Decided) -> None:
-        """They have decided of a call."""
-        self.state.decided(decision)
-        payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
-        payload |= {"reason": decision.reason, "scope": decision.scope}
-        self._add("approval_decided", payload, asdict(decision), **self._waiting())
-
     def answered_by(self, answered: Answered) -> None:
         """A question of a tool is answered."""
         self.question_closed(answered.id, action=answered.action, by=answered.by)
-
-    def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
-        """A question of a tool is answered, or nobody waits for the answer any more."""
-        self.state.pending.pop(id_, None)
-        payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
-        self._add("approval_decided", payload, None, **self._waiting())
 
     def filling(self, fill: Fill) -> None:
         """The model's window fills up."""
@@ -264,17 +203,12 @@ class RunRecord:
         self._add("compression_applied", payload, {"history": history, "taken": taken}, spent=self.spent)
         self.state.compacted(compacted.history, taken=taken)
 
-    def paused_by(self, by: str) -> None:
-        """Nothing new begins until somebody resumes it."""
-        self._paused = True
-        self._add("paused", {"by": by}, None, **self._waiting(), spent=self.spent)
-
     def resumed_by(self, by: str, *, text: str = "") -> None:
         """It goes on: after a pause, or after its end; `text` as in `RunState.resumed`."""
         was = self.run.status
         self._paused = False
         payload = {"by": by, "from_status": was}
-        if was in FINAL:
+        if was in FINAL_STATUSES:
             spent = self.spent
             kept = {"spent": asdict(spent), "text": text}
             self.state.resumed(spent, text)
@@ -287,32 +221,9 @@ class RunRecord:
         payload = {"output": output, "structured": structured}
         self._end("agent_finish", payload, "completed", output=output, structured=structured, problem="")
 
-    def failed(self, error: LoomError, *, failure: str, output: str) -> None:
-        """It cannot go on."""
-        payload = {"message": error.message, "advice": error.advice, "failure": failure}
-        self._end("error", payload, "failed", output=output, problem=str(error))
-
     def aborted(self, *, by: str, reason: str, problem: str, output: str) -> None:
         """Somebody ended it; `problem` says so in the language of the goal."""
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
-
-    def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
-        self.stopwatch.rest()
-        self._paused = False
-        self._add(type_, payload, None, status=status, pending=(), spent=self.spent, **changes)
-
-    def _waiting(self) -> dict[str, object]:
-        """What the run waits for, and the status that follows from it; as it waits, time stands still."""
-        pending = tuple(self.state.pending.values())
-        status: RunStatus = "paused" if self._paused else "input_required" if pending else "working"
-        if status == "working":
-            self.stopwatch.run()
-        else:
-            self.stopwatch.rest()
-        return {"status": status, "pending": pending}
-
-    def _add(self, type_: EventType, payload: dict[str, Any], state: object, **changes: object) -> None:
-        self._log.add(type_, payload, state=state, **changes)
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

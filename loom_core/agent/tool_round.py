@@ -170,7 +170,7 @@ class ToolRound:
         now = monotonic()
         if now - self._shown.get(planned.call.id, -_PROGRESS_SECONDS) >= _PROGRESS_SECONDS:
             self._shown[planned.call.id] = now
-            self._record.call_progress(planned.call.id, done, total, message)
+            self._record.progress(planned.call.id, done, total, message)
 
     async def ask(self, planned: PlannedCall, question: Question) -> Answer:
         """See `CallWatcher`."""

@@ -10,6 +10,7 @@ from loom_core.embedding.onnx_session import open_session, run_session
 from loom_core.embedding.wheel_file import WheelFile
 from loom_core.embedding.windows import pool_windows
 from loom_core.errors import EmbeddingError
+from loom_core.installation import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def _load() -> _MiniLmModel:
     except ImportError as error:
         raise EmbeddingError(
             "The model all-MiniLM-L6-v2 needs the package tokenizers, which is not installed.",
-            advice="Run: pip install tokenizers",
+            advice=how_to_install("tokenizers"),
         ) from error
 
     path = MINILM_FILE.verified("all-MiniLM-L6-v2")

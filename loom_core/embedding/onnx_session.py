@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from loom_core.errors import EmbeddingError
+from loom_core.installation import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +40,7 @@ def open_session(
     except ImportError as error:
         raise EmbeddingError(
             f"The model {model} needs onnxruntime, which cannot be imported: {error}.",
-            advice="Run: pip install 'onnxruntime>=1.22'",
+            advice=how_to_install("onnxruntime>=1.22"),
         ) from error
 
     options = ort.SessionOptions()

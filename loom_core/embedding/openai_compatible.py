@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from loom_core.embedding.remote import RemoteEmbedder
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError, EmbeddingError
+from loom_core.installation import how_to_install
 from loom_core.sdk_environment import custom_headers
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
         except ImportError as error:
             raise EmbeddingError(
                 f"Embedding with {self._vendor.title} needs the package openai, which is not installed.",
-                advice="Run: pip install 'loom-mcp-core[openai]'",
+                advice=how_to_install("loom-mcp-core[openai]"),
             ) from error
         import httpx2
 

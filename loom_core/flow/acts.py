@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.driving import can_be_driven
-from loom_core.flow.executor.inputs import checked_inputs
-from loom_core.flow.fields import refused_value
+from loom_core.flow.fitting import fitting_inputs, refused_numbers
 from loom_core.flow.manners import manner_of
 from loom_core.flow.offer import Offer
 from loom_core.flow.patience import Patience
@@ -148,7 +147,7 @@ class Acts:
         request = self.equipment.executor.request(
             flow.flow_id,
             message or self.message,
-            _fitting(flow, parameters),
+            fitting_inputs(flow, parameters),
             caller=self.conversation.caller,
             confirm=confirm,
             confirm_reason=reason,
@@ -156,21 +155,12 @@ class Acts:
             idempotency_key=self._key,
         )
         run = await self.start(request)
-        return Outcome(route=route, run_id=run.id, text=self._refused(flow, parameters))
+        refused = refused_numbers(flow, parameters, phrases=self.phrases)
+        return Outcome(route=route, run_id=run.id, text=refused)
 
     def told(self, flow: FlowConfig) -> FlowConfig:
         """A flow as the user is told of it."""
         return self.file.flow(flow.flow_id) or flow
-
-    def _refused(self, flow: FlowConfig, parameters: Mapping[str, Any]) -> str:
-        """What is said of numbers that the schema of a flow does not take."""
-        schemas: Any = flow.input_schema.get("properties") or {}
-        refused = [
-            refused_value(str(value), name, schemas[name])
-            for name, value in parameters.items()
-            if name in schemas and isinstance(value, int | float)
-        ]
-        return "\n".join(self.phrases.refused_value(each) for each in refused if each)
 
     def can_work(self, decision: Decision) -> bool:
         """Whether there is a tool to call, or a skill that applies in the end."""
@@ -296,17 +286,3 @@ class Acts:
         context = self.conversation.context
         more = {"context": context, BESIDE: beside, LANGUAGE: self.phrases.language}
         return replace(request, metadata={**request.metadata, **more})
-
-
-def _fitting(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs that the schema of a flow takes, each by itself."""
-    known = flow.input_schema.get("properties")
-    fitting: dict[str, Any] = {}
-    for name, value in parameters.items():
-        if not isinstance(known, Mapping) or name not in known:
-            continue
-        try:
-            fitting |= checked_inputs(flow, {name: value}, whole=False)
-        except InvalidInputError:
-            continue
-    return fitting

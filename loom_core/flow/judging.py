@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from loom_core.flow.menu import Menu
 from loom_core.flow.reply import Route
 from loom_core.flow.replying import Outcome
+from loom_core.flow.tracing import decision_span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,12 @@ async def decided(acts: Acts, menu: Menu) -> tuple[Decision | None, str]:
         return None, ""
     texts = await acts.texts()
     deciding = decider.decide(acts.message, menu, conversation=texts, context=acts.context)
-    return await acts.patience.by_model("decision", deciding, seconds=acts.file.decision_seconds)
+    with decision_span() as told:
+        found, problem = await acts.patience.by_model(
+            "decision", deciding, seconds=acts.file.decision_seconds
+        )
+        told(found)
+    return found, problem
 
 
 def verdict(acts: Acts, decision: Decision, match: RouteMatch) -> Verdict:

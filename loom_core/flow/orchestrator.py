@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import anyio
-
-from loom_core.errors import InvalidInputError
-from loom_core.flow.acts import Acts
+from loom_core.flow.delivery import Delivery
 from loom_core.flow.driving import FlowRunner
 from loom_core.flow.equipment import Equipment, Outfit
 from loom_core.flow.explaining import Explanation, explained
-from loom_core.flow.phrases import Phrases, language_of, language_of_run
-from loom_core.flow.repeating import Repeats, check_same, route_of
-from loom_core.flow.reply import FlowReply, Route, Waiting
-from loom_core.flow.replying import Outcome, reply_of, run_text, waiting_of
+from loom_core.flow.in_use import EquipmentInUse
+from loom_core.flow.intake import Intake, check_message
+from loom_core.flow.repeating import Repeats, route_of
+from loom_core.flow.reply import FlowReply, Route
+from loom_core.flow.replying import Outcome
 from loom_core.flow.session import Conversations
-from loom_core.flow.turn import take
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
@@ -29,18 +25,13 @@ from loom_core.runs.memory import SQLiteMemory
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from anyio.abc import TaskGroup, TaskStatus
-
     from loom_core.flow.config.flow_file import LoadedFlows
-    from loom_core.flow.config.models import FlowFile
     from loom_core.flow.executor import FlowExecutor, FlowLimits
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.knowledge import FlowKnowledge
-    from loom_core.flow.session import Conversation
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.runs.orders import Order
-    from loom_core.runs.run import Run
     from loom_core.tools.audit import AuditLog
     from loom_core.tools.interface import JsonValue, Tool
     from loom_core.tools.permissions import Permissions
@@ -48,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["WorkflowOrchestrator"]
 
 _WAIT_SECONDS = 45.0
-_LONGEST = 20_000  # characters of a message
 
 
 class WorkflowOrchestrator:
@@ -105,7 +95,10 @@ class WorkflowOrchestrator:
         self._memory = memory or SQLiteMemory(journal=self.journal)
         self._conversations = Conversations(self.journal, self._memory)
         self._repeats = Repeats(self.journal, self._conversations)
-        self._outfit = Outfit(
+        self._delivery = Delivery(
+            self.journal, conversations=self._conversations, repeats=self._repeats, wait_seconds=wait_seconds
+        )
+        outfit = Outfit(
             llm=llm,
             knowledge=knowledge,
             caller=caller,
@@ -116,33 +109,28 @@ class WorkflowOrchestrator:
             answer_seconds=answer_seconds,
             limits=limits,
         )
-        self._wait_seconds = wait_seconds
-        self._equipment = self._equipped(loaded, self._outfit)
-        self._held: list[Equipment] = []
-        runner = FlowRunner(lambda: self._equipment)
+        make = partial(Equipment, journal=self.journal, texts=self._conversations.texts)
+        self._in_use = EquipmentInUse(loaded, outfit, make=make)
+        runner = FlowRunner(lambda: self._in_use.now)
         self.host = RunHost(self.journal, runner.for_profile, look_seconds=look_seconds)
-        self._stack = AsyncExitStack()
-        self._group: TaskGroup | None = None
+        self._intake = Intake(self._conversations, repeats=self._repeats, host=self.host)
 
     @property
     def loaded(self) -> LoadedFlows:
         """The flows that it goes by."""
-        return self._equipment.loaded
+        return self._in_use.now.loaded
 
     @property
     def executor(self) -> FlowExecutor:
         """What runs them."""
-        return self._equipment.executor
+        return self._in_use.now.executor
 
     async def __aenter__(self) -> Self:
-        group = anyio.create_task_group()
-        self._group = await self._stack.enter_async_context(group)
+        await self._in_use.__aenter__()
         try:
-            await group.start(self._hold, self._equipment)
-            await self._stack.enter_async_context(self.host)
-        except BaseException:
-            group.cancel_scope.cancel()
-            await self._stack.aclose()
+            await self.host.__aenter__()
+        except BaseException as error:
+            await self._in_use.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
 
@@ -152,14 +140,7 @@ class WorkflowOrchestrator:
         try:
             await self.host.__aexit__(None, None, None)
         finally:
-            for equipment in self._held:
-                equipment.let_go()
-            group, self._group = self._group, None
-            self._stack.pop_all()
-            if group is not None:
-                if error is not None:
-                    group.cancel_scope.cancel()
-                await group.__aexit__(None, None, None)
+            await self._in_use.__aexit__(kind, error, trace)
             if self._own_journal:
                 await self.journal.aclose()
 
@@ -186,9 +167,7 @@ class WorkflowOrchestrator:
         Raises:
             ConfigError: it cannot be used; everything stays as it was.
         """
-        if self._group is None:
-            raise RuntimeError("a WorkflowOrchestrator is used inside its `async with` block only")
-        before = self._outfit
+        before = self._in_use.outfit
         outfit = replace(
             before,
             llm=before.llm if llm == "same" else llm,
@@ -196,11 +175,7 @@ class WorkflowOrchestrator:
             tools=before.tools if tools == "same" else tuple(tools),
             live=before.live if live == "same" else tuple(live),
         )
-        equipment = self._equipped(loaded, outfit)
-        await self._group.start(self._hold, equipment)
-        self._outfit = outfit
-        old, self._equipment = self._equipment, equipment
-        old.retire()
+        await self._in_use.exchange(loaded, outfit)
         self.host.reconsider()
 
     async def query(
@@ -228,26 +203,27 @@ class WorkflowOrchestrator:
             InvalidInputError: the message is too long, or the context or the key cannot be used.
             RecordError: the journal cannot be written.
         """
-        self._check(message)
+        self._in_use.check_open()
+        check_message(message)
         began = time.perf_counter()
         session_id = session_id or await self._repeats.session_of(idempotency_key, caller=caller)
         context = context or {}
-        with self._equipment.used() as equipment:
+        with self._in_use.now.used() as equipment:
             turn = self._conversations.turn(session_id, caller=caller, context=context, key=idempotency_key)
             async with turn as conversation:
                 said = await self._repeats.before(conversation, message, idempotency_key)
                 if isinstance(said, FlowReply):
                     return said
-                acts = self._acts(equipment, conversation, message, idempotency_key, since=began)
-                outcome = said or await self._taken(acts)
+                acts = self._intake.acts(equipment, conversation, message, key=idempotency_key, since=began)
+                outcome = said or await self._intake.take(acts)
                 if not outcome.run_id:
-                    reply = await self._reply(acts, outcome, None, began)
-                    await self._keep(conversation, acts.message, reply, idempotency_key)
+                    reply = await self._delivery.reply(acts, outcome, None, began=began)
+                    await self._delivery.keep(conversation, acts.message, reply, key=idempotency_key)
                     return reply
-            run = await self._waited(outcome, wait_seconds)
-            reply = await self._reply(acts, outcome, run, began)
+            run = await self._delivery.run_of(outcome, wait_seconds)
+            reply = await self._delivery.reply(acts, outcome, run, began=began)
             if said is None:
-                await self._remember(acts, reply, idempotency_key)
+                await self._delivery.remember(acts, reply, key=idempotency_key)
             return reply
 
     async def explain(
@@ -272,10 +248,11 @@ class WorkflowOrchestrator:
             NotFoundError: there is no such session of this caller.
             InvalidInputError: the message is too long, or the context cannot be used.
         """
-        self._check(message)
-        with self._equipment.used() as equipment:
+        self._in_use.check_open()
+        check_message(message)
+        with self._in_use.now.used() as equipment:
             conversation = await self._conversations.look(session_id, caller=caller, context=context or {})
-            acts = self._acts(equipment, conversation, message, "")
+            acts = self._intake.acts(equipment, conversation, message)
             return await explained(acts, ask_model=ask_model)
 
     async def run_flow(
@@ -307,7 +284,7 @@ class WorkflowOrchestrator:
             InvalidInputError: the inputs do not fit its schema, or the key came with others.
             RecordError: the journal cannot be written.
         """
-        with self._equipment.used() as equipment:
+        with self._in_use.now.used() as equipment:
             route = Route(action="flow", how="given", flow_id=flow_id)
             request = equipment.executor.request(
                 flow_id, message, inputs, caller=caller, route=asdict(route), idempotency_key=idempotency_key
@@ -318,13 +295,10 @@ class WorkflowOrchestrator:
             turn = self._conversations.turn(session_id, caller=caller, context=context, key=idempotency_key)
             async with turn as conversation:
                 said = message or ("" if conversation.language else request.goal)
-                acts = self._acts(equipment, conversation, said, "")
-                await acts.look_around()
-                run = known or await acts.start(request)
-                check_same(run.request, request)
-                outcome = Outcome(route=route, run_id=run.id)
+                acts = self._intake.acts(equipment, conversation, said)
+                outcome = await self._intake.begin(acts, request, route=route, known=known)
                 await self._conversations.keep(conversation)
-            return await self._told(outcome, equipment, conversation, wait_seconds)
+            return await self._delivery.of_run(outcome, equipment, conversation, seconds=wait_seconds)
 
     async def tell(
         self, run_id: str, order: Order, *, caller: str = "", wait_seconds: float | None = None
@@ -355,142 +329,7 @@ class WorkflowOrchestrator:
         """
         run = await self.journal.get(run_id, caller=caller)
         route = route_of(run)
-        with self._equipment.used() as equipment:
+        with self._in_use.now.used() as equipment:
             conversation = await self._conversations.look(run.request.session_id, caller=caller, context={})
             outcome = Outcome(route=route, run_id=run_id, after=after)
-            return await self._told(outcome, equipment, conversation, wait_seconds)
-
-    # --- one message ---
-
-    def _acts(
-        self,
-        equipment: Equipment,
-        conversation: Conversation,
-        message: str,
-        key: str,
-        *,
-        since: float | None = None,
-    ) -> Acts:
-        setting = equipment.file.basic_settings.language
-        language = language_of(message, setting=setting, before=conversation.language)
-        conversation.language = language
-        return Acts(
-            equipment,
-            conversations=self._conversations,
-            host=self.host,
-            conversation=conversation,
-            message=message,
-            phrases=Phrases.of(language),
-            idempotency_key=key,
-            before_order=partial(self._repeats.note_order, conversation, key, message) if key else None,
-            since=since,
-        )
-
-    async def _taken(self, acts: Acts) -> Outcome:
-        conversation = acts.conversation
-        told = partial(run_text, file=acts.file, phrases=acts.phrases)
-        await self._conversations.catch_up(conversation, told)
-        outcome = await take(acts)
-        if outcome.run_id:  # the rest is remembered when the run has something to say
-            conversation.open = [*dict.fromkeys([*conversation.open, outcome.run_id])]
-            await self._conversations.said(conversation.session_id, acts.message)
-        await self._conversations.keep(conversation)
-        return outcome
-
-    async def _waited(self, outcome: Outcome, seconds: float | None) -> Run | None:
-        if not outcome.run_id:
-            return None
-        limit = self._wait_seconds if seconds is None else seconds
-        return await self.journal.changed(outcome.run_id, after=outcome.after, seconds=limit)
-
-    async def _waiting(self, conversation: Conversation, file: FlowFile, *, but: str) -> Waiting | None:
-        return waiting_of(await self._conversations.unfinished(conversation), file=file, but=but)
-
-    async def _told(
-        self, outcome: Outcome, equipment: Equipment, conversation: Conversation, seconds: float | None
-    ) -> FlowReply:
-        began = time.perf_counter()
-        run = await self._waited(outcome, seconds)
-        setting = equipment.file.basic_settings.language
-        language = (
-            language_of("", setting=setting, before=conversation.language)
-            if run is None
-            else language_of_run(run.request, setting=setting)
-        )
-        file = equipment.spoken(language)
-        return reply_of(
-            outcome,
-            run,
-            session_id=conversation.session_id,
-            file=file,
-            phrases=Phrases.of(language),
-            waiting=await self._waiting(conversation, file, but=outcome.run_id),
-            timings={"total": time.perf_counter() - began},
-        )
-
-    async def _reply(self, acts: Acts, outcome: Outcome, run: Run | None, began: float) -> FlowReply:
-        timings = {**acts.timings, "total": time.perf_counter() - began}
-        if run is not None:
-            timings["run"] = timings["total"] - sum(acts.timings.values())
-        return reply_of(
-            outcome,
-            run,
-            session_id=acts.conversation.session_id,
-            file=acts.file,
-            phrases=acts.phrases,
-            waiting=await self._waiting(acts.conversation, acts.file, but=outcome.run_id),
-            timings=timings,
-        )
-
-    async def _remember(self, acts: Acts, reply: FlowReply, key: str) -> None:
-        """Write down what was said of a run; where it goes on, what comes of it is for a later turn."""
-        conversation = acts.conversation
-        if reply.status == "working":
-            return
-        session = self._conversations.turn(conversation.session_id, caller=conversation.caller, context={})
-        async with session as latest:
-            if reply.run_id in latest.open:  # else another turn has told it already
-                latest.open.remove(reply.run_id)
-                await self._keep(latest, "", reply, key, said=acts.message)
-
-    async def _keep(
-        self, conversation: Conversation, message: str, reply: FlowReply, key: str, *, said: str = ""
-    ) -> None:
-        """Write down what was said.
-
-        Args:
-            conversation: the session.
-            message: the user's; empty where it is written down already.
-            reply: to it.
-            key: of the message, if any.
-            said: the message that is written down already.
-        """
-        await self._conversations.said(conversation.session_id, message, reply.text)
-        if key:
-            self._repeats.note_reply(conversation, key, message or said, reply)
-        await self._conversations.keep(conversation)
-
-    def _check(self, message: str) -> None:
-        if self._group is None:
-            raise RuntimeError("a WorkflowOrchestrator is used inside its `async with` block only")
-        if len(message) > _LONGEST:
-            raise InvalidInputError(
-                f"The message has {len(message)} characters.", advice=f"Send at most {_LONGEST}."
-            )
-        try:
-            message.encode()
-        except UnicodeEncodeError:
-            raise InvalidInputError("The message is no text: it holds half a character.") from None
-
-    # --- the file ---
-
-    def _equipped(self, loaded: LoadedFlows, outfit: Outfit) -> Equipment:
-        return Equipment(loaded, outfit, journal=self.journal, texts=self._conversations.texts)
-
-    async def _hold(self, equipment: Equipment, *, task_status: TaskStatus[None]) -> None:
-        """Keep what was made of a file open as long as anything needs it; it is opened and closed in here."""
-        async with equipment:
-            self._held.append(equipment)
-            task_status.started()
-            await equipment.gone()
-            self._held.remove(equipment)
+            return await self._delivery.of_run(outcome, equipment, conversation, seconds=wait_seconds)

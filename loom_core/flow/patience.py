@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import anyio
 
 from loom_core.errors import LLMError
+from loom_core.redaction import without_assigned
 
 __all__ = ["Patience"]
 
@@ -52,7 +53,7 @@ class Patience:
             try:
                 found = await asked
             except LLMError as error:
-                problem = error.message
+                problem = without_assigned(error.message)
         if waiting.cancelled_caught:
             problem = f"The model took longer than {limit:.3g} s."
         if problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.pipeline import document_id
@@ -9,6 +10,8 @@ from loom_core.knowledge.preparing.making import Failed, Unchanged
 from loom_core.knowledge.record import Settled
 from loom_core.knowledge.record.prepared import PreparedDocument
 from loom_core.knowledge.uris import shown
+from loom_core.observability.families import INGESTED_CHUNKS, INGESTED_DOCUMENTS
+from loom_core.observability.metrics import process_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +80,9 @@ class BatchWriter:
             record.jobs.settle_all(job, settled)
             record.progress.note(job, [f"{shown(d.uri)}: {note}" for d in documents for note in d.notes])
             keys = record.documents.keys_after(before)
+        for outcome, number in Counter(each.state for each in settled).items():
+            process_metrics.add(INGESTED_DOCUMENTS, outcome, by=number)
+        process_metrics.add(INGESTED_CHUNKS, by=sum(each.chunks for each in settled))
         self._words.offer({keys[c.id]: c.tokens for d in documents for c in d.chunks if c.id in keys})
         return True
 

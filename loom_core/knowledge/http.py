@@ -55,13 +55,17 @@ class HTTPKnowledgeConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: str = Field(description="Where the API is asked.")
-    method: Literal["GET", "POST"] = "GET"
-    query_field: str = Field(default="query", min_length=1, description="Field of the question.")
+    method: Literal["GET", "POST"] = Field(
+        default="GET", description="`GET`: fields become query parameters; `POST`: a JSON object."
+    )
+    query_field: str = Field(
+        default="query", min_length=1, description="Field of the question, or its path: `search.text`."
+    )
     send: Literal["question", "keywords"] = Field(
         default="question",
-        description="What is put there: the question, or only its content words, with spaces between them.",
+        description="What is put there: the `question`, or `keywords`: its content words with spaces.",
     )
-    limit_field: str = Field(default="", description="Field of how many passages are wanted; empty: none.")
+    limit_field: str = Field(default="", description="Field of how many passages are wanted.")
     filters: Mapping[str, str] = Field(
         default={}, description="Filters that it supports: name to the field that the value is put in."
     )
@@ -70,11 +74,15 @@ class HTTPKnowledgeConfig(BaseModel):
     )
     headers: Mapping[str, str] = Field(default={}, repr=False, description="Headers of the request.")
     document_url: str = Field(
-        default="", description="Where one document is read by its id, which replaces {id}; empty: nowhere."
+        default="",
+        description="Where one document is read by its id, which replaces `{id}`; empty: only what was found "
+        "lately can be read.",
     )
     mapping: ResultMapping = Field(default=ResultMapping(), description="Where things are in the answer.")
     allow: tuple[str, ...] = Field(
-        default=(), description="Hosts and networks that may be asked though not on the open internet."
+        default=(),
+        description="Hosts and networks, such as `10.1.0.0/16`, that may be asked though not on the open "
+        "internet.",
     )
     seconds: float = Field(default=10.0, gt=0, le=300, description="Limit of time for one request.")
 

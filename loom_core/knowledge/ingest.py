@@ -16,10 +16,13 @@ from loom_core.knowledge.comparing import compare_some
 from loom_core.knowledge.extracting import ExtractionStep
 from loom_core.knowledge.fetching import PageFetcher
 from loom_core.knowledge.file_check import FileCheck
+from loom_core.knowledge.job_trace import JobTrace
 from loom_core.knowledge.linker import Linker
 from loom_core.knowledge.listing import Listing
 from loom_core.knowledge.loaders import LoadLimits
 from loom_core.knowledge.preparing import Preparer
+from loom_core.observability.families import INGESTED_DOCUMENTS
+from loom_core.observability.metrics import process_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,6 +100,7 @@ class Ingest:
         self._words = words
         self._limits = limits or IngestLimits()
         self._files = FileCheck(record, pipeline=pipeline.id, limits=files)
+        self._trace = JobTrace(record)
         self._listing: Listing | None = None
         self._preparer = Preparer(pipeline, limits=files, children=children, child_limits=child_limits)
         self._fetcher = PageFetcher(max_bytes=files.max_bytes)
@@ -119,11 +123,17 @@ class Ingest:
             Whether there was any.
         """
         job = await to_thread.run_sync(self._record.jobs.next)
+        await self._trace.follow(job)
         if job is None:
             return await to_thread.run_sync(self._do_odd_work)
+        with self._trace.piece():
+            await self._go_on(job)
+        return True
+
+    async def _go_on(self, job: Job) -> None:
         if job.state in {"queued", "listing"}:
             await to_thread.run_sync(self._list_some, job)
-            return True
+            return
         if job.started_at is None:
             await to_thread.run_sync(self._record.jobs.start, job)
         started = time.monotonic()
@@ -134,11 +144,11 @@ class Ingest:
         elif not await to_thread.run_sync(self._finish_some, job):
             await to_thread.run_sync(self._record.jobs.finish, job)
             self._files.forget()
-        return True
 
     def forget(self) -> None:
         """Drop what is held in memory, as another process may write from now on."""
         self._abandon()
+        self._trace.interrupted()
         self._preparer.close()
         self._linker.forget()
         self._listing = None
@@ -173,7 +183,7 @@ class Ingest:
     def _remove_some(self, job: Job, leaving: Sequence[JobItem]) -> None:
         """Remove documents whose files are gone, for a moment."""
         until = time.monotonic() + _REMOVE_SECONDS
-        record = self._record
+        record, removed = self._record, 0
         with record.database.write():
             if not record.jobs.is_open(job):
                 return
@@ -182,8 +192,10 @@ class Ingest:
                 if document is not None:
                     record.documents.remove(document.key)
                 record.jobs.settle(job, item, "removed")
+                removed += 1
                 if time.monotonic() > until:
                     break
+        process_metrics.add(INGESTED_DOCUMENTS, "removed", by=removed)
         self._words.sync_all()
 
     def _do_odd_work(self) -> bool:

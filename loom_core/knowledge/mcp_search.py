@@ -37,10 +37,20 @@ class MCPKnowledgeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tool: str = Field(default="", description="Name of the tool that searches.")
-    query_argument: str = Field(default="", description="Its argument for the question.")
-    limit_argument: str = Field(default="", description="Its argument for how many passages are wanted.")
-    filters_argument: str = Field(default="", description="Its argument that takes all filters as an object.")
+    tool: str = Field(
+        default="",
+        description="Name of the tool that searches; by default `search` or `query`, or the only "
+        "read-only tool that takes a question.",
+    )
+    query_argument: str = Field(
+        default="", description="Its argument for the question; by default told by its schema."
+    )
+    limit_argument: str = Field(
+        default="", description="Its argument for how many passages are wanted; likewise."
+    )
+    filters_argument: str = Field(
+        default="", description="Its argument that takes all filters as an object; likewise."
+    )
     filters: Mapping[str, str] = Field(
         default={}, description="Filters that it supports: name to the argument that the value is put in."
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.cjk import holds_cjk
 from loom_core.knowledge.extraction.chinese import chinese_mentions
+from loom_core.knowledge.extraction.chinese_lexicon import BEFORE_PERSONS
 from loom_core.knowledge.extraction.choosing import without_overlap
 from loom_core.knowledge.extraction.english import english_mentions
 from loom_core.knowledge.surface import name_key
@@ -20,8 +21,7 @@ __all__ = ["PassageName", "names_in", "title_key"]
 _LEAST = 0.5  # how sure a name is that is taken: a word that only begins a sentence is not
 _MOST = 24  # names of a passage; lists of names lead everywhere
 _READ = 4000  # characters of a passage
-_FOUR = 4  # characters that no Chinese name has which begins with one of these, which are hardly surnames
-_BEFORE_PERSONS = frozenset("由与和被对向为给让跟同")
+_FOUR = 4  # characters that no Chinese name has which begins with such a word
 
 
 class PassageName(NamedTuple):
@@ -71,6 +71,6 @@ def _names(text: str) -> tuple[PassageName, ...]:
 def _bare(mention: Mention) -> str:
     """A name without the word before it that the tagger took for its beginning: 由林若曦 is 林若曦."""
     name = mention.name
-    if mention.type == "person" and len(name) >= _FOUR and name[0] in _BEFORE_PERSONS:
+    if mention.type == "person" and len(name) >= _FOUR and name[0] in BEFORE_PERSONS:
         return name[1:]
     return name

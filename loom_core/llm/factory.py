@@ -42,6 +42,20 @@ def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProv
     return FallbackProvider([provider, *(_fallback(*each) for each in enumerate(read.fallbacks))])
 
 
+def checked_provider(config: ProviderConfig) -> ProviderConfig:
+    """A configuration as it is.
+
+    Raises:
+        ConfigError: there is no such provider.
+    """
+    if config.provider not in provider_names():
+        raise ConfigError(
+            f"provider: there is no {config.provider!r}.",
+            advice=f"Choose one of: {', '.join(provider_choices())}.",
+        )
+    return config
+
+
 def provider_names() -> list[str]:
     """What `ProviderConfig.provider` may be, those of other distributions included, sorted."""
     return sorted({*PROVIDERS, *registered("llm")})
@@ -80,11 +94,7 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
 
 
 def _plugin(config: ProviderConfig) -> LLMProvider:
-    if config.provider not in registered("llm"):
-        raise ConfigError(
-            f"provider: there is no {config.provider!r}.",
-            advice=f"Choose one of: {', '.join(provider_choices())}.",
-        )
+    checked_provider(config)
     for name in _FOR_VENDORS:
         if name in config.model_fields_set:
             raise ConfigError(

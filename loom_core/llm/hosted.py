@@ -16,6 +16,7 @@ from loom_core.llm.line import Line
 from loom_core.llm.metering import Meter
 from loom_core.llm.prices import list_window, load_lists
 from loom_core.llm.streamed import StreamedAnswer
+from loom_core.llm.tracing import chat_span, chat_stream_span
 from loom_core.llm.wire import Connection
 from loom_core.retry import RetryPolicy
 
@@ -154,9 +155,12 @@ class HostedProvider(LLMProvider):
     async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         """Answer a conversation; see `LLMProvider.chat`."""
         request, closings = ChatRequest.of(messages, options), self._line.closings
-        return await self._retry.run(
-            lambda: self._complete(request, closings), title=self._spec.title, provider=self.name
-        )
+        with chat_span(self, request) as told:
+            response = await self._retry.run(
+                lambda: self._complete(request, closings), title=self._spec.title, provider=self.name
+            )
+            told.answered(response)
+            return response
 
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
@@ -168,19 +172,23 @@ class HostedProvider(LLMProvider):
         """
         request, closings = ChatRequest.of(messages, options), self._line.closings
         ends = anyio.current_time() + self._retry.deadline
-        entered, answer, piece = await self._retry.run(
-            lambda: self._begin(request, closings), title=self._spec.title, provider=self.name
-        )
-        answer.ends = ends
-        try:
-            async with entered:
-                while piece is not None:
-                    yield piece
-                    piece = await answer.read()
-        except LLMError as error:
-            raise error.retold(
-                f"The answer of {self._spec.title} broke off. {error.message}", failure="interrupted"
-            ) from error
+        with chat_stream_span(self, request) as told:
+            entered, answer, piece = await self._retry.run(
+                lambda: self._begin(request, closings), title=self._spec.title, provider=self.name
+            )
+            answer.ends = ends
+            told.piece()
+            try:
+                async with entered:
+                    while piece is not None:
+                        yield piece
+                        piece = await answer.read()
+            except LLMError as error:
+                raise error.retold(
+                    f"The answer of {self._spec.title} broke off. {error.message}", failure="interrupted"
+                ) from error
+            finally:  # also where it is left early
+                told.ended(answer.response, answer.usage)
         yield StreamChunk("usage", usage=answer.usage)
         yield StreamChunk("done", response=answer.response)
 

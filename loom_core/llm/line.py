@@ -11,6 +11,7 @@ import anyio.to_thread
 from anyio.lowlevel import current_token
 
 from loom_core.errors import ConfigError, LLMError
+from loom_core.installation import how_to_install
 from loom_core.keys import find_key
 from loom_core.llm.wire import Connection, closed_meanwhile
 
@@ -66,7 +67,7 @@ class Line:
             return ""
         package = "anthropic" if self._spec.wire == "anthropic_messages" else "openai"
         if find_spec(package) is None:
-            return f"the package {package} is missing: pip install {package}"
+            return f"the package {package} is missing. {how_to_install(f'loom-mcp-core[{package}]')}"
         try:
             _ = self._with_key(self._way)
         except LLMError as error:

@@ -21,6 +21,7 @@ from loom_core.llm.interface import (
     whole_call,
 )
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart
+from loom_core.llm.tracing import chat_span, chat_stream_span
 from loom_core.plugins import register
 from loom_core.tokens import estimate_tokens
 
@@ -100,11 +101,15 @@ class MockProvider(LLMProvider):
         Raises:
             LLMError: the script has one here, or it is used up.
         """
-        request, answer = self._next(messages, options)
-        await anyio.sleep(self._delay if answer.delay is None else answer.delay)
-        if answer.cut_after is not None:
-            raise LLMError("The connection broke.", failure="connection", provider=self.name)
-        return self._response(request, answer)
+        request = ChatRequest.of(messages, options)
+        with chat_span(self, request) as told:
+            answer = self._next(request)
+            await anyio.sleep(self._delay if answer.delay is None else answer.delay)
+            if answer.cut_after is not None:
+                raise LLMError("The connection broke.", failure="connection", provider=self.name)
+            response = self._response(request, answer)
+            told.answered(response)
+            return response
 
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
@@ -114,24 +119,29 @@ class MockProvider(LLMProvider):
         Raises:
             LLMError: the script has one here, or it is used up, or the answer is cut.
         """
-        request, answer = self._next(messages, options)
-        response = self._response(request, answer)
-        pieces = [
-            *(StreamChunk("reasoning", text=piece) for piece in _pieces(answer.reasoning)),
-            *(StreamChunk("text", text=piece) for piece in _pieces(answer.text)),
-            *(StreamChunk("tool_call", tool_call=whole_call(*call)) for call in enumerate(answer.calls)),
-            StreamChunk("usage", usage=response.usage),
-            StreamChunk("done", response=response),
-        ]
-        for number, piece in enumerate(pieces):
-            if number == answer.cut_after:
-                raise LLMError("The connection broke.", failure="interrupted", provider=self.name)
-            await anyio.sleep(self._delay if answer.delay is None else answer.delay)
-            yield piece
+        request = ChatRequest.of(messages, options)
+        with chat_stream_span(self, request) as told:
+            answer = self._next(request)
+            response = self._response(request, answer)
+            pieces = [
+                *(StreamChunk("reasoning", text=piece) for piece in _pieces(answer.reasoning)),
+                *(StreamChunk("text", text=piece) for piece in _pieces(answer.text)),
+                *(StreamChunk("tool_call", tool_call=whole_call(*call)) for call in enumerate(answer.calls)),
+                StreamChunk("usage", usage=response.usage),
+                StreamChunk("done", response=response),
+            ]
+            for number, piece in enumerate(pieces):
+                if number == answer.cut_after:
+                    raise LLMError("The connection broke.", failure="interrupted", provider=self.name)
+                await anyio.sleep(self._delay if answer.delay is None else answer.delay)
+                told.piece()
+                if piece.response is not None:
+                    told.answered(piece.response)
+                yield piece
 
-    def _next(self, messages: Sequence[MessageLike], options: ChatOptions) -> tuple[ChatRequest, MockAnswer]:
+    def _next(self, request: ChatRequest) -> MockAnswer:
         # Taken before any wait, so that calls made at once get the answers in the order they were made.
-        request, number = ChatRequest.of(messages, options), len(self.calls)
+        number = len(self.calls)
         self.calls.append(request)
         if callable(self._responses):
             answer = self._responses(request)
@@ -144,7 +154,7 @@ class MockProvider(LLMProvider):
             )
         if isinstance(answer, LLMError):
             raise answer
-        return request, MockAnswer(answer) if isinstance(answer, str) else answer
+        return MockAnswer(answer) if isinstance(answer, str) else answer
 
     def _response(self, request: ChatRequest, answer: MockAnswer) -> LLMResponse:
         reasoning = (ReasoningPart(answer.reasoning),) if answer.reasoning else ()

@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
+from loom_core.installation import how_to_install
 from loom_core.llm.json_body import encoded
 from loom_core.llm.wire import closed_meanwhile
 from loom_core.sdk_environment import custom_headers
@@ -189,7 +190,7 @@ class SdkClient(ABC, Generic[_S]):
         except ImportError:
             raise ConfigError(
                 f"To ask models of {self._connection.spec.title}, Loom needs the package `{self.package}`.",
-                advice=f"Install it: pip install 'loom-mcp-core[{self.package}]'",
+                advice=how_to_install(f"loom-mcp-core[{self.package}]"),
             ) from None
 
     def _headers(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from loom_core.keys import remember
 from loom_core.mcp_client.entry import Entry, entry_error, expanded
 from loom_core.mcp_client.expansion import Expansion, is_secret_name
 from loom_core.mcp_client.oauth_config import OAuthConfig
@@ -176,9 +177,12 @@ class ServerConfig(BaseModel):
         """
         fields = expanded(Entry.of(written), expansion, folder=folder)
         try:
-            return cls(name=name, where=where, **fields)
+            config = cls(name=name, where=where, **fields)
         except ValidationError as error:
             raise entry_error(error) from None
+        for secret in config.secrets:
+            remember(secret)
+        return config
 
     @property
     def target(self) -> str:

@@ -17,6 +17,9 @@ from loom_core.mcp_client.fault import Fault, FaultError
 from loom_core.mcp_client.listing import ToolListing, all_pages
 from loom_core.mcp_client.progress import Steps
 from loom_core.mcp_client.upkeep import Change, State, Upkeep
+from loom_core.observability.families import MCP_SERVER_UP
+from loom_core.observability.living import Living
+from loom_core.observability.metrics import process_metrics
 from loom_core.tools.depth import DEPTH_META_KEY, current_depth
 
 if TYPE_CHECKING:
@@ -28,11 +31,13 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.config import ServerConfig
     from loom_core.mcp_client.facts import ServerFacts
     from loom_core.mcp_client.link import Link
+    from loom_core.observability.registry import Sample
     from loom_core.tools.interface import AskFunction, ProgressFunction
 
 __all__ = ["Change", "ServerConnection", "State"]
 
 _log = logging.getLogger(__name__)
+_connections: Living[ServerConnection] = Living()
 
 _LIST_SECONDS = 60.0
 _ENDING_SECONDS = (
@@ -84,6 +89,7 @@ class ServerConnection:
             lineage=self._lineage,
             backoff=backoff or Backoff(),
         )
+        _connections.add(self)
 
     @property
     def name(self) -> str:
@@ -302,3 +308,12 @@ class ServerConnection:
         late = f"did not answer {what} within {seconds:g} s"
         fault = Fault("timeout", late, "Ask for less, or give it longer with `timeout` in its entry.")
         raise self._upkeep.told(fault, what, doubt=not repeatable)
+
+
+def _up() -> list[Sample]:
+    """Whether the servers that are wanted are connected; those that nobody has asked for yet are not told."""
+    wanted = [each for each in _connections.all() if each.state not in {"configured", "closed"}]
+    return [((each.name,), float(each.state == "ready")) for each in wanted]
+
+
+process_metrics.watch(MCP_SERVER_UP, _up)

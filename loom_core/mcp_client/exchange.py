@@ -23,6 +23,7 @@ from loom_core.keys import redacted
 from loom_core.mcp_client.fault import ANSWER_BYTES, Fault, Faults
 from loom_core.mcp_client.sdk_logs import hide_secrets
 from loom_core.mcp_client.shown import shown_url
+from loom_core.mcp_client.trace import told_http
 from loom_core.mcp_client.wording import plain_line
 from loom_core.net import system_trust
 
@@ -76,6 +77,7 @@ class Exchange(httpx2.AsyncClient):
         )
         hide_secrets()
         self.revision = ""
+        self._name = config.name
         self._sse = config.transport == "sse"
         self._server_auth = auth
         self._secrets = config.secrets
@@ -87,6 +89,7 @@ class Exchange(httpx2.AsyncClient):
         """Send a request; a message that cannot be delivered or is refused gets an error as its answer."""
         if request.method != "POST":
             return await super().send(request, **options)
+        told_http(request, server=self._name)
         self.revision = request.headers.get("mcp-protocol-version", "")
         try:
             response = await super().send(request, **options)

@@ -90,6 +90,7 @@ class Link:
             self._stdio = transport = StdioTransport(
                 partial(ChildProcess.start, config, environment),
                 on_end=self._ended,
+                server=config.name,
                 discover_seconds=min(config.start_seconds / 4, _DISCOVER_SECONDS),
             )
         else:

@@ -19,6 +19,7 @@ from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from loom_core.errors import ConfigError, StoreBusyError
+from loom_core.keys import remember
 from loom_core.mcp_client.oauth_seal import Seal
 from loom_core.storage.lock import ProcessLock
 from loom_core.storage.private_file import replace_privately
@@ -96,6 +97,15 @@ class Login(_Kept):
     wanted: str = ""
 
 
+def _remembered(login: Login) -> Login:
+    """The login, whose secrets stand in nothing that is written from now on."""
+    registration, tokens = login.registration, login.tokens
+    held = (registration and registration.client_secret, tokens and tokens.access, tokens and tokens.refresh)
+    for secret in filter(None, held):
+        remember(secret)
+    return login
+
+
 class LoginStore:
     """The login of one server. What other processes change in it is seen at the next look.
 
@@ -120,7 +130,7 @@ class LoginStore:
             StoreBusyError: another process keeps the keyring busy.
         """
         try:
-            return Login.model_validate_json(self._seal.opened(self.path.read_bytes()))
+            return _remembered(Login.model_validate_json(self._seal.opened(self.path.read_bytes())))
         except FileNotFoundError:
             return Login()
         except OSError as error:
@@ -135,7 +145,7 @@ class LoginStore:
             ConfigError: the file cannot be written.
             StoreBusyError: another process keeps the keyring busy.
         """
-        content = json.dumps(login.model_dump(), default=SecretStr.get_secret_value).encode()
+        content = json.dumps(_remembered(login).model_dump(), default=SecretStr.get_secret_value).encode()
         try:
             replace_privately(self.path, self._seal.closed(content))
         except OSError as error:

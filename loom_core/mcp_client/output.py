@@ -72,7 +72,7 @@ class OutputParts:
 
     def text(self, text: str) -> None:
         """Add a text."""
-        self._texts.append(text if text.isascii() else text.encode("utf-8", "replace").decode())
+        self._texts.append(_encodable(text))
 
     def output(
         self,
@@ -84,7 +84,7 @@ class OutputParts:
         """All of it; a text that is too long is cut, and its last line says so."""
         text = "\n\n".join(filter(None, self._texts))
         if not text and structured is not None:
-            text = json.dumps(structured, ensure_ascii=False)
+            text = _encodable(json.dumps(structured, ensure_ascii=False))
         shown = _within_cap(text)
         if shown < len(text):
             metadata["characters"] = len(text)
@@ -123,6 +123,11 @@ def call_output(result: mcp_types.CallToolResult, **metadata: object) -> ToolOut
 def _add(parts: OutputParts, blocks: Iterable[mcp_types.ContentBlock]) -> None:
     for block in blocks:
         parts.block(block)
+
+
+def _encodable(text: str) -> str:
+    """The text with halves of surrogate pairs replaced, which no model can be sent."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _within_cap(text: str) -> int:

@@ -39,6 +39,7 @@ class StdioTransport:
         start: Callable[[], Awaitable[ChildProcess]],
         *,
         on_end: Callable[[], None],
+        server: str = "",
         discover_seconds: float = 2.5,
         answer_bytes: int = ANSWER_BYTES,
     ) -> None:
@@ -47,6 +48,7 @@ class StdioTransport:
         Args:
             start: starts the child.
             on_end: called when nothing more will come from it.
+            server: the server's id in the configuration, for traces.
             discover_seconds: `server/discover` counts as unknown to it if it is not answered by then. Old
                 servers that ignore what they do not know are asked `initialize` next; so is one that is only
                 slow to start, and it answers both.
@@ -56,6 +58,7 @@ class StdioTransport:
         self.process: ChildProcess | None = None
         self._start = start
         self._on_end = on_end
+        self._server = server
         self._discover_seconds = discover_seconds
         self._answer_bytes = answer_bytes
         self._tasks: TaskGroup | None = None
@@ -71,7 +74,7 @@ class StdioTransport:
         reader = self._reader = StdioReader(
             process.output, faults=self.faults, on_end=self._on_end, most=self._answer_bytes
         )
-        return reader, _Writer(reader, process, self._discover_seconds)
+        return reader, _Writer(reader, process, self._discover_seconds, self._server)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -95,10 +98,13 @@ class StdioTransport:
 class _Writer:
     """What the child reads."""
 
-    def __init__(self, reader: StdioReader, process: ChildProcess, discover_seconds: float) -> None:
+    def __init__(
+        self, reader: StdioReader, process: ChildProcess, discover_seconds: float, server: str
+    ) -> None:
         self._reader = reader
         self._input = process.input
         self._discover_seconds = discover_seconds
+        self._server = server
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message. Its line is never torn: what is cancelled is the wait for the child to read.
@@ -109,9 +115,12 @@ class _Writer:
         """
         from mcp_types import JSONRPCNotification, JSONRPCRequest
 
+        from loom_core.mcp_client.trace import told_stdio
+
         message = item.message
         line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if isinstance(message, JSONRPCRequest):
+            told_stdio(server=self._server)
             self._reader.expect(message, self._discover_seconds)
             try:
                 await self._input.send(line)

@@ -10,11 +10,11 @@ from loom_core.errors import ConfigError
 from loom_core.net.address import forms_of, is_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from loom_core.net.address import Address, Network
 
-__all__ = ["NetPolicy"]
+__all__ = ["NetPolicy", "names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,7 @@ class NetPolicy:
 
     def names_host(self, host: str) -> bool:
         """Whether a host is one of `only_hosts`, or there are none."""
-        if not self.only_hosts or host in self.only_hosts:
-            return True
-        return any(only.startswith("*.") and host.endswith(only[1:]) for only in self.only_hosts)
+        return not self.only_hosts or names(self.only_hosts, host)
 
     def allows_address(self, address: Address) -> bool:
         """Whether an address is in a network that is allowed by a rule, or all IPv4 addresses inside it are.
@@ -101,3 +99,8 @@ class NetPolicy:
 
     def _holds(self, address: Address) -> bool:
         return any(address in network for network in self.allowed_networks)
+
+
+def names(hosts: Collection[str], host: str) -> bool:
+    """Whether a host is one of some, of which `*.example.org` is all below one. All in canonical form."""
+    return host in hosts or any(each.startswith("*.") and host.endswith(each[1:]) for each in hosts)

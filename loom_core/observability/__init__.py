@@ -1,4 +1,4 @@
-"""What Loom tells of its own work: traces, through the OpenTelemetry API."""
+"""What Loom tells of its own work: traces, through the OpenTelemetry API, and numbers, for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.observability.tracing import AttributeValue, span
+    from loom_core.observability.metrics import LoomMetrics
+    from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
-__all__ = ["AttributeValue", "span"]
+__all__ = ["AttributeValue", "LoomMetrics", "LoomTracer", "span"]
 
 if not TYPE_CHECKING:
     __getattr__ = exports(
         __name__,
         {
             "AttributeValue": ".tracing",
+            "LoomMetrics": ".metrics",
+            "LoomTracer": ".tracing",
             "span": ".tracing",
         },
     )

@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, RecordError, unwrapped
+from loom_core.observability.log_fields import logging_with
 from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.orders import Abort, Answered, Decided, Pause, Reply, Resume, Retry, revives
 from loom_core.runs.people import AskingRecord, People
+from loom_core.runs.run import caller_name
+from loom_core.runs.tracing import run_span
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from loom_core.observability.log_fields import ContextField
+    from loom_core.observability.spans import SpanForm
     from loom_core.runs.journal import RunLog
     from loom_core.runs.orders import Order
     from loom_core.runs.people import Asking
@@ -80,7 +85,12 @@ class Driving(ABC, Generic[_R]):
         log: the run, claimed.
         record: writes down what happens in it.
         asking: whom it asks.
+
+    Attributes:
+        span_form: which span it is in traces.
     """
+
+    span_form: ClassVar[SpanForm]
 
     def __init__(self, log: RunLog, record: _R, *, asking: Asking) -> None:
         self._log = log
@@ -103,8 +113,16 @@ class Driving(ABC, Generic[_R]):
             RecordError: the journal cannot be written; the run stays as it is there.
             Exception: what a part raises that is no `LoomError`; the run has failed with it.
         """
-        while await self._drive_once():  # what was said in the moment in which it ended is heard, too
-            await self._record.commit()
+        run = self._record.run
+        known: dict[ContextField, str] = {
+            "caller": caller_name(run),
+            "conversation": run.request.session_id,
+            "run_id": run.id,
+        }
+        with logging_with(known, anew=True), run_span(self.span_form, self._record.run) as told:
+            while await self._drive_once():  # what was said in the moment in which it ended is heard, too
+                await self._record.commit()
+            told(self._record.run)
         return self._record.run
 
     async def leave(self) -> None:

@@ -25,12 +25,13 @@ EventType = Literal[
     "loop_detected",  # call_id, tool, times, action: remind|refuse|stop
     "compression_warning",  # used, window, ratio
     "compression_applied",  # before, after, ratio: tokens; dropped, kept: messages
-    "usage",  # input_tokens, output_tokens, cost, …: of this answer; total: of the run
+    "usage",  # input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
+    # estimated, cost: the fields of `Usage`, of this answer; total: the same of the run
     "message_received",  # text: something the user said while it ran
     "paused",  # by
     "resumed",  # by, from_status
     "agent_finish",  # output, structured
-    "route",  # how: pattern|model|…, flow_id, and what was decisive: how a flow was chosen
+    "route",  # the fields of `Route` that say how a flow was chosen: what decided, and by what
     "flow_start",  # flow_id, name, message, inputs, config; step_id: of the step that runs it, or empty
     "flow_changed",  # config: the configuration is another one since, and the steps done are the same
     "inputs",  # step_id, names: inputs that were given, or corrected, on the way

@@ -12,14 +12,17 @@ from loom_core.llm.interface import Usage
 
 __all__ = [
     "BESIDE",
+    "CALLER_NAME",
     "PARENT_CALL",
     "PARENT_RUN",
+    "TRACE",
     "Budget",
     "Pending",
     "Run",
     "RunRequest",
     "RunStatus",
     "Spent",
+    "caller_name",
     "is_for_call",
     "is_overdue",
 ]
@@ -27,6 +30,12 @@ __all__ = [
 PARENT_RUN = "parent_run"
 PARENT_CALL = "parent_call"
 """Where a run (`RunRequest.metadata`) says for which call of which run it is."""
+
+TRACE = "trace"
+"""Where a run says which trace it was asked for in (`traceparent`), for whoever takes it up elsewhere."""
+
+CALLER_NAME = "caller_name"
+"""Where a run says what the caller is called, whom `RunRequest.caller` tells apart; see `caller_name`."""
 
 BESIDE = "beside"
 """Where a run says beside which others of its session it begins, by their ids: they need not be at their end.
@@ -186,6 +195,11 @@ class Run:
     spent: Spent = Spent()
     last_seq: int = 0
     driver: str = ""
+
+
+def caller_name(run: Run) -> str:
+    """What people call who has asked for a run; empty where nobody knows."""
+    return str(run.request.metadata.get(CALLER_NAME, ""))
 
 
 def is_for_call(run: Run) -> bool:

@@ -24,13 +24,16 @@
 | `admission` | what stands around every request of the protocol |
 | `http_app`, `http_gate`, `limits`, `sessions`, `connections`, `refusal` | what stands around HTTP |
 | `http_options` | the options of `serve --http` |
-| `metrics` | what the server has done, counted |
+| `metrics_file` | the numbers in a file, for servers that nobody can ask over HTTP |
 | `stdio`, `http` | the two transports |
 | `install` | the commands `install` and `uninstall`, for the clients' configurations |
+| `bundle` | what a host says that runs a server out of an MCPB bundle |
 | `mcp_options`, `mcp_command`, `mcp_front` | the command `mcp`: its verbs, what they do, what they print |
 | `mcp_list`, `mcp_file`, `mcp_entries`, `mcp_importing`, `mcp_trust`, `mcp_probe` | each verb's own |
 | `mcp_report` | what a verb has to tell |
 | `command_line`, `console` | what the command lines of all servers share; writing to a terminal |
+| `standard_commands` | the commands that every server has, declared |
+| `server_program` | `ServerProgram`, `run_server`: what they do, for a server that says what is its own |
 | `reading` | a stretch of a document, no longer than asked for |
 
 This package imports nothing by itself: `run` and `stdio` must be importable, and standard output claimed,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST
 
+from loom_core.observability.families import SERVED_CALLS, SERVED_SECONDS
 from loom_core.server.caller import EVERYTHING, Caller, Scope, acting
+from loom_core.tools.calls import UNKNOWN_TOOL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,15 +21,18 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
     from mcp.server.context import CallNext, HandlerResult
 
-    from loom_core.server.metrics import Metrics, Outcome
+    from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["CALLER_KEY", "Admission", "ToolScope", "required_scope"]
+__all__ = ["CALLER_KEY", "Admission", "Outcome", "ToolScope", "required_scope"]
 
 CALLER_KEY = "loom.caller"
 """Where the HTTP gate leaves the caller in the ASGI scope of a request."""
 
 ToolScope = Callable[[str], Scope | None]
 """Which scope a tool needs, or None if there is no such tool."""
+
+Outcome: TypeAlias = Literal["success", "error", "refused", "cancelled"]
+"""How a call ended: `error` was told to the model, `refused` is an error of the protocol."""
 
 _READING = ("resources/", "prompts/", "completion/", "subscriptions/")
 
@@ -45,7 +50,7 @@ class Admission:
         metrics: where calls are counted.
     """
 
-    def __init__(self, tool_scope: ToolScope, metrics: Metrics) -> None:
+    def __init__(self, tool_scope: ToolScope, metrics: LoomMetrics) -> None:
         self._tool_scope = tool_scope
         self._metrics = metrics
 
@@ -63,7 +68,9 @@ class Admission:
         with acting(caller):
             name = _tool_of(ctx.method, ctx.params)
             if self._tool_scope(name) is None:
-                return await call_next(ctx)
+                if ctx.method != "tools/call":
+                    return await call_next(ctx)
+                name = UNKNOWN_TOOL  # anybody may write anything
             return await self._counted(name, ctx, call_next)
 
     async def _counted(
@@ -73,13 +80,15 @@ class Admission:
         outcome: Outcome = "refused"
         try:
             result = await call_next(ctx)
-            outcome = "error" if isinstance(result, dict) and result.get("isError") else "ok"
+            outcome = "error" if isinstance(result, dict) and result.get("isError") else "success"
             return result
         except anyio.get_cancelled_exc_class():
             outcome = "cancelled"
             raise
         finally:
-            self._metrics.called(tool, outcome, time.perf_counter() - began)
+            self._metrics.add(SERVED_CALLS, tool, outcome)
+            if tool != UNKNOWN_TOOL:
+                self._metrics.observe(SERVED_SECONDS, time.perf_counter() - began, tool)
 
 
 def required_scope(method: str, params: Mapping[str, Any] | None, tool_scope: ToolScope) -> Scope | None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
+from loom_core.keys import remember
 from loom_core.server.oauth import Issuer, IssuerUnavailableError, JwtVerifier, VerifiedJwt
 from loom_core.server.refusal import Refusal, RefusedError
 from loom_core.server.tokens import Token, TokenFile, has_token_form
@@ -88,10 +91,13 @@ class Authentication:
         if len(headers) > 1 or scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
             raise self._unknown("bad_token", "One Authorization header with a bearer token is wanted.")
         if has_token_form(token):
-            return self._ours(token)
-        if self._verifier is None:
+            credential = self._ours(token)
+        elif self._verifier is None:
             raise self._unknown("bad_token", "The token is not one of this server's.")
-        return await self._issued(self._verifier, token)
+        else:
+            credential = await self._issued(self._verifier, token)
+        remember(SecretStr(token))  # not before: who may not come in must not choose what the log leaves out
+        return credential
 
     def demand(self, scope: Scope, caller: Caller) -> None:
         """Let a caller do what needs a scope.

@@ -6,7 +6,10 @@ may have others of its own.
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -34,6 +37,8 @@ __all__ = [
     "split_line",
 ]
 
+_log = logging.getLogger(__name__)
+
 _INTERRUPTED = 130
 _NOT_READ = 141
 _SPLIT = {"install", "mcp"}
@@ -44,22 +49,22 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # p
 
 
 class CommandReport(Protocol):
-    """What a command has done, where its code is shared and prints nothing.
-
-    Attributes:
-        lines: for standard output.
-        notes: for people, beside the answer.
-        data: the same for programs.
-    """
+    """What a command has done, where its code is shared and prints nothing."""
 
     @property
-    def lines(self) -> Sequence[str]: ...  # noqa: D102
+    def lines(self) -> Sequence[str]:
+        """What stands on standard output, line by line."""
+        ...
 
     @property
-    def notes(self) -> Sequence[str]: ...  # noqa: D102
+    def notes(self) -> Sequence[str]:
+        """What people are told beside the answer."""
+        ...
 
     @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
+    def data(self) -> dict[str, Any]:
+        """The same for programs, as it goes into JSON."""
+        ...
 
 
 def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
@@ -67,7 +72,7 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
 
     Args:
         commands: where it goes.
-        name: its name; `serve` answers no JSON.
+        name: its name; `serve` answers no JSON, and may keep its numbers in a file.
         text: what it does, for the help; begins with a small letter, ends without a full stop.
     """
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
@@ -75,7 +80,29 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
         "--home", type=Path, metavar="DIR", help="Loom's folder (default $LOOM_HOME or ~/.loom)"
     )
     command.add_argument("--debug", action="store_true", help="show tracebacks")
-    if name != "serve":
+    if name == "serve":
+        command.add_argument(
+            "--metrics-file",
+            default=os.environ.get("LOOM_METRICS_FILE", ""),
+            metavar="FILE",
+            help="keep the server's numbers in this file, for node_exporter; {pid} in its name is the number"
+            " of the process (default $LOOM_METRICS_FILE; over HTTP, /metrics has them, too)",
+        )
+        command.add_argument(
+            "--log-format",
+            default="",
+            metavar="FORMAT",
+            help="form of the log on standard error: text, or json, one object a line (default"
+            " $LOOM_LOG_FORMAT or text)",
+        )
+        command.add_argument(
+            "--log-level",
+            default="",
+            metavar="LEVEL",
+            help="from which severity on is logged: debug, info, warning or error (default $LOOM_LOG_LEVEL"
+            " or info)",
+        )
+    else:
         command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
     command.set_defaults(own_parser=command, takes_more="")
     return command
@@ -130,27 +157,37 @@ def given_filters(options: Sequence[str]) -> dict[str, Any]:
 def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
     """Run a command to its end; gives the exit code. What is wrong is told on standard error.
 
+    Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
+
     Args:
         program: the command's name, which stands before the message.
         run: does it; gives the exit code.
-        debug: raise errors of ours instead of telling them.
+        debug: show the tracebacks of errors of ours, too; those of others always are. No secret is in them.
     """
     try:
+        if os.environ.get("LOOM_SECRETS_DIR"):
+            from loom_core.server.secret_files import take_secret_files
+
+            take_secret_files()
         code = run()
         sys.stdout.flush()  # here, where a reader that has gone is not an accident
-    except LoomError as error:
-        if debug:
-            raise
-        lines = [f"{program}: {error.message}", *([f"  {error.advice}"] if error.advice else [])]
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
     except BrokenPipeError:
         from loom_core.server.console import close_answer
 
         close_answer()
         return _NOT_READ
+    except Exception as error:  # noqa: BLE001 - the process ends; Python would show it with its secrets
+        from loom_core.redaction import without_assigned
+
+        if debug or not isinstance(error, LoomError):
+            told = "".join(traceback.format_exception(error))
+        else:
+            lines = [f"{program}: {error.message}", *([f"  {error.advice}"] if error.advice else [])]
+            told = "".join(f"{line}\n" for line in lines)
+        sys.stderr.write(without_assigned(told))
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return code
 
 
@@ -167,12 +204,14 @@ def serve_as_asked(
         deadline: as for `run.serve`.
 
     Raises:
-        ConfigError: as `http_settings` and `run.serve`.
+        ConfigError: as `http_settings` and `run.serve`; or there is no such level or form of a log.
     """
+    from loom_core.observability.logs import chosen_format, chosen_level
     from loom_core.server.http_options import http_settings, ready_lines
     from loom_core.server.run import serve
 
     http = http_settings(args, tokens=token_path(home, program))
+    log_format, log_level = chosen_format(args.log_format), chosen_level(args.log_level)
     if http is None and sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write(
             f"{program} speaks MCP on standard input, with a program. What people can do: {program} --help\n"
@@ -180,10 +219,23 @@ def serve_as_asked(
         )
 
     def say_ready(url: str) -> None:
-        if http is not None:
+        if http is None:
+            return
+        if log_format == "json":
+            _log.info("ready: %s", url)
+        else:
             sys.stderr.write("".join(f"{line}\n" for line in ready_lines(program, url, http)))
 
-    serve(build, http=http, on_ready=say_ready, deadline=deadline)
+    serve(
+        build,
+        http=http,
+        on_ready=say_ready,
+        metrics_file=args.metrics_file or None,
+        log_level=log_level,
+        log_format=log_format,
+        service=program,
+        deadline=deadline,
+    )
     return 0
 
 

@@ -20,13 +20,17 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types import ToolAnnotations
 
+from loom_core.observability.families import BUILD_INFO
+from loom_core.observability.metrics import process_metrics
 from loom_core.server.admission import Admission
+from loom_core.server.auditing import Auditing
 from loom_core.server.changes import Changes
 from loom_core.server.completions import CompleteFunction, Completions
-from loom_core.server.metrics import Metrics
 from loom_core.server.prompt import Prompt, PromptFunction
 from loom_core.server.prompts import Prompts
+from loom_core.server.request_log import RequestLog
 from loom_core.server.request_state import SealedState, StateKeys
+from loom_core.server.request_trace import RequestTrace
 from loom_core.server.resource import ListFunction, ReadFunction, ServedResource
 from loom_core.server.resources import Resources
 from loom_core.server.tasks import TasksExtension, TaskSupport, with_tasks
@@ -36,8 +40,10 @@ from loom_core.server.tools import LiveTools, Tools
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
+    from loom_core.observability.metrics import LoomMetrics
     from loom_core.server.caller import Scope
     from loom_core.server.schema_tool import SchemaTool
+    from loom_core.tools.audit import AuditLog
 
 __all__ = ["LoomServer"]
 
@@ -71,7 +77,8 @@ class LoomServer:
 
     Attributes:
         protocol: the SDK's server: what a transport runs and what an in-memory `mcp.Client` connects to.
-        metrics: what it has done, counted.
+        metrics: where what it does is counted.
+        audit: has on file what is sensitive; None for nothing.
     """
 
     def __init__(
@@ -85,6 +92,8 @@ class LoomServer:
         lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         state_keys: StateKeys | None = None,
         resource_updates: bool = False,
+        metrics: LoomMetrics | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         """Describe the server.
 
@@ -100,6 +109,8 @@ class LoomServer:
                 is not given, only the process that has asked a client for input understands its answer.
             resource_updates: whether it tells of single resources that have changed (`resource_updated`);
                 only then clients are let subscribe to them.
+            metrics: where what it does is counted; by default in the numbers of this process.
+            audit: has every call on file that may change something, and who was not let in over HTTP.
 
         Raises:
             ValueError: the instructions are longer than hosts show.
@@ -121,9 +132,14 @@ class LoomServer:
                 "resources/templates/list": _FIXED,
             },
         )
-        self.metrics = Metrics()
+        self.audit = audit
+        self.metrics = process_metrics if metrics is None else metrics
+        self.metrics.watch(BUILD_INFO, lambda: [((name, version), 1.0)])
         self._tools = Tools(self.protocol)
+        self.protocol.middleware.append(RequestTrace(self._is_offered, self._is_method))
         self.protocol.middleware.append(Admission(self.tool_scope, self.metrics))
+        self.protocol.middleware.append(RequestLog(lambda name: self.tool_scope(name) is not None))
+        self.protocol.middleware.append(Auditing(audit, self.tool_scope))
         self.protocol.middleware.append(SealedState(name, state_keys))
         self._tasks = TasksExtension(self.protocol)
         self._changes = Changes(self.protocol)
@@ -226,6 +242,7 @@ class LoomServer:
         description: str,
         mime_type: str = "",
         ttl_seconds: float = 0.0,
+        listed: bool = True,
     ) -> Callable[[ReadFunctionT], ReadFunctionT]:
         """Register an async function that reads a resource, or all of a template such as `loom://{kb}/{id}`.
 
@@ -240,6 +257,7 @@ class LoomServer:
             description: what is to be found there.
             mime_type: media type of the content, where it is always the same.
             ttl_seconds: for so long a client may keep what it has read.
+            listed: whether `resources/list` shows it; what only a tool's `_meta` leads to need not be.
 
         Raises:
             ValueError: the template is not valid, or its variables are not the function's parameters, or it
@@ -255,6 +273,7 @@ class LoomServer:
                 description=description,
                 mime_type=mime_type,
                 ttl_seconds=ttl_seconds,
+                listed=listed,
             )
             self._resources.add(resource)
             return function
@@ -317,6 +336,13 @@ class LoomServer:
     def tool_scope(self, name: str) -> Scope | None:
         """What a caller needs to use a tool, or None if there is no such tool."""
         return self._tools.scope(name)
+
+    def _is_offered(self, method: str, name: str) -> bool:
+        return name in self._prompts if method == "prompts/get" else self.tool_scope(name) is not None
+
+    def _is_method(self, method: str) -> bool:
+        known = self.protocol.get_request_handler(method) or self.protocol.get_notification_handler(method)
+        return known is not None
 
     async def tools_changed(self) -> None:
         """Tell every client that wants to know that `tools/list` would answer differently now."""

@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, unwrapped
+from loom_core.redaction import without_secrets
 from loom_core.server.wellformed import well_formed
 
 __all__ = ["protocol_error", "told"]
@@ -26,7 +27,7 @@ def told(error: Exception, where: str) -> str:
     error = unwrapped(error)
     if isinstance(error, LoomError):
         _log.info("%s: %s", where, error)
-        return well_formed(str(error))
+        return well_formed(without_secrets(str(error)))
     incident = secrets.token_hex(4)
     _log.error("%s failed unexpectedly (id %s)", where, incident, exc_info=error)
     return f"Internal error in {where}. The server's log says more under id {incident}."

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
+from loom_core.observability.families import HTTP_REFUSED
 from loom_core.server.limits import Limits
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ async def serve_http(
         config = uvicorn.Config(
             recorded,
             # h11, for httptools, where it is installed, leaves the blanks around a header's value.
-            http=timed_protocol(settings.head_seconds, lambda: server.metrics.refused("head_time")),
+            http=timed_protocol(settings.head_seconds, lambda: server.metrics.add(HTTP_REFUSED, "head_time")),
             ws="none",
             lifespan="on",
             log_config=None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import anyio
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.routes import create_protected_resource_routes
 from mcp.server.transport_security import TransportSecuritySettings
@@ -12,14 +14,18 @@ from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from loom_core.observability.families import HTTP_CALLS, HTTP_SESSIONS, HTTP_STREAMS
+from loom_core.observability.registry import CONTENT_TYPE
+from loom_core.server.auditing import LAST_WORDS_SECONDS, RefusalAudit
 from loom_core.server.authentication import Authentication, metadata_url
 from loom_core.server.http_gate import GateRules, HttpGate, HttpState
 from loom_core.server.limits import CallerLimits
-from loom_core.server.metrics import CONTENT_TYPE
+from loom_core.server.request_trace import HttpTrace
 from loom_core.server.sessions import SessionCount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -52,11 +58,9 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
     auth = settings.auth
     issuer = auth.issuer if auth else None
     shares, sessions = CallerLimits(settings.limits), SessionCount(settings.session_idle_seconds)
-    server.metrics.gauge("loom_http_sessions", "Sessions of the handshake era.", lambda: len(sessions))
-    server.metrics.gauge(
-        "loom_http_calls", "Calls being answered for tokens.", lambda: shares.running("call")
-    )
-    server.metrics.gauge("loom_http_streams", "Streams open for tokens.", lambda: shares.running("stream"))
+    server.metrics.watch(HTTP_SESSIONS, lambda: [((), len(sessions))])
+    server.metrics.watch(HTTP_CALLS, lambda: [((), shares.running("call"))])
+    server.metrics.watch(HTTP_STREAMS, lambda: [((), shares.running("stream"))])
     security = _security(_hosts(settings))
     app = server.protocol.streamable_http_app(
         streamable_http_path=settings.path,
@@ -78,11 +82,37 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         body_seconds=settings.body_seconds,
         tool_scope=server.tool_scope,
     )
+    refusals = RefusalAudit(server.audit)
+    app.router.lifespan_context = _ending_with(app.router.lifespan_context, refusals)
     app.add_middleware(AuthContextMiddleware)
+    app.add_middleware(HttpTrace)
     app.add_middleware(
-        HttpGate, rules=rules, shares=shares, sessions=sessions, metrics=server.metrics, state=state
+        HttpGate,
+        rules=rules,
+        shares=shares,
+        sessions=sessions,
+        metrics=server.metrics,
+        state=state,
+        refusals=refusals,
     )
     return app
+
+
+def _ending_with(
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]], refusals: RefusalAudit
+) -> Callable[[Starlette], AbstractAsyncContextManager[Any]]:
+    """The same lifespan, at whose end it is written down how many were not let in since the last lines."""
+
+    @asynccontextmanager
+    async def ending(app: Starlette) -> AsyncGenerator[Any]:
+        async with lifespan(app) as state:
+            try:
+                yield state
+            finally:
+                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+                    await refusals.write_counts()
+
+    return ending
 
 
 def _operator_routes(server: LoomServer, state: HttpState) -> list[Route]:

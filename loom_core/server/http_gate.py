@@ -19,6 +19,7 @@ from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
+from loom_core.observability.families import HTTP_REFUSED
 from loom_core.server.admission import CALLER_KEY, ToolScope, required_scope
 from loom_core.server.caller import EVERYTHING, SCOPES
 from loom_core.server.refusal import Refusal, RefusedError
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from loom_core.observability.metrics import LoomMetrics
+    from loom_core.server.auditing import RefusalAudit
     from loom_core.server.authentication import Authentication, Credential
     from loom_core.server.caller import Caller
     from loom_core.server.limits import CallerLimits, Kind, Limits
-    from loom_core.server.metrics import Metrics
     from loom_core.server.sessions import SessionCount
 
 __all__ = ["GateRules", "HttpGate", "HttpState"]
@@ -96,6 +98,7 @@ class HttpGate:
         sessions: counts the sessions of the handshake era.
         metrics: counts what is refused.
         state: whether it is to stop.
+        refusals: has on file who was not let in.
     """
 
     def __init__(
@@ -105,8 +108,9 @@ class HttpGate:
         rules: GateRules,
         shares: CallerLimits,
         sessions: SessionCount,
-        metrics: Metrics,
+        metrics: LoomMetrics,
         state: HttpState,
+        refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._rules = rules
@@ -114,6 +118,7 @@ class HttpGate:
         self._sessions = sessions
         self._metrics = metrics
         self._state = state
+        self._refusals = refusals
         self._checks = TransportSecurityMiddleware(rules.security)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -290,7 +295,7 @@ class HttpGate:
             self._sessions.closed(session)
 
     async def _refuse(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
-        self._metrics.refused(refusal.reason)
+        self._metrics.add(HTTP_REFUSED, refusal.reason)
         who = refusal.caller.name if refusal.caller else "somebody"
         place = request.client.host if request.client else "nowhere"
         path = request.url.path[:_SHOWN]
@@ -298,6 +303,7 @@ class HttpGate:
         start = {"type": "http.response.start", "status": refusal.status, "headers": refusal.headers()}
         await answer.send(start)
         await answer.send({"type": "http.response.body", "body": refusal.body()})
+        await self._refusals.note(refusal, source=place, request=f"{request.method} {path}")
 
 
 class _Answer:

@@ -48,6 +48,10 @@ class Prompts:
             raise ValueError(f"prompt {prompt.name!r} is registered already")
         self._prompts[prompt.name] = prompt
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        return name in self._prompts
+
     def get(self, name: str) -> Prompt:
         """The prompt of that name.
 

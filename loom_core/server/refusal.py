@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from loom_core.errors import LoomError
 
 if TYPE_CHECKING:
     from loom_core.server.caller import Caller
-    from loom_core.server.metrics import Refused
 
-__all__ = ["Refusal", "RefusedError"]
+__all__ = ["Refusal", "Refused", "RefusedError"]
+
+Refused: TypeAlias = Literal[
+    "host",
+    "origin",
+    "no_token",
+    "bad_token",
+    "expired_token",
+    "scope",
+    "rate",
+    "running",
+    "streams",
+    "sessions",
+    "no_session",
+    "body_size",
+    "body_time",
+    "head_time",
+    "issuer",
+    "ending",
+]
+"""Why a request was refused before the protocol saw it; `expired_token` and `ending` also end what runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,21 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ResourceContent:
-    """What a resource holds: text, or bytes of the given media type."""
+    """What a resource holds: text, or bytes of the given media type, and its `_meta`, if it has any."""
 
     data: str | bytes = field(repr=False)
     mime_type: str = "text/plain"
+    meta: dict[str, Any] | None = None
 
     def contents(self, uri: str) -> TextResourceContents | BlobResourceContents:
         """The same in the protocol's terms: text as it is, bytes in base64."""
         uri = well_formed(uri)
         if isinstance(self.data, bytes):
             blob = base64.b64encode(self.data).decode()
-            return BlobResourceContents(uri=uri, blob=blob, mime_type=self.mime_type)
-        return TextResourceContents(uri=uri, text=well_formed(self.data), mime_type=self.mime_type)
+            return BlobResourceContents(uri=uri, blob=blob, mime_type=self.mime_type, _meta=self.meta)
+        return TextResourceContents(
+            uri=uri, text=well_formed(self.data), mime_type=self.mime_type, _meta=self.meta
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ class ServedResource:
 
     Attributes:
         uri: the address, or the template.
-        entry: the line in the list of resources, of a single one; None for a family.
+        entry: the line in the list of resources, of a single one; None for a family, and for what is not
+            listed.
         definition: the line in the list of templates, of a family; None for a single one.
         variables: the variables of the template; empty for a single one.
     """
@@ -132,6 +136,7 @@ class ServedResource:
         description: str,
         mime_type: str,
         ttl_seconds: float,
+        listed: bool,
     ) -> ServedResource:
         """Make a resource, or a family, of a function; parameters as in `LoomServer.resource`.
 
@@ -158,7 +163,7 @@ class ServedResource:
                 description=description,
                 mime_type=mime_type or None,
             )
-        else:
+        elif listed:
             entry = ResourceEntry(uri, name, title, description, mime_type)
         return cls(
             uri,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Resources"]
 
+_SHOWN = 200  # characters of an address in messages
+
 
 class Resources:
     """What can be read from a server. It claims to have resources as soon as there are any."""
@@ -86,14 +88,15 @@ class Resources:
     async def _on_read(
         self, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
+        shown = params.uri[:_SHOWN]
         try:
             for resource in self._served.values():
                 variables = resource.match(params.uri)
                 if variables is not None:
                     return await resource.read(params.uri, variables, ToolContext.of(ctx))
-            raise NotFoundError(f"There is no resource {params.uri!r}.")
+            raise NotFoundError(f"There is no resource {shown!r}.")
         except Exception as error:
-            raise protocol_error(error, f"resource {params.uri!r}", uri=params.uri) from error
+            raise protocol_error(error, f"resource {shown!r}", uri=params.uri) from error
 
 
 async def _nothing(_cursor: str | None) -> ResourcePage:

@@ -12,13 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+from loom_core.observability.metrics import process_metrics
 from loom_core.server.http import HttpSettings, serve_http
+from loom_core.server.metrics_file import kept_metrics
 from loom_core.server.stdio import claim_stdio, serve_stdio
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loom_core.observability.logs import LogFormat
     from loom_core.server.factory import LoomServer
 
 __all__ = ["serve"]
@@ -39,7 +45,10 @@ def serve(
     *,
     http: HttpSettings | None = None,
     on_ready: Callable[[str], None] = lambda _url: None,
+    metrics_file: Path | str | None = None,
     log_level: int = logging.INFO,
+    log_format: LogFormat = "text",
+    service: str = "",
     deadline: float = 5.0,
 ) -> None:
     """Serve until told to stop; it owns the process, and belongs in its main thread.
@@ -52,21 +61,27 @@ def serve(
         build: makes the server.
         http: listen there instead of serving the client at standard input and output.
         on_ready: called with the URL once HTTP is being served.
+        metrics_file: where its numbers are kept for a collector; None for nowhere. Without it and without
+            HTTP nothing is counted.
         log_level: the least severity that is logged.
+        log_format: lines for people, or JSON.
+        service: the server's name in lines of JSON.
         deadline: seconds that running calls and the lifespan have to end after the order to stop; then the
             process is ended by force with exit code 1, for what was acknowledged is on disk.
 
     Raises:
-        ConfigError: standard input or output is closed, the address cannot be listened on, or a key in
-            `LOOM_STATE_KEYS` is too short.
+        ConfigError: standard input or output is closed, the address cannot be listened on, the file of
+            metrics cannot be written, or a key in `LOOM_STATE_KEYS` is too short.
     """
     wire = None if http else claim_stdio()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    from loom_core.observability.logs import start_logging
+
+    start_logging(log_format, level=log_level, service=service)
     for name in _SESSION_LOGS:
         logging.getLogger(name).setLevel(max(log_level, logging.WARNING))
+    if http is not None or metrics_file is not None:
+        process_metrics.enable()
     try:
         server = _built(build)
         on_stop = partial(_start_deadline, deadline)
@@ -76,7 +91,13 @@ def serve(
             serving = partial(serve_http, server, http, on_ready=on_ready, on_stop=on_stop)
         import anyio
 
-        anyio.run(serving)
+        from loom_core.observability.export import exported_traces
+
+        with (
+            exported_traces(server.protocol.name, version=server.protocol.version or ""),
+            nullcontext() if metrics_file is None else kept_metrics(metrics_file, server),
+        ):
+            anyio.run(serving)
     except KeyboardInterrupt:  # before there is a loop, and on Windows, where a loop cannot receive signals
         _log.info("interrupted")
     gc.freeze()  # the process ends: nothing is gained by searching what is left of a thousand sessions

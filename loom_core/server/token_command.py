@@ -78,7 +78,7 @@ def add_token_options(
         metavar="TIME",
         help="with create: how long it lasts, such as 12h, 30d or 8w (default: until it is revoked)",
     )
-    command.set_defaults(token_key=key, token_scope=scope, token_context=[])
+    command.set_defaults(token_source=source, token_key=key, token_scope=scope, token_context=[])
 
 
 def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:

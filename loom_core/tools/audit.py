@@ -1,28 +1,76 @@
-"""The audit of tool calls: every decision, and every call that may change something."""
+"""The audit: every decision about a call, every call that may change something, and who was not let in."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
 from pydantic import SecretStr
 
 from loom_core.errors import LoomError
-from loom_core.tools.audit_file import AuditFile, AuditReport, verify
+from loom_core.redaction import Redaction
+from loom_core.tools.audit_file import AuditFile
+from loom_core.tools.audit_report import AuditReport, verify
 from loom_core.tools.calls import Verdict
 from loom_core.tools.redaction import arguments_digest, redacted_arguments
 
-__all__ = ["AuditEntry", "AuditLog"]
+__all__ = ["AUDIT_FIELDS", "AuditEntry", "AuditKind", "AuditLog"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_WAITING = 10_000  # entries that are kept while the file cannot be written
+
+AuditKind: TypeAlias = Literal["decision", "order", "start", "end", "refused", "command"]
+"""What a line is about; see `AuditEntry.kind`."""
+
+AUDIT_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "at": "When, in seconds since 1970",
+        "kind": "`decision`: what was decided of a call; `order`: a run of a flow was told to pause, to go "
+        "on or to end; `start`: a call that may change something begins; `end`: how it ended; `refused`: "
+        "requests that were not let in; `command`: something is done on the command line, with `outcome` "
+        "once it has ended",
+        "server": "Which server, such as `loom-kb`; empty for an agent's own calls in a program",
+        "run": "The run of an agent or a flow: the one whose call it is, or that a client's call has begun "
+        "or is about, as far as its answer says",
+        "call": "Id of the call, the request, or what was decided; for a command the number of its process",
+        "tool": "Tool as people call it, request of a flow (`POST https://…`), command, or method and path",
+        "caller": "Who: name of the token, subject of an access token, user of the terminal; `local` where "
+        "nobody is asked; in a run, of an agent's or a flow's, who has asked for it",
+        "caller_id": "What tells callers of one name apart",
+        "client": "Name and version that the client gives itself; not to be trusted",
+        "source": "Where from: `stdio`, the address over HTTP, `terminal`",
+        "decision": "What was decided: `allow`, `deny`, `ask`",
+        "by": "Who decided, or gave the order: `rules`, or a person",
+        "rule": "Which rule said so; none where a person decided, or where there was another reason",
+        "reason": "Why it was decided so, as people and models are told",
+        "outcome": "How it ended: of a tool `success`, `error`, `denied`, `timeout`, `aborted`; of a client's"
+        " call also `input_required`, `task`, `refused`, `cancelled`; of a refusal the reason; of"
+        " an order `paused`, `resumed`, `retried`, `aborted`",
+        "times": "How many requests were refused since the last line about this source, with this one",
+        "seconds": "That it took; for `end`",
+        "arguments": "Arguments of the call, without secrets, long ones cut; not for `end`",
+        "digest": "SHA-256 of the arguments uncut, without secrets",
+        "file": "Number of the file that begins with this line",
+        "torn": "Whether the line before was cut off, as a process died in the middle of it",
+        "seen": "Hash of the end that was kept beside the audit, where the line before is another: lines were"
+        " taken off, or a process died in between",
+        "prev": "SHA-256 of the line before this one; zeros for the first ever",
+    }
+)
+"""Every field of a line, in the order in which they are written; what is empty is left out."""
+
+_TEXTS = (
+    "server", "run", "call", "tool", "caller", "caller_id", "client", "source", "decision", "by", "rule",
+    "reason", "outcome", "times",
+)  # fmt: skip
+_LONGEST = 300  # characters of a text: clients choose some of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,43 +78,57 @@ class AuditEntry:
     """One line.
 
     Attributes:
-        kind: `decision`: what was decided of a call; `start`: a call that may change something begins;
-            `end`: how it ended.
-        run: whose call it is.
-        call: its id.
+        kind: what it is about; see `AUDIT_FIELDS` for this and the others.
+        call: id of the call.
         tool: as people call it.
+        server: which server writes it.
+        run: whose call it is.
         arguments: of the call; what is no secret is written, and the digest of that uncut.
         decision: what was decided; empty for other kinds.
         by: who decided: `rules`, or a person.
         rule: which rule said so; empty for none.
-        outcome: the `CallStatus`, for `end`.
+        reason: why.
+        outcome: how it ended.
+        times: how many requests a line about refused ones stands for.
         seconds: that it took, for `end`.
-        source: who called.
+        caller: who.
+        caller_id: what tells callers of one name apart.
+        client: which program, as it says.
+        source: from where.
         at: when, in seconds since 1970.
     """
 
-    kind: Literal["decision", "start", "end"]
-    call: str
+    kind: AuditKind
+    call: str = ""
     tool: str
+    server: str = ""
     run: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     decision: Verdict | Literal[""] = ""
     by: str = ""
     rule: str = ""
+    reason: str = ""
     outcome: str = ""
+    times: int = 0
     seconds: float = 0.0
+    caller: str = ""
+    caller_id: str = ""
+    client: str = ""
     source: str = ""
     at: float = field(default_factory=time.time)
 
     def as_json(self, secrets: Iterable[SecretStr] = ()) -> dict[str, Any]:
         """What is written of it; what is empty is left out."""
+        secrets = tuple(secrets)
+        hidden = Redaction.now(secrets, assigned=True)
         written: dict[str, Any] = {"at": round(self.at, 6), "kind": self.kind}
-        for name in ("run", "call", "tool", "source", "decision", "by", "rule", "outcome"):
+        for name in _TEXTS:
             if value := getattr(self, name):
-                written[name] = value
+                hide = hidden.identifier if name == "caller_id" else hidden.text
+                written[name] = hide(value)[:_LONGEST] if isinstance(value, str) else value
         if self.kind == "end":
             written["seconds"] = round(self.seconds, 6)
-        else:
+        elif self.kind != "refused":
             written["arguments"] = redacted_arguments(self.arguments, secrets)
             written["digest"] = arguments_digest(self.arguments, secrets)
         return written
@@ -81,7 +143,9 @@ class AuditLog:
     Args:
         path: the file; see `AuditFile`.
         most_bytes: when the next one is begun.
-        secrets: gives what must not stand in it.
+        most_waiting: entries that may wait; then the oldest ones are lost, which is logged.
+        secrets: gives what must not stand in it beside what this process knows to be secret.
+        server: which server writes, for entries that do not say.
     """
 
     def __init__(
@@ -89,11 +153,15 @@ class AuditLog:
         path: Path | str,
         *,
         most_bytes: int = 50_000_000,
+        most_waiting: int = 10_000,
         secrets: Callable[[], Iterable[SecretStr]] = tuple,
+        server: str = "",
     ) -> None:
         self.path = Path(path)
         self._file = AuditFile(self.path, most_bytes=most_bytes)
+        self._most_waiting = most_waiting
         self._secrets = secrets
+        self._server = server
         self._waiting: list[dict[str, Any]] = []
         self._added = 0
         self._written = 0
@@ -107,9 +175,10 @@ class AuditLog:
     def note(self, *entries: AuditEntry) -> None:
         """Have entries written with the next `write`."""
         secrets = tuple(self._secrets())
-        self._waiting += (entry.as_json(secrets) for entry in entries)
+        named = (entry if entry.server else replace(entry, server=self._server) for entry in entries)
+        self._waiting += (entry.as_json(secrets) for entry in named)
         self._added += len(entries)
-        if (lost := len(self._waiting) - _MOST_WAITING) > 0:
+        if (lost := len(self._waiting) - self._most_waiting) > 0:
             del self._waiting[:lost]
             _log.error("%d entries of the audit are lost: it cannot be written", lost)
 

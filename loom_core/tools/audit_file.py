@@ -1,7 +1,10 @@
 """The file of an audit: lines of JSON, each sealed by a hash of the one before.
 
-A line that was changed, taken out or put in breaks the chain, and `verify` says where. Who takes off the last
-lines leaves a chain that is whole: against that, keep `AuditReport.head` somewhere else from time to time.
+A line that was changed, taken out or put in breaks the chain, and `audit_report.verify` says where. The
+first line of each file says that it is one, so that lines are missed at the beginning, too. Where the last
+lines are taken off, or others are added, the file beside it (`audit.head`) still tells the hash of the last
+one. Who may write the audit may write that, too: against such people keep `AuditReport.head` somewhere else
+from time to time, and give it to `verify`.
 """
 
 from __future__ import annotations
@@ -11,9 +14,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,30 +25,13 @@ from loom_core.storage.lock import ProcessLock
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["AuditFile", "AuditReport", "verify"]
+__all__ = ["START", "AuditFile", "audit_files", "entry_of", "kept_head", "lines_of", "read_entries"]
 
-_START = "0" * 64
+START = "0" * 64
+"""Stands for the hash of the line before the first one."""
+
 _BLOCK = 65_536
 _LOOK_SECONDS = 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class AuditReport:
-    """What `verify` found.
-
-    Attributes:
-        lines: how many there are, in all files.
-        head: hash of the last line; empty if there is none.
-        problem: where the chain breaks first, and how; empty if it is whole.
-        torn: lines that were cut off when a process died in the middle of them.
-        complete: whether the first line ever is there; not, where the oldest files were put away.
-    """
-
-    lines: int
-    head: str
-    problem: str = ""
-    torn: int = 0
-    complete: bool = True
 
 
 class AuditFile:
@@ -72,6 +57,8 @@ class AuditFile:
             RecordError: they cannot be written: the disk is full, the file must not be written, or another
                 process does not let go of it.
         """
+        if not entries:
+            return
         try:
             with self._locked():
                 self._append(entries)
@@ -88,21 +75,34 @@ class AuditFile:
             state = os.fstat(file)
             size = state.st_size
             if self._known is not None and self._known[:2] == (state.st_ino, size):
-                last, torn = self._known[2], False
+                last, torn, missed = self._known[2], False, ""
             else:
                 last, torn = self._last_hash(file, size)
+                missed = ""
+                with suppress(RecordError):  # the audit matters more than what stands beside it
+                    head = kept_head(self.path)
+                    missed = "" if head == last else head
             if size > self._most_bytes and not torn:
                 os.close(file)
                 file = self._next_file()
                 state, size = os.fstat(file), 0
-            lines: list[bytes] = [b"\n"] if torn else []
+            marks: dict[str, object] = {}
+            if not size or (torn and not _number_in(self.path)):
+                marks["file"] = _newest(self.path) + 1
+            if torn:
+                marks["torn"] = True
+            if missed:  # before the older end is forgotten, the chain says that it was there
+                marks["seen"] = missed
+            lines: list[bytes] = [b"\n"] if torn and size else []
             for entry in entries:
                 line = json.dumps(
-                    {**entry, "prev": last}, ensure_ascii=False, separators=(",", ":"), default=str
+                    {**entry, **marks, "prev": last}, ensure_ascii=False, separators=(",", ":"), default=str
                 ).encode("utf-8", "backslashreplace")
+                marks = {}
                 last = hashlib.sha256(line).hexdigest()
                 lines += (line, b"\n")
             self._write(file, b"".join(lines), size)
+            self._keep_head(last)
             self._known = (state.st_ino, os.fstat(file).st_size, last)
         finally:
             os.close(file)
@@ -117,25 +117,34 @@ class AuditFile:
                 os.ftruncate(file, size)  # a half of them would be a damaged line
             raise
 
+    def _keep_head(self, last: str) -> None:
+        """Write beside the audit what its end is, after it: a crash in between leaves an older end.
+
+        Where that cannot be written, the lines are there all the same, and `verify` knows less of them.
+        """
+        with suppress(OSError):
+            file = os.open(_head_path(self.path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+            try:
+                os.write(file, f"{last}\n".encode())  # always as long: no moment in which there is none
+            finally:
+                os.close(file)
+
     def _next_file(self) -> int:
-        numbers = [number for number, _ in _older(self.path)]
-        self.path.rename(_numbered(self.path, max(numbers, default=0) + 1))
+        self.path.rename(_numbered(self.path, max(_newest(self.path) + 1, _number_in(self.path))))
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
 
     def _last_hash(self, file: int, size: int) -> tuple[str, bool]:
         """Hash of the last line, and whether that line is cut off."""
         if not size:
             older = _older(self.path)
-            return (_last_line(older[-1][1]) if older else _START), False
+            return _end_of(older[-1][1].read_bytes()) if older else (START, False)
         tail, start = b"", size
         while start and b"\n" not in tail[:-1]:
             step = min(_BLOCK, start)
             start -= step
             os.lseek(file, start, os.SEEK_SET)
             tail = os.read(file, step) + tail
-        torn = not tail.endswith(b"\n")
-        line = tail.removesuffix(b"\n").rpartition(b"\n")[2]
-        return hashlib.sha256(line).hexdigest(), torn
+        return _end_of(tail)
 
     @contextmanager
     def _locked(self) -> Generator[None]:
@@ -154,62 +163,91 @@ class AuditFile:
             lock.release()
 
 
-def verify(path: Path) -> AuditReport:
-    """Look whether an audit is as it was written, in all of its files. Blocks.
+def audit_files(path: Path) -> list[Path]:
+    """The files of an audit that are there, oldest first; the last one is written."""
+    return [*(each for _, each in _older(path)), path]
+
+
+def read_entries(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of an audit, oldest first; torn lines are passed over. Blocks.
 
     Raises:
         RecordError: it cannot be read.
     """
-    while True:
-        older = [each for _, each in _older(path)]
-        report = _report([*older, path])
-        if not report.problem or len(older) == len(_older(path)):
-            return report  # else a file was put away meanwhile, and lines were passed over that are there
+    for file in audit_files(path):
+        for line in lines_of(file)[0]:
+            if (entry := entry_of(line)) is not None:
+                yield entry
 
 
-def _report(files: Sequence[Path]) -> AuditReport:
-    expected, lines, torn, complete = "", 0, 0, True
-    for file in files:
-        for number, line in enumerate(_lines(file), 1):
-            lines += 1
-            found = _previous(line)
-            if not expected:
-                complete = found in {_START, None}
-            elif found is not None and found != expected:
-                problem = f"{file.name}:{number} does not follow from the line before it."
-                return AuditReport(lines, expected, problem, torn, complete)
-            torn += found is None
-            expected = hashlib.sha256(line).hexdigest()
-    return AuditReport(lines, expected, "", torn, complete)
+def lines_of(file: Path) -> tuple[list[bytes], bool]:
+    """The lines of one file, and whether the last one is cut off; none where it is not there. Blocks.
 
-
-def _lines(file: Path) -> list[bytes]:
+    Raises:
+        RecordError: it cannot be read.
+    """
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        return []
+        return [], False
     except OSError as error:
         raise RecordError(
             f"The audit {file} cannot be read: {error.strerror or error}.", advice="Check its rights."
         ) from error
-    return content.removesuffix(b"\n").split(b"\n") if content else []
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    return lines, bool(content) and not content.endswith(b"\n")
 
 
-def _previous(line: bytes) -> str | None:
-    """The hash that a line carries; None where it is no whole line."""
+def entry_of(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None where it is none, as one that was cut off."""
     try:
         entry: object = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return str(cast("dict[str, Any]", entry).get("prev", "")) if isinstance(entry, dict) else None
+    return cast("dict[str, Any]", entry) if isinstance(entry, dict) else None
 
 
-def _last_line(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes().removesuffix(b"\n").rpartition(b"\n")[2]).hexdigest()
+def kept_head(path: Path) -> str:
+    """What was written beside an audit about its end; `START` where nothing was. Blocks.
+
+    Raises:
+        RecordError: it cannot be read.
+    """
+    try:
+        return _head_path(path).read_bytes().decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return START
+    except OSError as error:
+        raise RecordError(
+            f"{_head_path(path)} cannot be read: {error}.", advice="Check its rights."
+        ) from error
+
+
+def _head_path(path: Path) -> Path:
+    return path.with_suffix(".head")
+
+
+def _end_of(content: bytes) -> tuple[str, bool]:
+    """Hash of the last line of a content, and whether that line is cut off."""
+    line = content.removesuffix(b"\n").rpartition(b"\n")[2]
+    return hashlib.sha256(line).hexdigest(), not content.endswith(b"\n")
+
+
+def _number_in(path: Path) -> int:
+    """The number that the first readable line of a file says the file has; 0 where none does."""
+    with path.open("rb") as lines:
+        first = next(filter(None, map(entry_of, lines)), None)
+    number = first.get("file") if first else 0
+    return number if isinstance(number, int) else 0
 
 
 def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}.{number:06}{path.suffix}")
+
+
+def _newest(path: Path) -> int:
+    """The highest number among the full files of an audit; 0 where there are none."""
+    return max((number for number, _ in _older(path)), default=0)
 
 
 def _older(path: Path) -> list[tuple[int, Path]]:

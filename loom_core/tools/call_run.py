@@ -16,6 +16,8 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, unwrapped
 from loom_core.llm.messages import ImagePart
+from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
+from loom_core.observability.metrics import process_metrics
 from loom_core.tools import outcomes
 from loom_core.tools.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallResult, CallStatus, CallWatcher, PlannedCall, Stage
@@ -24,6 +26,7 @@ from loom_core.tools.output_text import Shown, shown
 from loom_core.tools.permissions import Decision, Permissions, identity
 from loom_core.tools.scheduler import Place, Scheduler
 from loom_core.tools.toolbox import Toolbox
+from loom_core.tools.tracing import call_span
 
 __all__ = ["LAST_WORDS_SECONDS", "CallRun", "Surroundings", "decision_entry"]
 
@@ -44,6 +47,7 @@ class Surroundings:
     output_tokens: int
     run_id: str
     source: str
+    caller: str
     priority: int
 
 
@@ -51,16 +55,19 @@ def decision_entry(
     planned: PlannedCall, decision: Decision, surroundings: Surroundings, *, approved: bool = False
 ) -> AuditEntry:
     """What the audit says of a decision."""
+    by_person = approved and decision.action != "deny"
     return AuditEntry(
         kind="decision",
         run=surroundings.run_id,
         call=planned.call.id,
         tool=planned.name,
         arguments=planned.arguments,
-        decision="allow" if approved and decision.action == "ask" else decision.action,
-        by=(planned.by or "a person") if approved else "rules",
-        rule="" if decision.rule is None else decision.rule.told,
-        source=surroundings.source,
+        decision="allow" if by_person else decision.action,
+        by=(planned.by or "a person") if by_person else "rules",
+        rule="" if decision.rule is None or by_person else decision.rule.told,
+        reason="" if by_person else decision.reason,
+        caller=surroundings.caller,
+        caller_id=surroundings.source,
     )
 
 
@@ -74,7 +81,8 @@ def refused_entry(planned: PlannedCall, surroundings: Surroundings) -> AuditEntr
         arguments=planned.arguments,
         decision="deny",
         by=planned.by,
-        source=surroundings.source,
+        caller=surroundings.caller,
+        caller_id=surroundings.source,
     )
 
 
@@ -131,6 +139,26 @@ class CallRun:
         if tool is None or planned.result is not None:
             await self.end_as_planned()
             return
+        with call_span(planned, run_id=self._in.run_id) as told:
+            status, output = await self._run_in_place(tool)
+            told.ended(status, output, waited=self._stages.get("check_cancel", 0.0))
+        await self._end(status, output)
+
+    async def end_as_planned(self) -> None:
+        """Tell that it does not run."""
+        if self._planned.result is not None and self.result is None:
+            self.result = self._planned.result
+            self._count(self.result.status)
+            if self._planned.by and self._in.audit is not None:  # what the rules say was noted with the plan
+                self._in.audit.note(refused_entry(self._planned, self._in))
+            await self._watcher.finished(self._planned, self.result)
+
+    async def abort(self) -> None:
+        """Tell that it was stopped, if it has no result; its place in time must be shielded."""
+        if self.result is None:
+            await self._end("aborted", outcomes.aborted(self._planned, begun=self._has_begun))
+
+    async def _run_in_place(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
         begun = perf_counter()
         place = self._in.scheduler.place(
             self._in.run_id, depth=self._depth, priority=self._in.priority, needs_seconds=tool.needs_seconds
@@ -153,22 +181,7 @@ class CallRun:
                     self._stages["execute"] = perf_counter() - begun
         if self._problem is not None:
             raise self._problem
-        if output is None:
-            output = outcomes.timed_out(planned.name, place.seconds)
-        await self._end(status, output)
-
-    async def end_as_planned(self) -> None:
-        """Tell that it does not run."""
-        if self._planned.result is not None and self.result is None:
-            self.result = self._planned.result
-            if self._planned.by and self._in.audit is not None:  # what the rules say was noted with the plan
-                self._in.audit.note(refused_entry(self._planned, self._in))
-            await self._watcher.finished(self._planned, self.result)
-
-    async def abort(self) -> None:
-        """Tell that it was stopped, if it has no result; its place in time must be shielded."""
-        if self.result is None:
-            await self._end("aborted", outcomes.aborted(self._planned, begun=self._has_begun))
+        return status, output or outcomes.timed_out(self._planned.name, place.seconds)
 
     async def _refusal(self, planned_tool: Tool) -> tuple[CallStatus, ToolOutput] | None:
         """Why it does not run after all: things may have changed since it was planned."""
@@ -211,7 +224,8 @@ class CallRun:
             arguments=planned.arguments,
             outcome=outcome or "",
             seconds=self._stages.get("execute", 0.0),
-            source=self._in.source,
+            caller=self._in.caller,
+            caller_id=self._in.source,
         )
 
     async def _called(self, place: Place) -> tuple[CallStatus, ToolOutput]:
@@ -267,17 +281,24 @@ class CallRun:
         planned = self._planned
         self.result = CallResult(
             call_id=planned.call.id,
-            tool=planned.name,
+            tool=planned.tool_name,
             status=status,
             output=output,
             message=formed.output.message(planned.call.id),
             stages=self._stages,
             blob=formed.blob,
         )
+        self._count(status)
         changes = planned.tool is not None and not planned.tool.annotations.read_only
         if self._has_begun and changes and self._in.audit is not None:
             self._in.audit.note(self._entry("end", outcome=status))
         await self._watcher.finished(planned, self.result)
+
+    def _count(self, status: CallStatus) -> None:
+        name = self._planned.tool_name
+        process_metrics.add(TOOL_CALLS, name, status)
+        if self._has_begun:
+            process_metrics.observe(TOOL_SECONDS, self._stages.get("execute", 0.0), name)
 
     async def _keep(self, text: str) -> str:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.tools.interface import Answer, Question, Tool, ToolOutput
 
-__all__ = ["CallResult", "CallStatus", "CallWatcher", "PlannedCall", "Stage", "Verdict"]
+__all__ = ["UNKNOWN_TOOL", "CallResult", "CallStatus", "CallWatcher", "PlannedCall", "Stage", "Verdict"]
 
 Stage: TypeAlias = Literal["discover", "validate", "authorize", "check_cancel", "execute", "format"]
 """In this order. Waiting for a turn counts as `check_cancel`."""
@@ -17,6 +17,9 @@ Stage: TypeAlias = Literal["discover", "validate", "authorize", "check_cancel", 
 CallStatus: TypeAlias = Literal["success", "error", "denied", "timeout", "aborted", "unknown"]
 """`unknown`: it had begun when the process died, and nobody knows whether it was done. The pipeline itself
 never says that."""
+
+UNKNOWN_TOOL = "unknown"
+"""What stands for the name of a tool that there is not."""
 
 Verdict: TypeAlias = Literal["allow", "deny", "ask"]
 
@@ -51,6 +54,11 @@ class PlannedCall:
         """The tool as people call it; what the model wrote where there is none."""
         return self.call.name if self.tool is None else self.tool.name
 
+    @property
+    def tool_name(self) -> str:
+        """The same for logs and numbers: `unknown` where there is none, as a model may write anything."""
+        return UNKNOWN_TOOL if self.tool is None else self.tool.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
@@ -58,7 +66,7 @@ class CallResult:
 
     Attributes:
         call_id: `ToolCallPart.id`.
-        tool: as people call it.
+        tool: as people call it; `unknown` where there is none.
         status: how it ended.
         output: what the tool answered, whole.
         message: what the model reads: plain, and shortened where it is too long.

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from anyio.lowlevel import cancel_shielded_checkpoint
 
+from loom_core.redaction import Redaction
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.interface import ToolOutput
 from loom_core.tools.plain_text import without_control
+
+if TYPE_CHECKING:
+    from loom_core.tools.interface import JsonValue
 
 __all__ = ["NO_OUTPUT", "Keep", "Shown", "shown"]
 
@@ -41,12 +45,18 @@ class Shown:
 async def shown(output: ToolOutput, *, most_tokens: int, keep: Keep) -> Shown:
     """An output without characters that act or hide, with its middle left out where it is too long.
 
+    Secrets are taken out of it, too (`loom_core.redaction`): what a model reads is sent to its vendor, and is
+    kept in the journal. What is marked `[secret]` is still there where the tool has found it.
+
     Args:
         output: what a tool answered.
         most_tokens: about so many of text are shown, the note on what is missing not counted.
         keep: keeps the whole text, where some of it is left out.
     """
-    text = await _plain(output.text)
+    hidden = Redaction.now()
+    text = await _plain(output.text, hidden)
+    if output.structured is not None:
+        output = replace(output, structured=cast("JsonValue", hidden.value(output.structured)))
     if not text.strip() and not output.parts:
         return Shown(replace(output, text=NO_OUTPUT))
     if len(text) <= most_tokens or (len(text) <= most_tokens * _TOKEN and _tokens(text) <= most_tokens):
@@ -61,15 +71,15 @@ async def shown(output: ToolOutput, *, most_tokens: int, keep: Keep) -> Shown:
     return Shown(replace(output, text=f"{head.rstrip()}\n\n{note}\n\n{tail.lstrip()}"), blob)
 
 
-async def _plain(text: str) -> str:
-    """A text without characters that act or hide; a very long one in pieces, between which others run."""
+async def _plain(text: str, hidden: Redaction) -> str:
+    """A text without what must not be in it; a very long one in pieces, between which others run."""
     if len(text) <= _PIECE:
-        return without_control(text)
+        return hidden.text(without_control(text))
     pieces: list[str] = []
     at = 0
     while at < len(text):
         end = text.rfind("\n", at, at + _PIECE) + 1 or at + _PIECE
-        pieces.append(without_control(text[at:end]))
+        pieces.append(hidden.text(without_control(text[at:end])))
         at = end
         await cancel_shielded_checkpoint()
     return "".join(pieces)

@@ -39,14 +39,24 @@ class PermissionRule(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    action: Literal["allow", "ask", "deny"] = Field(description="What becomes of a call that it fits.")
-    tool: str = Field(default="*", description="Pattern of the tool's name, such as `fs:*`.")
+    action: Literal["allow", "ask", "deny"] = Field(
+        description="What becomes of a call that it fits; the strictest rule counts."
+    )
+    tool: str = Field(
+        default="*",
+        description="Pattern of the tool's name, as people write it (`github:create_issue`) or as models do "
+        "(`github__create_issue`).",
+    )
     args: dict[str, str] = Field(
         default={},
         description="Patterns of arguments by the pattern of their names, such as `path` or `options.path`; "
         "each has to fit. One that is not given and has no default fits nothing.",
     )
-    source: str = Field(default="*", description="Pattern of who calls.")
+    source: str = Field(
+        default="*",
+        description="Pattern of who calls: `token:*`, `oauth:*`, or `?*` for anybody over HTTP who has shown "
+        "who they are; the user of this machine has no name.",
+    )
     reason: str = Field(default="", description="Shown to who is asked, and to the model that is refused.")
 
     @field_validator("tool", "source")

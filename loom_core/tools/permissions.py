@@ -145,9 +145,9 @@ class Permissions:
         if decision.action == "deny":
             return decision
         if reason := tool.approval_reason:
-            return Decision("ask", reason, decision.rule)
+            return Decision("ask", reason, decision.rule if decision.action == "ask" else None)
         if decision.action == "ask" and self._is_approved(tool):
-            return Decision("allow", "It was approved before.", decision.rule)
+            return Decision("allow", "It was approved before.")
         return decision
 
     def _by_rules(self, tool: Tool, arguments: Mapping[str, Any], source: str) -> Decision:

@@ -36,6 +36,7 @@ class ToolPipeline:
         audit: has every decision, and every call that may change something, on file.
         run_id: whose calls these are.
         source: who calls, as rules name it.
+        caller: what people call them, for the audit.
         priority: of the run, see `Scheduler.place`.
     """
 
@@ -49,6 +50,7 @@ class ToolPipeline:
         audit: AuditLog | None = None,
         run_id: str = "",
         source: str = "",
+        caller: str = "",
         priority: int = 0,
     ) -> None:
         self._in = Surroundings(
@@ -59,6 +61,7 @@ class ToolPipeline:
             output_tokens=output_tokens,
             run_id=run_id,
             source=source,
+            caller=caller,
             priority=priority,
         )
         self._planner = Planner(toolbox, permissions, source)

@@ -84,7 +84,7 @@ def refused(
     """A call that does not run, with what the model is told instead."""
     result = CallResult(
         call_id=planned.call.id,
-        tool=planned.name,
+        tool=planned.tool_name,
         status=status,
         output=output,
         message=output.message(planned.call.id),

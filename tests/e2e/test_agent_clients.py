@@ -75,7 +75,7 @@ class Harbour(NamedTuple):
 
     def audited(self) -> list[tuple[str, str, str]]:
         """The tools about whose calls was decided, how, and by whom, oldest first."""
-        lines = (self.home / "agent" / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (self.home / "audit" / "audit.jsonl").read_text(encoding="utf-8").splitlines()
         entries = [each for each in map(json.loads, lines) if each["kind"] == "decision"]
         return [(each["tool"], each["decision"], each["by"]) for each in entries]
 

@@ -17,6 +17,17 @@ pytestmark = pytest.mark.slow
 
 SOURCES = Path(__file__).parent / "typescript"
 FULL = ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+AGENT = [
+    "agent_run",
+    "agent_wait",
+    "agent_reply",
+    "agent_decide",
+    "agent_control",
+    "agent_runs",
+    "agent_events",
+    "tool_search",
+]
+FLOW = ["flow_chat", "flow_run", "flow_resume", "flow_list", "flow_explain", "flow_status"]
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +89,19 @@ def test_every_host_can_use_the_query_server(transport, era, inspect, loom_query
     assert "李明" in found["structuredContent"]["passages"][0]["text"]
 
 
-def test_every_host_can_use_what_chatgpt_sees(home, inspect):
-    target = [sys.executable, "-m", "loom_kb", "--home", str(home), "--profile", "chatgpt"]
+@pytest.mark.parametrize("module", ["loom_kb", "loom_query"])
+def test_every_host_can_use_what_chatgpt_sees(module, home, inspect):
+    target = [sys.executable, "-m", module, "--home", str(home), "--profile", "chatgpt"]
     listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", "modern")
     assert [tool["name"] for tool in listed["tools"]] == ["search", "fetch"]
+    assert portable(told)
+
+
+@pytest.mark.parametrize(("module", "tools"), [("loom_agent", AGENT), ("loom_flow", FLOW)])
+def test_every_host_can_use_the_servers_of_runs(module, tools, home, inspect):
+    target = [sys.executable, "-m", module, "--home", str(home)]
+    listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", "modern")
+    assert [tool["name"] for tool in listed["tools"]] == tools
     assert portable(told)
 
 

@@ -46,7 +46,8 @@ def test_a_knowledge_base_from_its_first_folder_to_its_removal(loom_kb, folder):
     added = loom_kb("add", folder, "--description", "Rules of the harbour")
     assert added.returncode == 0
     assert re.fullmatch(
-        r"job-\w+ in default: done, 2 of 2 documents \(2 added\), 2 passages, took [\d.]+ s\n",
+        r"job-\w+ in default: done, 2 of 2 documents \(2 added\), 2 passages, read in [\d.]+ s\n"
+        r"All of it took [\d.]+ s, vectors included\.\n",
         added.stdout.decode(),
     )
     assert "reading   [████████████████████████] 2/2 documents" in added.stderr.decode()

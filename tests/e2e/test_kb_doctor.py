@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-_SECTIONS = ["program", "home", "keys", "port", "clients", "self-test", "embedders"]
+_SECTIONS = ["program", "home", "audit", "keys", "port", "clients", "self-test", "embedders"]
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:

@@ -32,6 +32,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.hostile("HTTP requests")
 def test_it_answers_and_keeps_foreign_hosts_and_origins_out(http_url):
     def ask(**headers):
         return httpx2.post(http_url, json=DISCOVER, headers={**HEADERS, **headers}).status_code

@@ -107,6 +107,7 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
+@pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_a_path_that_leads_out_of_the_roots_is_refused(path, server, root):
     text = refusal(server.call("add", paths=["note.md", path.format(root=root)], source="outside"))
@@ -114,6 +115,7 @@ def test_a_path_that_leads_out_of_the_roots_is_refused(path, server, root):
     assert str(root) in text
 
 
+@pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize(
     "path",
     [
@@ -147,6 +149,7 @@ def test_refused_additions_leave_no_knowledge_base_behind(server):
     assert [source["name"] for source in listed] == ["notes"]
 
 
+@pytest.mark.hostile("paths and links")
 def test_a_link_inside_an_added_folder_is_left_out_when_it_leads_outside(shared_kb, root):
     with shared_kb("--root", root) as server:
         added = server.call("add", paths=["."])["structuredContent"]["job"]
@@ -156,6 +159,7 @@ def test_a_link_inside_an_added_folder_is_left_out_when_it_leads_outside(shared_
         assert "xyzzy" not in str(server.call("query", query="What is the secret word?"))
 
 
+@pytest.mark.hostile("paths and links")
 def test_without_a_root_only_texts_are_taken(rootless, root):
     text = refusal(rootless.call("add", paths=[str(root / "note.md")]))
     assert "reads no files" in text
@@ -189,6 +193,7 @@ def test_a_resource_cursor_that_is_none_is_refused_as_the_callers_mistake(cursor
     assert refused.value.code == -32602
 
 
+@pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize(
     "uri", ["loom://notes/d0", "loom://nothing/d0", "file:///etc/passwd", "loom://notes/.."]
 )

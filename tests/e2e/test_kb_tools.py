@@ -290,7 +290,7 @@ def test_jobs_are_listed_newest_first_and_told_by_id(server):
         job.pop("embedded")  # which goes on behind it
     assert newest == added == by_id
     waited = server.call("job", id=added["id"], action="wait")
-    told = f"{added['id']} in jobs: done, 1 of 1 documents (1 added), 1 passages, took "
+    told = f"{added['id']} in jobs: done, 1 of 1 documents (1 added), 1 passages, read in "
     assert text_of(waited).startswith(told)
 
 

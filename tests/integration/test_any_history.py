@@ -53,7 +53,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("vendor", "model"), MODELS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_any_history_is_taken_by_any_vendor_and_so_is_its_answer(
     vendor: str, model: str, data: st.DataObject

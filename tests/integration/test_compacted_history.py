@@ -74,7 +74,7 @@ class _Vendor:
 
 
 @pytest.mark.parametrize(("vendor", "model"), _MODELS)
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_any_history_is_taken_when_it_was_shortened_or_stopped_anywhere(
     vendor: str, model: str, data: st.DataObject

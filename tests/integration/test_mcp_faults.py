@@ -17,6 +17,7 @@ from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.tools.interface import CallContext, ToolOutput
 
 pytestmark = [
+    pytest.mark.hostile("MCP servers"),
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="one of the servers ends by a POSIX signal"),
 ]

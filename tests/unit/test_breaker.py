@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from loom_core.breaker import Breaker
 from loom_core.errors import ConfigError, LoomError, NetError
 from loom_core.flow.http.hosts import HostBreaker
+from loom_core.observability.families import BREAKER_STATE
+from loom_core.observability.metrics import process_metrics
 
 
 class Silence(Breaker):
@@ -70,3 +74,26 @@ def test_an_error_that_does_not_speak_against_it_is_an_answer_and_others_say_not
 def test_what_speaks_against_a_host(failure, passes: bool | None) -> None:
     assert HostBreaker().passes(NetError("x", failure=failure)) is passes
     assert HostBreaker().passes(ConfigError("x")) is None
+
+
+def test_how_it_stands_can_be_seen_in_the_metrics() -> None:
+    def state() -> float | None:
+        return process_metrics.registry.samples(BREAKER_STATE).get(("灯塔.example",))
+
+    def request(breaker: Breaker, error: NetError | None = None) -> None:
+        with suppress(NetError), breaker.around("灯塔.example", refuse=lambda message, _: NetError(message)):
+            if error is not None:
+                raise error
+
+    now = 0.0
+    breakers = [Silence(failures=1, first_pause=10, now=lambda: now) for _ in range(2)]
+    assert state() is None, "who was never asked is not told"
+    for breaker in breakers:
+        request(breaker)
+    assert state() == 0
+    request(breakers[0], NetError("No answer.", failure="timeout"))
+    assert state() == 2, "of several the worst"
+    now = 10.0
+    assert state() == 1
+    request(breakers[0])
+    assert state() == 0

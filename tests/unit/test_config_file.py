@@ -104,6 +104,7 @@ def test_the_advice_of_the_first_problem_counts():
     assert str(error) == "a.json:2:2: odd. a.json:1:1: odd, too. Do this."
 
 
+@pytest.mark.hostile("expressions and configurations")
 def test_a_file_is_read_whatever_is_in_it(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('\ufeff{"parts": [],} // 完', encoding="utf-8")

@@ -61,3 +61,14 @@ def test_every_name_that_a_package_offers_is_there_and_is_no_module_of_its(init:
 def test_a_name_that_a_package_does_not_offer_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'loom_core\.knowledge\.rag' has no attribute 'Graf'"):
         _ = import_module("loom_core.knowledge.rag").Graf
+
+
+def test_what_most_programs_begin_with_is_offered_at_the_top_and_loaded_when_asked_for() -> None:
+    program = (
+        "import sys, loom_core\n"
+        "assert 'loom_core.agent' not in sys.modules\n"
+        "from loom_core import Agent, Chain, Router, Workflow\n"
+        "from loom_core.agent import Agent as Same\n"
+        "assert Agent is Same\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

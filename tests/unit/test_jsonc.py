@@ -40,6 +40,7 @@ def test_the_place_of_a_path_is_that_of_as_much_of_it_as_there_is(
     assert _TEXT[_read(_TEXT).place(path) :].startswith(begins)
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_values_are_the_same_however_deep_the_reader_looks() -> None:
     expected = {"servers": {"文件": {"args": ["a", {"b": [1, 2]}]}, "second": None}}
     assert [_read(_TEXT, depth=depth).value for depth in range(9)] == [expected] * 9

@@ -216,6 +216,7 @@ def test_an_entry_of_the_keyring_may_be_called_as_one_likes(entry: str):
     assert check_reference(f"keyring:{entry}") == f"keyring:{entry}"
 
 
+@pytest.mark.hostile("secrets")
 @pytest.mark.parametrize("key", ["", " ", "two words", "密钥", "line\nbreak", "tab\tbed"])
 def test_what_cannot_be_a_header_is_no_key(key: str):
     for given_key in (key, SecretStr(key)):
@@ -232,6 +233,7 @@ def test_a_broken_key_in_the_environment_is_said_to_be_one(use_keyring, monkeypa
     assert "quoted" not in str(caught.value)
 
 
+@pytest.mark.hostile("secrets")
 def test_secrets_are_taken_out_of_texts():
     secrets = [
         SecretStr("sk-1234"),
@@ -244,6 +246,7 @@ def test_secrets_are_taken_out_of_texts():
     assert redacted(text, secrets) == "键 [secret], [secret]; https://h/?k=[secret] x"
 
 
+@pytest.mark.hostile("secrets")
 @given(
     st.text(max_size=20),
     st.lists(st.text("abc/+ 密", min_size=4, max_size=8), max_size=4),

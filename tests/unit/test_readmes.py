@@ -1,4 +1,4 @@
-"""The README in English and the one in Chinese say the same of servers, tools, commands and pages."""
+"""The READMEs in English and Chinese say the same: parts, servers, tools, commands, figures, links."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _ENGLISH, _CHINESE = ((_ROOT / name).read_text(encoding="utf-8") for name in ("R
 _CLONE = re.compile(r"uv run --no-dev --package (\S+) (\S+)")
 
 
-def _pages(text: str) -> set[str]:
-    return set(re.findall(r"\]\((docs/[a-z/-]+\.md)", text))
+def _links(text: str) -> list[str]:
+    """Where a page leads; that each README leads to the other does not count."""
+    return sorted(link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("README"))
 
 
 def _servers(text: str) -> dict[str, list[str]]:
@@ -23,9 +24,21 @@ def _servers(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_both_name_the_same_pages_and_these_are_there() -> None:
-    assert _pages(_ENGLISH) == _pages(_CHINESE)
-    assert all((_ROOT / page).is_file() for page in _pages(_ENGLISH))
+def _structure(text: str) -> list[str]:
+    """What a page is made of: headings by their level, blocks, rows of tables, items of lists."""
+    blocks = re.compile(r"^```(\w*)\n.*?^```$", re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^(#+ |§\w*|\|(?=[^-]).*|- )", blocks.sub(r"§\1", text), re.MULTILINE)
+    return [f"row of {line.count(' | ')}" if line.startswith("|") else line for line in shown]
+
+
+def test_both_have_the_same_parts_in_the_same_order() -> None:
+    assert _structure(_CHINESE) == _structure(_ENGLISH)
+    assert _structure(_ENGLISH).count("## ") >= 8
+
+
+def test_both_lead_to_the_same_pages() -> None:
+    assert _links(_CHINESE) == _links(_ENGLISH)
+    assert {"docs/tutorial.md", "docs/README.md", "docs/howto/chinese.md"} <= set(_links(_ENGLISH))
 
 
 def test_both_name_every_server_with_its_tools_and_how_to_try_it() -> None:
@@ -37,3 +50,9 @@ def test_both_name_every_server_with_its_tools_and_how_to_try_it() -> None:
     assert _CLONE.findall(_CHINESE) == tried
     assert {"loom-kb", "loom-agent-server"} == {package for package, _ in tried}
     assert all(package == command for package, command in tried)
+
+
+def test_both_tell_the_same_figures() -> None:
+    english, chinese = (re.findall(r"\*\*([\d.]+)\*\*", text) for text in (_ENGLISH, _CHINESE))
+    assert english == chinese
+    assert len(english) == 4

@@ -46,6 +46,7 @@ _EXPRESSION = re.compile(r"\$(?:inputs|steps|response|statusCode)\b[^\s{}]*")
 _INPUTS = "#/components/inputs/"
 _RESULT = ("result", "$response.body")  # every request has this output
 _DEEPEST = 32
+_MOST_PARTS = 10_000  # of the schema of a workflow's inputs: references can make a small document a large one
 _ASYNCHRONOUS = ("channelPath", "action", "correlationId")
 _KEPT = frozenset(
     "name trigger_patterns priority ambiguous confirm response as_tool tool_name examples".split()
@@ -100,6 +101,7 @@ class _Import:
         self._root = root
         self._sources = sources
         self._notes: dict[str, None] = {}
+        self._parts = 0  # of the schema that is being resolved
 
     def flows(self) -> ImportedFlows:
         flows = tuple(self._flow(each) for each in self._root.get("workflows").items())
@@ -114,6 +116,7 @@ class _Import:
         flow_id = part.text("workflowId", required=True)
         if not extra.get("trigger_patterns"):
             self._notes[f"{flow_id}: write `trigger_patterns`, or let a model choose it."] = None
+        self._parts = 0
         written: dict[str, Any] = {
             "flow_id": flow_id,
             "name": part.text("summary"),
@@ -257,24 +260,29 @@ class _Import:
         outputs = part.get("outputs")
         return {name: outputs.text(name, required=True) for name in outputs.members()}
 
-    def _filled(self, part: JsonPart) -> Any:  # noqa: ANN401 - JSON
+    def _filled(self, part: JsonPart, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
         """A value with expressions as placeholders: in Arazzo, a whole value that is one has no braces."""
+        if depth > _DEEPEST:
+            raise part.wrong("is nested too deeply.")
         value = part.value
         if isinstance(value, str):
             return f"{{{value}}}" if _EXPRESSION.fullmatch(value) else value
         if isinstance(value, list):
-            return [self._filled(each) for each in part.items()]
+            return [self._filled(each, depth + 1) for each in part.items()]
         if isinstance(value, Mapping):
             members = part.members()
             if set(members) == {"context", "selector", "type"}:
                 raise part.wrong("is a selector, which is not read.", "Write an expression.")
-            return {key: self._filled(part.at(key, each)) for key, each in members.items()}
+            return {key: self._filled(part.at(key, each), depth + 1) for key, each in members.items()}
         return value
 
     def _resolved(self, part: JsonPart, depth: int) -> Any:  # noqa: ANN401 - JSON
         """A schema with what it refers to in the document in the place of the references."""
         if depth > _DEEPEST:
             raise part.wrong("refers to itself, or is nested too deeply.")
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise part.wrong(f"makes more than {_MOST_PARTS:,} parts of the inputs.", "Refer to less.")
         value = part.value
         if isinstance(value, list):
             return [self._resolved(each, depth + 1) for each in part.items()]

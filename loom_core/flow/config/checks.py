@@ -132,11 +132,12 @@ def _net_problems(file: FlowFile) -> Iterator[ConfigProblem]:
             NetPolicy.allowing([rule])
         except ConfigError as error:
             yield ConfigProblem(("net", "allow", index), error.message, error.advice)
-    for index, host in enumerate(file.net.only):
-        if not host or any(each in host for each in "/:@ ?#") or "*" in host.removeprefix("*."):
-            yield ConfigProblem(
-                ("net", "only", index), f"{host[:80]!r} is no host.", "Write api.example or *.example.org."
-            )
+    for key, hosts in (("only", file.net.only), ("trace", file.net.trace)):
+        for index, host in enumerate(hosts):
+            if not host or any(each in host for each in "/:@ ?#") or "*" in host.removeprefix("*."):
+                yield ConfigProblem(
+                    ("net", key, index), f"{host[:80]!r} is no host.", "Write api.example or *.example.org."
+                )
 
 
 def _twice(

@@ -57,6 +57,11 @@ class NetConfig(Section):
         default=[],
         description="If any: hosts that may be asked, and no others; `*.example.org` for all below.",
     )
+    trace: list[str] = Field(
+        default=[],
+        description="Hosts that are told which trace a request belongs to (`traceparent`, W3C); "
+        "`*.example.org` for all below. By default none is.",
+    )
     seconds: float = Field(default=60.0, gt=0, le=600, description="The longest that a request may take.")
     max_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20, description="The largest answer, in bytes.")
     concurrency: int = Field(default=20, ge=1, le=1000, description="Requests under way together.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.config.spoken import spoken
+from loom_core.flow.executor.auditing import FlowAudit
 from loom_core.flow.executor.definition import find_flow
 from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
 from loom_core.flow.executor.loop import FlowLoop
@@ -15,7 +16,7 @@ from loom_core.flow.phrases import Language
 from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.orders import Retry
 from loom_core.runs.people import Asking
-from loom_core.runs.run import Budget, RunRequest
+from loom_core.runs.run import Budget, RunRequest, caller_name
 from loom_core.tools.permissions import Permissions
 from loom_core.tools.pipeline import ToolPipeline
 from loom_core.tools.scheduler import Scheduler
@@ -296,6 +297,7 @@ class FlowExecutor:
                 audit=self._audit,
                 run_id=run.id,
                 source=run.request.caller,
+                caller=caller_name(run),
             )
 
         return FlowParts(
@@ -307,4 +309,5 @@ class FlowExecutor:
             pipeline=pipeline,
             asking=self._asking,
             limits=self._limits,
+            audit=FlowAudit(self._audit),
         )

@@ -26,8 +26,10 @@ from loom_core.flow.executor.scene import Scene
 from loom_core.flow.executor.wording import Wording
 from loom_core.flow.expressions import fill, text_of
 from loom_core.flow.phrases import language_of_run
+from loom_core.observability.spans import INVOKE_WORKFLOW
 from loom_core.runs.driving import Driving
 from loom_core.runs.orders import Order, Resume, Retry
+from loom_core.tools.call_run import LAST_WORDS_SECONDS
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -57,6 +59,8 @@ class FlowLoop(Driving[FlowRecord]):
         log: the run, claimed.
     """
 
+    span_form = INVOKE_WORKFLOW
+
     def __init__(self, parts: FlowParts, log: RunLog) -> None:
         super().__init__(log, FlowRecord(log), asking=parts.asking)
         setting = parts.file.basic_settings.language
@@ -74,8 +78,13 @@ class FlowLoop(Driving[FlowRecord]):
     async def drive(self) -> Run:
         """See `Driving.drive`."""
         outer = calling_run()
-        with calls_of(self._calling), nullcontext() if outer is None else outer.drives(self.leave):
-            return await super().drive()
+        self._log.observe(self._parts.audit)
+        try:
+            with calls_of(self._calling), nullcontext() if outer is None else outer.drives(self.leave):
+                return await super().drive()
+        finally:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+                await self._parts.audit.write()
 
     async def _begin(self) -> None:
         """The frame of the flow is made where its errors are the run's: see `_advance`."""
@@ -269,6 +278,7 @@ class FlowLoop(Driving[FlowRecord]):
         self._record.failed(error, failure=failure_of(error), output=said)
 
     async def _end_aborted(self, abort: Abort) -> None:
+        self._parts.audit.aborted(self._record.run, by=abort.by)
         if self._machine is not None:
             await self._machine.work.abandon()
         wording, state = self._wording, self._record.state

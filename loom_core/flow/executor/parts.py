@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.flow.executor.auditing import FlowAudit
     from loom_core.flow.expressions import Values
     from loom_core.flow.http.answer import EndpointResult
     from loom_core.flow.phrases import Language
@@ -64,6 +65,7 @@ class FlowParts:
         pipeline: makes what plans and runs the calls of a run.
         asking: whom runs ask: who answers by orders, at the least.
         limits: see there.
+        audit: has what people decide on file, and requests that have an effect.
     """
 
     file: FlowFile
@@ -74,3 +76,4 @@ class FlowParts:
     pipeline: Callable[[Run], ToolPipeline]
     asking: Asking
     limits: FlowLimits
+    audit: FlowAudit

@@ -9,51 +9,35 @@ from typing import TYPE_CHECKING, Any
 from loom_core.agent.notices import Notices
 from loom_core.agent.spending import with_call
 from loom_core.flow.executor.replay import restored
+from loom_core.flow.executor.state import FlowState
 from loom_core.flow.phrases import language_of_run
+from loom_core.redaction import without_assigned, without_secrets
 from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.orders import Answered
+from loom_core.runs.recorded_run import RecordedRun
 from loom_core.runs.run import RunStatus, Spent
-from loom_core.runs.stopwatch import Stopwatch
 from loom_core.tools.permissions import ToolIdentity
+from loom_core.tools.redaction import redacted_arguments
 
 if TYPE_CHECKING:
-    from loom_core.errors import LoomError
     from loom_core.flow.executor.definition import Digests
     from loom_core.flow.executor.frame import Frame, Next, StepStatus
     from loom_core.runs.events import EventType
-    from loom_core.runs.journal import Journal, RunLog
-    from loom_core.runs.orders import Decided
-    from loom_core.runs.run import Pending, Run
+    from loom_core.runs.journal import RunLog
+    from loom_core.runs.run import Pending
 
 __all__ = ["FlowRecord"]
 
 
-class FlowRecord:
+class FlowRecord(RecordedRun[FlowState]):
     """The events of one flow that is driven here: each method adds one, and changes `state` with it.
-
-    What is added is committed with the next `commit`, or by and by.
 
     Attributes:
         state: what the flow goes on from.
-        stopwatch: counts the time in which it is worked on.
     """
 
     def __init__(self, log: RunLog) -> None:
-        self.state = restored(log.steps)
-        self.stopwatch = Stopwatch(log.run.spent.seconds)
-        self._log = log
-        self._spent = log.run.spent
-        self._paused = log.run.status == "paused"
-
-    @property
-    def run(self) -> Run:
-        """As it stands."""
-        return self._log.run
-
-    @property
-    def journal(self) -> Journal:
-        """Where it is."""
-        return self._log.journal
+        super().__init__(log, restored(log.steps))
 
     @property
     def spent(self) -> Spent:
@@ -65,27 +49,14 @@ class FlowRecord:
         """What it had taken when its time was granted."""
         return Spent(seconds=self.state.granted_from)
 
-    @property
-    def paused(self) -> bool:
-        """Whether nothing new may begin."""
-        return self._paused
-
-    async def commit(self, *, durable: bool = False) -> None:
-        """Wait until all of it is in the file; see `RunLog.commit`."""
-        await self._log.commit(durable=durable)
-
-    async def save_blob(self, content: bytes, media_type: str) -> str:
-        """Keep what is too large for an event; returns its address."""
-        number = await self._log.save_blob(content, media_type)
-        return f"loom://runs/{self.run.id}/blobs/{number}"
-
     def routed(self, route: Mapping[str, Any]) -> None:
         """How it was chosen; before it begins."""
         self._log.add("route", dict(route))
 
     def flow_begun(self, frame: Frame, *, name: str, message: str, config: str) -> None:
         """A flow begins: that of the run, or one that is a step of it."""
-        payload = {"flow_id": frame.flow_id, "name": name, "message": message, "inputs": frame.inputs}
+        shown = redacted_arguments(frame.inputs, whole=True)
+        payload = {"flow_id": frame.flow_id, "name": name, "message": message, "inputs": shown}
         payload |= {"step_id": frame.path.removesuffix("/"), "config": config}
         self._add("flow_start", payload, frame.to_json())
         if not frame.path:
@@ -188,7 +159,12 @@ class FlowRecord:
         said: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """There is something to say of a step; see `FlowState.step_ended`."""
+        """There is something to say of a step; see `FlowState.step_ended`.
+
+        Why it failed may be in the words of others, who quote what they were sent: secrets are taken out.
+        """
+        problem = problem and without_assigned(problem)
+        said = said and without_secrets(said)
         was_pending = self.state.key_of(frame, step_id) in self.state.pending
         payload: dict[str, Any] = {
             "step_id": frame.path + step_id,
@@ -217,26 +193,6 @@ class FlowRecord:
         self._add("message_received", {"text": text}, {})
         self.state.replies.append(text)
 
-    def progress(self, id_: str, done: float, total: float | None, message: str) -> None:
-        """A tool says how far it is."""
-        self._log.add("tool_progress", {"call_id": id_, "done": done, "total": total, "message": message})
-
-    def asked(self, pending: Pending) -> None:
-        """People are asked."""
-        self.state.asked(pending)
-        kept = asdict(pending)
-        # A tool that asks is gone after a crash, and asks again when it is called again.
-        state = kept if pending.id in self.state.calls else None
-        shown = asdict(replace(pending, arguments_schema={}))  # it may be long, and says nothing of the call
-        self._add("approval_required", {"pending": shown}, state, **self._waiting())
-
-    def decided(self, decision: Decided) -> None:
-        """They have decided."""
-        self.state.decided(decision)
-        payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
-        payload |= {"reason": decision.reason, "scope": decision.scope}
-        self._add("approval_decided", payload, asdict(decision), **self._waiting())
-
     def answered_by(self, answered: Answered) -> None:
         """They have answered a question, of the flow or of a tool."""
         if answered.id not in self.state.calls:
@@ -244,17 +200,6 @@ class FlowRecord:
             return
         self.state.answered(answered)
         self._add("approval_decided", _closed(answered), asdict(answered), **self._waiting())
-
-    def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
-        """A question of a tool is answered, or nobody waits for the answer any more."""
-        self.state.pending.pop(id_, None)
-        payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
-        self._add("approval_decided", payload, None, **self._waiting())
-
-    def paused_by(self, by: str) -> None:
-        """Nothing new begins until somebody resumes it."""
-        self._paused = True
-        self._add("paused", {"by": by}, None, **self._waiting(), spent=self.spent)
 
     def resumed_by(self, by: str) -> None:
         """It goes on: after a pause, or after its end."""
@@ -294,35 +239,21 @@ class FlowRecord:
         payload = {"output": output, "structured": structured}
         self._end("flow_finish", payload, "completed", output=output, structured=structured, problem="")
 
-    def failed(self, error: LoomError, *, failure: str, output: str) -> None:
-        """It cannot go on."""
-        payload = {"message": error.message, "advice": error.advice, "failure": failure}
-        self._end("error", payload, "failed", output=output, problem=str(error))
-
     def aborted(self, *, by: str, reason: str, output: str) -> None:
         """Somebody ended it."""
         notices = Notices.of(language_of_run(self.run.request))
         problem = notices.aborted_because(by=by, reason=reason)
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
 
+    def _shown(self, pending: Pending) -> Pending:
+        """What people are asked, without values that are called a secret: who has to see them is asked."""
+        return replace(super()._shown(pending), arguments=redacted_arguments(pending.arguments, whole=True))
+
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
         self.stopwatch.rest()
         self._paused = False
         self.state.pending.clear()
         self._add(type_, payload, {}, status=status, pending=(), spent=self.spent, **changes)
-
-    def _waiting(self) -> dict[str, object]:
-        """What the run waits for, and the status that follows from it; as it waits, time stands still."""
-        pending = tuple(self.state.pending.values())
-        status: RunStatus = "paused" if self._paused else "input_required" if pending else "working"
-        if status == "working":
-            self.stopwatch.run()
-        else:
-            self.stopwatch.rest()
-        return {"status": status, "pending": pending}
-
-    def _add(self, type_: EventType, payload: dict[str, Any], state: object, **changes: object) -> None:
-        self._log.add(type_, payload, state=state, **changes)
 
 
 def _closed(answered: Answered) -> dict[str, Any]:
@@ -332,7 +263,7 @@ def _closed(answered: Answered) -> dict[str, Any]:
         "by": answered.by,
         "reason": "",
         "scope": "once",
-        "content": dict(answered.content),
+        "content": redacted_arguments(answered.content, whole=True),
     }
 
 

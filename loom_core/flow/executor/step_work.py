@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -18,9 +20,11 @@ from loom_core.flow.executor.outcome import Outcome, Response
 from loom_core.flow.executor.person_steps import PersonSteps
 from loom_core.flow.executor.scene import Scene, is_begun
 from loom_core.flow.executor.tool_step import ToolStep, ToolWork
-from loom_core.flow.expressions import fill
+from loom_core.flow.expressions import Values, fill
 from loom_core.flow.http.attempts import is_lost
 from loom_core.flow.http.judgement import judged
+from loom_core.observability.spans import FLOW_STEP
+from loom_core.observability.tracing import failed, span
 from loom_core.retry import retry_after
 from loom_core.runs.run import Spent
 from loom_core.tools.interface import CallContext
@@ -139,6 +143,20 @@ class StepWork:
         Raises:
             RecordError: it cannot be written down.
         """
+        attributes = {
+            "loom.flow.step": frame.path + step.step_id,
+            "loom.flow.step.kind": step.kind,
+            "gen_ai.workflow.name": frame.flow_id,
+            "loom.run.id": self._record.run.id,
+        }
+        with span(FLOW_STEP, attributes) as told:
+            outcome = await self._outcome(frame, step)
+            told.set_attribute("loom.flow.step.status", outcome.status)
+            if outcome.status in {"failure", "unknown"}:
+                failed(told, f"step_{outcome.status}")
+            return outcome
+
+    async def _outcome(self, frame: Frame, step: StepConfig) -> Outcome:
         timed = step.kind in {"tool", "workflow", "parallel"}
         with self._scene.idling.limited(step.timeout_seconds if timed else None) as scope:
             try:
@@ -188,10 +206,34 @@ class StepWork:
             return again
         key = self._record.state.key_of(frame, step.step_id)
         changes = endpoint.method not in _HARMLESS
+        if changes:
+            arguments = _told(endpoint, values)
+            try:
+                await self._parts.audit.request("start", self._record.run, what, key=key, arguments=arguments)
+            except LoomError as error:
+                self._scene.enter(frame, step, what)
+                return Outcome(status="failure", problem=str(error), said=self._scene.wording.broken)
         await self.starting(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
+        ended = partial(self._parts.audit.request, "end", self._record.run, what, key=key)
+        began = perf_counter()
+        try:
+            outcome = await self._sent(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
+        except LoomError:  # it could not be made, and nothing was sent
+            if changes:
+                await ended(outcome="failure", seconds=perf_counter() - began)
+            raise
+        if changes:
+            await ended(outcome=outcome.status, seconds=perf_counter() - began)
+        return outcome
+
+    async def _sent(
+        self, endpoint: EndpointConfig, values: Values, key: str, *, seconds: float | None, risky: bool
+    ) -> Outcome:
+        """Send a request, and judge what comes back."""
+        changes = endpoint.method not in _HARMLESS
         try:
             result = await self._parts.caller.call(
-                endpoint, values, run_id=self._record.run.id, step_id=key, seconds=step.timeout_seconds
+                endpoint, values, run_id=self._record.run.id, step_id=key, seconds=seconds
             )
         except NetError as error:
             lost = is_lost(error)
@@ -259,3 +301,11 @@ class StepWork:
         if not is_begun(frame, step.step_id):  # it was not called, which is to be written down all the same
             self._scene.enter(frame, step, step.tool)
         return outcome
+
+
+def _told(endpoint: EndpointConfig, values: Values) -> dict[str, Any]:
+    """What a request sends, for people; references to secrets stay references."""
+    if endpoint.sends_inputs:
+        return dict(values.inputs)
+    told = {"query": fill(endpoint.query, values), "body": fill(endpoint.body, values)}
+    return {name: value for name, value in told.items() if value is not None}

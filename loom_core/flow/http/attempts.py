@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+import anyio
 
 from loom_core.errors import NetError
 
-__all__ = ["is_lost", "may_be_done", "may_be_sent_again", "request_key", "status_passes"]
+if TYPE_CHECKING:
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+
+__all__ = ["Attempts", "is_lost", "may_be_done", "may_be_sent_again", "request_key", "status_passes"]
 
 _PASSING = frozenset({408, 425, 429})
 _LASTING = frozenset({501, 505, 506, 507, 508, 510, 511})
@@ -57,3 +64,35 @@ def request_key(run_id: str, step_id: str) -> str:
         return key
     digest = hashlib.sha256(f"{run_id}:{step_id}".encode("utf-8", "replace")).hexdigest()
     return f"{key[: _LONGEST_KEY - len(digest) - 1]}~{digest}"
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How often a request was sent.
+
+    Attributes:
+        endpoint: whose.
+        until: when there is no more time, as `anyio.current_time`.
+        made: attempts that have begun.
+        maybe_done: whether one of them may have been carried out although none has succeeded.
+    """
+
+    endpoint: EndpointConfig
+    until: float
+    made: int = 0
+    maybe_done: bool = False
+
+    @property
+    def left(self) -> float:
+        """Seconds that there still are; may be below 0."""
+        return self.until - anyio.current_time()
+
+    def note(self, outcome: NetError | int) -> None:
+        """See what came of one of them: why there was no answer, or its status."""
+        self.maybe_done = self.maybe_done or may_be_done(outcome)
+
+    def told(self, last: NetError) -> NetError:
+        """The last error, with what is to be known of those before."""
+        times = f" It was tried {self.made} times." if self.made > 1 else ""
+        failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure
+        return NetError(f"{last.message}{times}", advice=last.advice, failure=failure)

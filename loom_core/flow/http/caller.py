@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -14,19 +14,22 @@ import anyio
 
 from loom_core.errors import ConfigError, NetError
 from loom_core.flow.http.answer import EndpointResult, body_of
-from loom_core.flow.http.attempts import may_be_done, may_be_sent_again, request_key
+from loom_core.flow.http.attempts import Attempts, may_be_sent_again, request_key
 from loom_core.flow.http.hosts import Hosts
 from loom_core.flow.http.request import filled_request, texts_of_secrets, whole_address
 from loom_core.flow.http.secrets import HIDDEN, Secrets, hidden
+from loom_core.flow.http.tracing import request_span
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.address import address_of
 from loom_core.net.gate import resolve
+from loom_core.net.policy import names
 from loom_core.net.url import host_of, redacted
+from loom_core.observability.propagation import carried
 from loom_core.retry import RetryPolicy, retry_after
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
     from loom_core.flow.config.models import FlowFile, NetConfig
@@ -75,6 +78,7 @@ class EndpointCaller:
     ) -> None:
         self._base = file.flow_url
         self._policy = _policy(file.net)
+        self._told_trace = _hosts(file.net.trace)
         self._client = HttpClient(self._policy, resolve=resolve, tls=tls, keep_seconds=_KEEP_SECONDS)
         self._hosts = Hosts(concurrency=file.net.concurrency, per_minute=file.net.per_minute, now=now)
         self._retry = retry
@@ -140,16 +144,16 @@ class EndpointCaller:
         key = _key_of(request, run_id, step_id)
         headers = {**request.headers, _KEY: key} if key else request.headers
         request = replace(request, headers=headers)
-        attempts = _Attempts(endpoint, until=began + limit)
-        while True:
-            outcome = await self._attempt(request, attempts)
-            wait = self._wait_after(outcome, attempts)
-            if wait is None:
-                break
-            _log.info("%s: attempt %d follows in %.1f s", request.place, attempts.made + 1, wait)
-            await anyio.sleep(wait)
+        attempts = Attempts(endpoint, until=began + limit)
+        with request_span(request, run_id=run_id) as told:
+            outcome = await self._sent(self._traced(request), attempts)
+            if isinstance(outcome, NetError):
+                outcome = attempts.told(outcome)
+                told.ended(outcome, attempts=attempts.made)
+            else:
+                told.ended(outcome.status, attempts=attempts.made)
         if isinstance(outcome, NetError):
-            raise attempts.told(outcome)
+            raise outcome
         return EndpointResult(
             outcome.status,
             {name: self.secrets.redacted(value) for name, value in outcome.headers.items()},
@@ -178,7 +182,26 @@ class EndpointCaller:
         url = request.url.replace(quote(HIDDEN, safe=""), HIDDEN)
         return replace(request, url=url, headers={**request.headers, **key})
 
-    async def _attempt(self, request: FilledRequest, attempts: _Attempts) -> HttpResponse | NetError:
+    def _traced(self, request: FilledRequest) -> FilledRequest:
+        """The request with the trace that it belongs to, where its host is told of that."""
+        host = host_of(urlsplit(request.url).hostname or "") or ""
+        if not (self._told_trace and names(self._told_trace, host)):
+            return request
+        written = {name.lower() for name in request.headers}
+        trace = {name: value for name, value in carried().items() if "traceparent" not in written}
+        return replace(request, headers={**trace, **request.headers})
+
+    async def _sent(self, request: FilledRequest, attempts: Attempts) -> HttpResponse | NetError:
+        """Send a request until there is an answer that counts, or none can be had."""
+        while True:
+            outcome = await self._attempt(request, attempts)
+            wait = self._wait_after(outcome, attempts)
+            if wait is None:
+                return outcome
+            _log.info("%s: attempt %d follows in %.1f s", request.place, attempts.made + 1, wait)
+            await anyio.sleep(wait)
+
+    async def _attempt(self, request: FilledRequest, attempts: Attempts) -> HttpResponse | NetError:
         attempts.made += 1
         try:
             with anyio.move_on_after(attempts.left) as waiting:
@@ -206,7 +229,7 @@ class EndpointCaller:
         attempts.note(failed)
         return self.secrets.redacted_error(failed)
 
-    def _wait_after(self, outcome: HttpResponse | NetError, attempts: _Attempts) -> float | None:
+    def _wait_after(self, outcome: HttpResponse | NetError, attempts: Attempts) -> float | None:
         """Seconds until the next attempt; None if there is none."""
         endpoint = attempts.endpoint
         what = outcome if isinstance(outcome, NetError) else outcome.status
@@ -235,45 +258,20 @@ class EndpointCaller:
             )
 
 
-@dataclass(slots=True)
-class _Attempts:
-    """How often a request was sent.
-
-    Attributes:
-        endpoint: whose.
-        until: when there is no more time, as `anyio.current_time`.
-        made: attempts that have begun.
-        maybe_done: whether one of them may have been carried out although none has succeeded.
-    """
-
-    endpoint: EndpointConfig
-    until: float
-    made: int = 0
-    maybe_done: bool = False
-
-    @property
-    def left(self) -> float:
-        return self.until - anyio.current_time()
-
-    def note(self, outcome: NetError | int) -> None:
-        self.maybe_done = self.maybe_done or may_be_done(outcome)
-
-    def told(self, last: NetError) -> NetError:
-        """The last error, with what is to be known of those before."""
-        times = f" It was tried {self.made} times." if self.made > 1 else ""
-        failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure
-        return NetError(f"{last.message}{times}", advice=last.advice, failure=failure)
-
-
 def _policy(net: NetConfig) -> NetPolicy:
     return replace(
         NetPolicy.allowing(net.allow),
-        only_hosts=frozenset(host_of(host) or host.lower() for host in net.only),
+        only_hosts=_hosts(net.only),
         max_bytes=net.max_bytes,
         total_seconds=net.seconds,
         setting="`net.allow` of the flow file",
         smaller="Have the API answer with less, or raise `net.max_bytes` of the flow file.",
     )
+
+
+def _hosts(written: Iterable[str]) -> frozenset[str]:
+    """Names of hosts in canonical form; `*.example.org` for all below one."""
+    return frozenset(host_of(host) or host.lower() for host in written)
 
 
 def _takes_key(request: FilledRequest) -> bool:

@@ -12,9 +12,11 @@ import anyio
 
 from loom_core.errors import LoomError
 from loom_core.flow.knowledge.cache import AnswerCache
+from loom_core.flow.knowledge.tracing import note_known, question_span
 from loom_core.knowledge.asking import late
 from loom_core.knowledge.context import context_of
 from loom_core.knowledge.turns import calls_for_knowledge
+from loom_core.redaction import without_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,6 +181,7 @@ class KnowledgeExecutor:
             return _failed(error)
         items = self._cache.get(key)
         if items is not None:
+            note_known("cached")
             return _found(items)
         flight = self._flights.get(key)
         if flight is None:
@@ -186,31 +189,44 @@ class KnowledgeExecutor:
                 raise RuntimeError("a KnowledgeExecutor is used as a context manager")
             flight = self._flights[key] = _Flight(key)
             self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
+        else:
+            note_known("shared")
         flight.waiting += 1
         return flight
 
     async def _fetch(
         self, source: FlowKnowledge, flight: _Flight, message: str, context: Mapping[str, JsonValue]
     ) -> None:
+        answer = KnowledgeAnswer("late", problem=late(self._fetch_seconds))
+        try:
+            with question_span() as told:
+                answer = await self._asked(source, flight, message, context) or answer
+                if flight.waiting > 0 or answer.outcome != "late":
+                    told.ended(answer.outcome, found=len(answer.items))
+        finally:
+            self._forget(flight)
+            flight.answer = answer
+            flight.done.set()
+
+    async def _asked(
+        self, source: FlowKnowledge, flight: _Flight, message: str, context: Mapping[str, JsonValue]
+    ) -> KnowledgeAnswer | None:
+        """What a source answers; None where it takes too long, or nobody waits for it any more."""
         began = anyio.current_time()
         flight.scope.deadline = began + self._fetch_seconds
-        answer = KnowledgeAnswer("late", problem=late(self._fetch_seconds))
         try:
             with flight.scope:
                 async with self._places:
                     items = tuple(await source.find(message, context))
                 self._cache.put(flight.key, items)
-                answer = _found(items, seconds=anyio.current_time() - began)
+                return _found(items, seconds=anyio.current_time() - began)
         except LoomError as error:
-            answer = _failed(error, seconds=anyio.current_time() - began)
+            return _failed(error, seconds=anyio.current_time() - began)
         except Exception as error:  # noqa: BLE001 - sources are others' code, and this is the task's end
             _log.exception("a source of knowledge broke")
             problem = f"The source broke: {type(error).__name__}."
-            answer = KnowledgeAnswer("failed", problem=problem, seconds=anyio.current_time() - began)
-        finally:
-            self._forget(flight)
-            flight.answer = answer
-            flight.done.set()
+            return KnowledgeAnswer("failed", problem=problem, seconds=anyio.current_time() - began)
+        return None
 
     def _let_go(self, flight: _Flight) -> None:
         flight.waiting -= 1
@@ -229,4 +245,4 @@ def _found(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0) -> Knowled
 
 def _failed(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
     _log.warning("nothing is known about a message: %s", error)
-    return KnowledgeAnswer("failed", problem=str(error), seconds=seconds)
+    return KnowledgeAnswer("failed", problem=without_assigned(str(error)), seconds=seconds)

@@ -5,26 +5,38 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.extraction.chinese_types import (
+    ChineseType,
+    foreign_kind,
+    is_place_beside,
+    organisation_type,
+    person_kind,
+    place_type,
+    thing_type,
+)
 from loom_core.knowledge.model import Mention, Relation
 from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.tagging import tagged_words
 from loom_core.knowledge.text import is_stop_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Literal
 
 __all__ = ["chinese_definition", "chinese_mentions", "chinese_predicate"]
 
 _RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·]{2,}")
 _WORK = re.compile(r"[《〈『「]([^《》〈〉『』「」\n]{1,40})[》〉』」]")
-_TYPES = {
-    "nr": "person",
-    "nrt": "person",
-    "nrfg": "person",
-    "ns": "place",
-    "nt": "organisation",
-    "nz": "thing",
+_TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
+    "nr": person_kind,
+    "nrt": foreign_kind,
+    "nrfg": person_kind,
+    "ns": place_type,
+    "nt": organisation_type,
+    "nz": thing_type,
 }
+"""What a word with a tag is; None where it is no name."""
+
 _DEFINITION = re.compile(
     r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"
     r"\s*(?:[（(][^（）()]{0,120}[)）])?[，,]?(?:又称[^，。]{1,20}[，,])?"
@@ -40,10 +52,20 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
         return
     for match in _WORK.finditer(text):
         yield Mention(match[1], match.start(1), match.end(1), "work", "quoted", 0.9)
+    foreign: list[tuple[str, int]] = []
     for word, tag, start in tagged_words(text):
-        kind = _TYPES.get(tag)
-        if kind is not None and not is_stop_word(word):
-            yield Mention(word, start, start + len(word), kind, "tagged", 0.6)
+        type_of = _TYPES.get(tag)
+        if type_of is not None and (type_ := type_of(word)) is not None:
+            if type_ == "foreign":
+                foreign.append((word, start))
+            else:
+                yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
+    if foreign:
+        # Where a name stands once as only places do, it is a place in the whole passage.
+        places = {word for word, start in foreign if is_place_beside(text, start, start + len(word))}
+        for word, start in foreign:
+            type_ = "place" if word in places else "person"
+            yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
 
 
 def chinese_definition(text: str) -> Relation | None:

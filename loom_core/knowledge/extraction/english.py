@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.extraction.english_types import (
+    NameType,
+    is_quoted_work,
+    type_beside,
+    type_of_name,
+    type_of_noun_phrase,
+)
 from loom_core.knowledge.model import Mention, Relation
 from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.text import is_stop_word
@@ -12,7 +19,7 @@ from loom_core.knowledge.text import is_stop_word
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["english_definition", "english_mentions", "english_predicate"]
+__all__ = ["english_defined_type", "english_definition", "english_mentions"]
 
 # Initials, an abbreviation before a name, or a word. The first letter stands before the alternatives, so
 # that the engine leaps from capital to capital instead of trying each of them at every character.
@@ -42,10 +49,7 @@ _OBJECT_END = re.compile(
     r",|\(|\s(?:that|which|who|whose|where|in|of|by|from|for|to|on|at|with|and|directed|written|"
     r"produced|based|located|used|known|born|founded|released|published|created|designed|made|is|was)\b"
 )
-_PREDICATE_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
-_ENDS = frozenset(".;:!?()[]\n")  # between two names, of what is said of them both
-_SAYING_NOTHING = frozenset("and or the a an s".split())
-_MOST_WORDS = 6
+_DEFINING = 120  # characters of a definition in which its main noun stands
 
 
 def english_mentions(text: str) -> Iterator[Mention]:
@@ -53,14 +57,22 @@ def english_mentions(text: str) -> Iterator[Mention]:
     if '"' in text or "“" in text:
         for match in _QUOTED.finditer(text):
             title, start = match[1].rstrip(" ,."), match.start(1)
-            yield Mention(title, start, start + len(title), "work", "quoted", 0.6)
+            end = start + len(title)
+            yield Mention(
+                title, start, end, "work" if is_quoted_work(text, start, end) else "thing", "quoted", 0.6
+            )
+    end, type_ = -1, "thing"  # of the name before
     for match in _NAME.finditer(text):
-        before, name, confidence = _trimmed(match.group())
+        before, name, confidence, own_type = _trimmed(match.group())
         start = match.start() + before
         if confidence is None:
             confidence = 0.3 if _begins_sentence(text, start) else 0.7
         if confidence:
-            yield Mention(name, start, start + len(name), "thing", "capitalised", confidence)
+            # "in Austin, Texas": what stands right behind a place is where it lies.
+            is_where = type_ == "place" and start - end == 2 and text[end] == ","
+            end = start + len(name)
+            type_ = own_type or ("place" if is_where else type_beside(text, start, end))
+            yield Mention(name, start, end, type_, "capitalised", confidence)
 
 
 def _begins_sentence(text: str, start: int) -> bool:
@@ -70,12 +82,12 @@ def _begins_sentence(text: str, start: int) -> bool:
 
 
 @remembered
-def _trimmed(phrase: str) -> tuple[int, str, float | None]:
+def _trimmed(phrase: str) -> tuple[int, str, float | None, NameType | None]:
     """A capitalised phrase without what is no part of a name.
 
     Returns:
-        How many characters before the name were left out, the name, and how sure it is: 0 if there is
-        none, and None if that depends on whether it begins a sentence.
+        How many characters before the name were left out, the name, how sure it is: 0 if there is none, and
+        None if that depends on whether it begins a sentence; and the type that its words tell, if any.
     """
     words = _POSSESSIVE.sub("", phrase).rstrip(".-&’'").split()
     start = 0
@@ -87,7 +99,9 @@ def _trimmed(phrase: str) -> tuple[int, str, float | None]:
     while words and is_stop_word(words[-1].casefold()):
         words = words[:-1]
     name = phrase[start : start + len(" ".join(words))]
-    return start, name, _confidence(words) if len(name) > 1 else 0.0
+    if len(name) < 2:
+        return start, name, 0.0, None
+    return start, name, _confidence(words), type_of_name(name)
 
 
 def _is_before_name(words: list[str]) -> bool:
@@ -121,12 +135,7 @@ def english_definition(text: str) -> Relation | None:
     )
 
 
-@remembered
-def english_predicate(between: str) -> str:
-    """The words between two names as a verb phrase, or empty if they are none."""
-    if not _ENDS.isdisjoint(between):
-        return ""
-    words = _PREDICATE_WORD.findall(between.strip(" ,").casefold())
-    if len(words) > _MOST_WORDS or _SAYING_NOTHING.issuperset(words):
-        return ""
-    return " ".join(words)
+def english_defined_type(text: str, definition: Relation) -> NameType:
+    """The type of what a definition defines: "X is an American actor" is said of a person."""
+    start = definition.end - len(definition.object)
+    return type_of_noun_phrase(text[start : start + _DEFINING])

@@ -19,8 +19,10 @@ from loom_core.cjk import holds_cjk, is_cjk
 from loom_core.knowledge.extraction.aliases import aliases_in
 from loom_core.knowledge.extraction.chinese import chinese_definition, chinese_mentions, chinese_predicate
 from loom_core.knowledge.extraction.choosing import distinct, surest_mentions, without_overlap
-from loom_core.knowledge.extraction.english import english_definition, english_mentions, english_predicate
+from loom_core.knowledge.extraction.english import english_definition, english_mentions
+from loom_core.knowledge.extraction.english_predicates import english_predicate
 from loom_core.knowledge.extraction.settings import RuleSettings
+from loom_core.knowledge.extraction.subject_types import SubjectTypes, subject_types, with_title, with_types
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.remembered import remembered
@@ -36,6 +38,8 @@ __all__ = ["RuleExtractor"]
 # All begins with one set of marks, before the alternatives, so that the engine leaps from mark to mark.
 _SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
 _CODE_CONFIDENCE = 0.7
+_FIRST_WORDS = 80  # characters
+_LAST_GAP = re.compile(r"\s+\S*$")
 _MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
 
 _TITLE_CONFIDENCE = {"given": 1.0, "metadata": 0.9, "heading": 0.9, "filename": 0.4, "none": 0.4}
@@ -68,7 +72,7 @@ class RuleExtractor:
         """Name and version of the rules and their settings."""
         s = self._settings
         chosen = (",".join(sorted(types)) for types in (s.entity_types, s.relation_types))
-        return "/".join(["rules-2", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
+        return "/".join(["rules-3", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """One extraction for each chunk, in order."""
@@ -76,8 +80,12 @@ class RuleExtractor:
 
     def extract_one(self, chunk: Chunk) -> Extraction:
         """What the rules find in one chunk."""
-        mentions = self._mentions(chunk)
-        subjects, defined = self._abouts(chunk, mentions)
+        definition = chinese_definition(chunk.text) or english_definition(chunk.text)
+        if chunk.language == "code" or (definition and not _says_something(definition.subject)):
+            definition = None
+        known = subject_types(chunk, definition)
+        mentions = self._mentions(chunk, known)
+        subjects, defined = self._abouts(chunk, mentions, definition)
         relations = [*defined, *_heading_relations(chunk)]
         subject = chunk.title if _says_something(chunk.title) else ""
         for start, end, inside in _by_sentence(chunk.text, mentions):
@@ -85,6 +93,8 @@ class RuleExtractor:
         if self._settings.relation_types:
             relations = [r for r in relations if r.predicate in self._settings.relation_types]
         kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
+        if known and not self._settings.entity_types:
+            kept = with_title(kept, chunk, known)
         relations.sort(key=lambda r: -r.confidence)
         return Extraction(
             mentions=tuple(kept),
@@ -95,7 +105,7 @@ class RuleExtractor:
             else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
         )
 
-    def _mentions(self, chunk: Chunk) -> list[Mention]:
+    def _mentions(self, chunk: Chunk, known: SubjectTypes) -> list[Mention]:
         text = chunk.text
         # Capital letters mean names in prose, and nothing in source code.
         found = [] if chunk.language == "code" else [*chinese_mentions(text), *english_mentions(text)]
@@ -105,11 +115,14 @@ class RuleExtractor:
                 if start >= 0:
                     end = start + len(keyword)
                     found.append(Mention(keyword, start, end, "code", "identifier", _CODE_CONFIDENCE))
+        found = with_types(found, known)
         if self._settings.entity_types:
             found = [m for m in found if m.type in self._settings.entity_types]
         return without_overlap(found)
 
-    def _abouts(self, chunk: Chunk, mentions: list[Mention]) -> tuple[list[About], list[Relation]]:
+    def _abouts(
+        self, chunk: Chunk, mentions: list[Mention], definition: Relation | None
+    ) -> tuple[list[About], list[Relation]]:
         abouts: list[About] = []
         if _says_something(chunk.title):
             abouts.append(About(chunk.title, "title", _TITLE_CONFIDENCE[chunk.title_source]))
@@ -119,8 +132,7 @@ class RuleExtractor:
         if chunk.name:
             abouts.append(About(chunk.name, "definition", 0.8))
         relations: list[Relation] = []
-        definition = chinese_definition(chunk.text) or english_definition(chunk.text)
-        if definition and chunk.language != "code" and _says_something(definition.subject):
+        if definition is not None:
             # Under a title or heading the first "X is a Y" is mostly background, not what it is about.
             abouts.append(About(definition.subject, "definition", 0.3 if _is_placed(chunk) else 0.6))
             relations.append(definition)
@@ -148,10 +160,18 @@ def _generic_keys() -> frozenset[str]:
 def _heading_relations(chunk: Chunk) -> list[Relation]:
     path = [name for name in (chunk.title, *chunk.heading_path) if _says_something(name)]
     return [
-        Relation(inner, "part of", outer, 0, min(len(chunk.text), 80), "heading", 0.7)
+        Relation(inner, "part of", outer, 0, _first_words(chunk.text), "heading", 0.7)
         for outer, inner in pairwise(path)
         if name_key(outer) != name_key(inner)
     ]
+
+
+def _first_words(text: str) -> int:
+    """Where the first words of a text end, which stand for a passage that says something as a whole."""
+    if len(text) <= _FIRST_WORDS or is_cjk(text[_FIRST_WORDS]) or is_cjk(text[_FIRST_WORDS - 1]):
+        return min(len(text), _FIRST_WORDS)
+    match = _LAST_GAP.search(text[: _FIRST_WORDS + 1])
+    return match.start() if match else _FIRST_WORDS
 
 
 def _sentences(text: str) -> Iterable[tuple[int, int]]:

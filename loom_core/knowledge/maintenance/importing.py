@@ -145,15 +145,30 @@ def _take_decisions(record: Record, archive: ArchiveReader) -> None:
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
         for line in archive.lines(member, most=_MOST_DECISION):
-            row: object = json.loads(line)
-            if not isinstance(row, list) or len(cast("list[object]", row)) != len(columns):
+            if (row := _decision(line)) is None or len(row) != len(columns):
                 raise InvalidInputError(f"The archive's {member} cannot be read.", advice="Export it again.")
-            rows.append(cast("list[object]", row))
+            rows.append(row)
         marks = ", ".join("?" * len(columns))
         with record.database.write() as db:
             db.executemany(f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
             regrouped = record.aliases.regroup(record.aliases.misgrouped())
             record.changes.note("entity", sorted(regrouped))
+
+
+def _decision(line: bytes) -> list[object] | None:
+    """The values of a row, each one that a table can hold; None if the line is no such row."""
+    try:
+        row: object = json.loads(line)
+        json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # no halves of surrogate pairs
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, list):
+        return None
+    values = cast("list[object]", row)
+    plain = all(
+        isinstance(each, str | float) or (isinstance(each, int) and abs(each) < 1 << 63) for each in values
+    )
+    return values if plain else None
 
 
 def _check_room(folder: Path, manifest: Manifest) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag.config import Strategy
-from loom_core.observability import AttributeValue
+from loom_core.observability.tracing import AttributeValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.graph_channel import graph_channel
 from loom_core.knowledge.script import normalise
 from loom_core.knowledge.text import analyse, is_stop_word, words
+from loom_core.observability.families import CHANNEL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.vectors import Vectors
     from loom_core.knowledge.rag.worker import Worker
     from loom_core.knowledge.record import Record
+    from loom_core.observability.metrics import LoomMetrics
 
 __all__ = ["ChannelSearch", "question_keywords"]
 
 _MAX_LIMIT = 10_000  # retrievers ask a channel for several times what they are asked for
 _KEYWORD_POOL = 400  # passages by words whose keywords are compared
+_CALLED: dict[Channel, str] = {"dense": "vector", "bm25": "lexical"}  # in the metrics of searches
 
 
 class ChannelSearch:
@@ -50,6 +54,7 @@ class ChannelSearch:
         reader: reads the questions.
         worker: builds the index of words anew where it is missing.
         owner: asks the process that works for the knowledge base, where it is another; None in memory.
+        metrics: where questions are timed.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class ChannelSearch:
         reader: QuestionReader,
         worker: Worker,
         owner: OwnerClient | None,
+        metrics: LoomMetrics,
     ) -> None:
         self.channels = channels
         self._record = record
@@ -70,6 +76,7 @@ class ChannelSearch:
         self._reader = reader
         self._worker = worker
         self._owner = owner
+        self._metrics = metrics
 
     async def ask(
         self,
@@ -111,11 +118,13 @@ class ChannelSearch:
             vector = self._checked(vector) if given else await self._reader.embed(text)
         question = Question.of(text, vector=vector, among=among, space=space)
         search = partial(self._scores, channel, question, limit)
+        began = time.perf_counter()
         scores = await to_thread.run_sync(search)
         if scores is None and not self._worker.runs:  # the index of words has to be built first
             with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
                 await self._worker.drain()
             scores = await to_thread.run_sync(search)
+        self._metrics.observe(CHANNEL_SECONDS, time.perf_counter() - began, _CALLED.get(channel, channel))
         return await to_thread.run_sync(channel_items, self._record, scores or [], channel)
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -189,11 +190,13 @@ class FirstStage:
         scores: both in one, 0 to 1, by passage.
         lexical: BM25 by passage.
         semantic: cosine by passage.
+        ms: milliseconds of the channels that were asked: `lexical`, `vector`.
     """
 
     scores: dict[int, float]
     lexical: dict[int, float]
     semantic: dict[int, float]
+    ms: dict[str, float] = field(default_factory=dict[str, float], compare=False)
 
 
 def first_stage(
@@ -225,13 +228,18 @@ def first_stage(
         settings: the numbers.
     """
     settings = settings or FirstStageSettings()
+    began = time.perf_counter()
     lexical = channels.lexical(question, limit=settings.lexical_pool) if by_words else {}
+    between = time.perf_counter()
     near = channels.semantic(question, limit=settings.semantic_pool)
+    ms = {"lexical": 1000 * (between - began)} if by_words else {}
+    if channels.dense is not None and question.vector is not None:
+        ms["vector"] = 1000 * (time.perf_counter() - between)
     semantic = {key: cosine for group in near for key, cosine in group.hits}
     high = max(lexical.values(), default=0.0)
     words = {key: score / high if high else 0.0 for key, score in lexical.items()}
     if not near:
-        return FirstStage(words, lexical, semantic)
+        return FirstStage(words, lexical, semantic, ms)
     typical = _typical(question, channels, near, settings)
     rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
     most = max(rise.values())
@@ -249,7 +257,7 @@ def first_stage(
     for key, group in language.items():
         fused = (lexical_weight * words.get(key, 0.0) + vector_weight * meaning.get(key, 0.0)) / total
         scores[key] = weights.get(group, 1.0) * fused
-    return FirstStage(scores, lexical, semantic)
+    return FirstStage(scores, lexical, semantic, ms)
 
 
 def _typical(

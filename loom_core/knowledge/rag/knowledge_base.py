@@ -36,6 +36,7 @@ from loom_core.knowledge.rag.vectors import Vectors
 from loom_core.knowledge.rag.worker import Worker
 from loom_core.knowledge.record import Record
 from loom_core.knowledge.record.usable import refuse_unusable
+from loom_core.observability.metrics import process_metrics
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from opentelemetry.trace import Tracer
 
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
     from loom_core.knowledge.interface import Channel, Extractor, GraphStore, Reranker, Retriever
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.options import SearchOptions
     from loom_core.knowledge.rag.owner_protocol import Request
     from loom_core.llm.interface import LLMProvider
+    from loom_core.observability.metrics import LoomMetrics
+    from loom_core.observability.tracing import LoomTracer
 
 __all__ = ["GraphRAGKnowledgeBase"]
 
@@ -82,7 +84,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         extractor: Extractor | None,
         config: RAGConfig,
         reranker: Reranker | None = None,
-        tracer: Tracer | None = None,
+        tracer: LoomTracer | None = None,
+        metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> None:
         self._name = name
@@ -138,6 +141,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             config=config,
             reranker=reranker,
             tracer=tracer,
+            metrics=metrics or process_metrics,
         )
         self._channel_search = ChannelSearch(
             _channels(embedder, config),
@@ -147,6 +151,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             reader=self._reader,
             worker=worker,
             owner=owner,
+            metrics=metrics or process_metrics,
         )
         self._methods = OwnerMethods(self._searcher, self._channel_search, embedder=current, worker=worker)
 
@@ -163,7 +168,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         description: str = "",
         search_hints: Sequence[str] = (),
         path: Path | None = None,
-        tracer: Tracer | None = None,
+        tracer: LoomTracer | None = None,
+        metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> GraphRAGKnowledgeBase:
         """Open a knowledge base, or make it.
@@ -180,7 +186,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             description: what is in it, in one sentence; remembered.
             search_hints: what to search in it for; remembered.
             path: its folder, made if absent; None keeps everything in memory.
-            tracer: where the spans of searches go; None for the program's own OpenTelemetry provider.
+            tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
+            metrics: where searches are counted; None for the numbers of this process.
             peers: what this process is called among those that share the folder, and how it speaks with them.
 
         Raises:
@@ -213,6 +220,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             config=config,
             reranker=reranker,
             tracer=tracer,
+            metrics=metrics,
             peers=peers,
         )
 

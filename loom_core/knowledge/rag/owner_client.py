@@ -22,6 +22,7 @@ from loom_core.knowledge.rag.owner_protocol import (
     encode,
     loom_version,
 )
+from loom_core.observability.propagation import carried
 from loom_core.storage.local_socket import MOST_BYTES, request
 from loom_core.storage.ownership import OwnerCard, read_card
 
@@ -129,7 +130,9 @@ class OwnerClient:
 
     def _encoded(self, method: Method, params: dict[str, Any]) -> bytes | None:
         """The request, or None if it would not arrive as it is."""
-        asked = Request(protocol=PROTOCOL, method=method, settings=self._digest, params=params)
+        asked = Request(
+            protocol=PROTOCOL, method=method, settings=self._digest, params=params, trace=carried()
+        )
         try:
             body = encode(asked)
             # What JSON changes, such as a tuple among the filters, is not what was asked.

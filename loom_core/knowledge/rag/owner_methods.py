@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from loom_core.errors import ConfigError
 from loom_core.knowledge.rag.options import SearchOptions, SearchRequest
 from loom_core.knowledge.rag.owner_protocol import OwnerStatus
+from loom_core.observability.propagation import parent_of
+from loom_core.observability.spans import KNOWLEDGE_OWNER
+from loom_core.observability.tracing import span
 
 if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
@@ -49,6 +52,13 @@ class OwnerMethods:
         Raises:
             LoomError: what the method raises in the owner.
         """
+        if request.method in {"wake", "status"}:
+            return await self._answer(request)
+        attributes = {"loom.owner.method": request.method}
+        with span(KNOWLEDGE_OWNER, attributes, parent=parent_of(request.trace)):
+            return await self._answer(request)
+
+    async def _answer(self, request: Request) -> object:
         match request.method:
             case "search":
                 return await self._search(request.params)

@@ -42,7 +42,7 @@ __all__ = [
     "settings_digest",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Goes up with every change of what is said, or of what it means."""
 
 Method = Literal["search", "ask", "embed", "wake", "status"]
@@ -63,6 +63,7 @@ class Request(BaseModel):
         method: what is asked for.
         settings: see `settings_digest`.
         params: the arguments, by name.
+        trace: the trace that it belongs to (`traceparent`), or empty.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,6 +72,7 @@ class Request(BaseModel):
     method: Method
     settings: str
     params: dict[str, Any] = {}
+    trace: dict[str, str] = {}
 
 
 class Refused(BaseModel):

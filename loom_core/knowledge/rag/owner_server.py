@@ -22,6 +22,7 @@ from loom_core.knowledge.rag.owner_protocol import (
     encode,
     loom_version,
 )
+from loom_core.observability.propagation import detached
 from loom_core.storage.local_socket import MOST_BYTES, answer_requests, forget, listen
 from loom_core.storage.ownership import OwnerCard, read_card, remove_card, write_card
 
@@ -78,7 +79,7 @@ class OwnerServer:
             task_status: started once others can ask.
         """
         begun = False
-        with anyio.CancelScope() as scope:
+        with anyio.CancelScope() as scope, detached():  # each request says which trace it belongs to
             self._scope = scope
             try:
                 listener = await self._announced()

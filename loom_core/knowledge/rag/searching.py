@@ -15,12 +15,14 @@ from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.config import Strategy
 from loom_core.knowledge.rag.refining import Refinement, Refiner
 from loom_core.knowledge.rag.strategies import retrieve
-from loom_core.observability import AttributeValue, span
+from loom_core.observability.content import hidden, records_content
+from loom_core.observability.families import CHANNEL_SECONDS, SEARCH_SECONDS
+from loom_core.observability.spans import KNOWLEDGE_SEARCH
+from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from opentelemetry.trace import Tracer
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.interface import Reranker
@@ -32,12 +34,11 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.vectors import Vectors
     from loom_core.knowledge.rag.worker import Worker
     from loom_core.knowledge.record import Record
+    from loom_core.observability.metrics import LoomMetrics
 
 __all__ = ["Searcher"]
 
 _MAX_LIMIT = 100
-_SPAN = "KNOWLEDGE_SEARCH"
-_SCOPE = "loom_core.knowledge"
 
 
 class Searcher:
@@ -53,7 +54,8 @@ class Searcher:
         owner: asks the process that works for the knowledge base, where it is another; None in memory.
         config: weights, and the settings that a question may override.
         reranker: orders the best passages anew, or None.
-        tracer: where spans go; None for the program's own provider.
+        tracer: makes the spans; None for the program's own provider.
+        metrics: where searches are counted.
     """
 
     def __init__(
@@ -68,7 +70,8 @@ class Searcher:
         owner: OwnerClient | None,
         config: RAGConfig,
         reranker: Reranker | None,
-        tracer: Tracer | None,
+        tracer: LoomTracer | None,
+        metrics: LoomMetrics,
     ) -> None:
         self._name = name
         self._record = record
@@ -80,25 +83,32 @@ class Searcher:
         self._config = config
         self._reranker = reranker
         self._tracer = tracer
+        self._metrics = metrics
         self._refiner = Refiner(record, vectors, patience=config.waits.reranker)
 
     async def search(self, request: SearchRequest) -> Answer:
         """See `GraphRAGKnowledgeBase.search`.
 
         Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
-        never what was asked.
+        never what was asked, unless the operator wants that.
         """
         strategy = request.strategy
         if strategy not in (known := get_args(Strategy)):
             raise InvalidInputError(
                 f"There is no strategy {strategy!r}.", advice=f"Use one of: {', '.join(known)}."
             )
-        attributes: dict[str, AttributeValue] = {
+        attributes: dict[str, AttributeValue | None] = {
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.data_source.id": self._name,
             "loom.knowledge_base": self._name,
             "retrieval.strategy": strategy,
         }
-        with span(_SPAN, scope=_SCOPE, tracer=self._tracer, attributes=attributes) as current:
+        with span(KNOWLEDGE_SEARCH, attributes, tracer=self._tracer) as current:
+            if current.is_recording() and records_content():
+                current.set_attribute("gen_ai.retrieval.query.text", hidden(request.query))
+            began = time.perf_counter()
             found = await self._asked_of_the_owner(request) or await self.find(request)
+            self._metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
             current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
             return found.answer
 
@@ -138,10 +148,25 @@ class Searcher:
             embed_ms=embed_ms,
             retrieve_ms=total_ms - embed_ms,
         )
+        self._count(retrieval, embed_ms if vector is not None else None)
         told = _told(retrieval, strategy) if retrieval else {}
         return Searched(
             answer, told | {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)}
         )
+
+    def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
+        """How long the channels took that were asked."""
+        ms = dict(retrieval.ms) if retrieval is not None else {}
+        took = {
+            "embedding": embed_ms,
+            "lexical": ms.get("lexical"),
+            "vector": ms.get("vector"),
+            "expansion": ms.get("expansion"),
+            "graph": ms.get("walk"),
+        }
+        for channel, milliseconds in took.items():
+            if milliseconds is not None:
+                self._metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
 
     async def _asked_of_the_owner(self, request: SearchRequest) -> Searched | None:
         """What another process answers that works for the knowledge base; a reranker is asked here only."""

@@ -52,7 +52,7 @@ class Retrieval:
     Attributes:
         found: the best passages, best first.
         counts: how many passages each step brought: `lexical`, `vector`, `graph`, `expansion`.
-        ms: milliseconds of `first_stage`, `expansion`, `walk` and `total`.
+        ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk` and `total`.
         fallback_to_vector: whether `graph_first` found nothing in the graph and went by vectors.
     """
 
@@ -120,6 +120,7 @@ class _Draft:
             settings=config.first_stage,
         )
         self._scores = dict(self._first.scores)
+        self._ms |= self._first.ms
         self._timed("first_stage")
 
     def from_graph(self) -> bool:

@@ -15,6 +15,7 @@ from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
 from loom_core.knowledge.pipeline import embedding_text
 from loom_core.knowledge.rag.making_way import embed_making_way
 from loom_core.knowledge.rag.reembedding import Reembedding
+from loom_core.observability.propagation import detached
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -129,7 +130,8 @@ class Worker:
         """Work for ever; cancel it to stop."""
         self._forever = True
         try:
-            await self._work(self._run)
+            with detached():  # whatever request has begun it
+                await self._work(self._run)
         finally:
             self._forever = False
 

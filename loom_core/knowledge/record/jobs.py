@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from loom_core.observability.propagation import carried
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
@@ -156,6 +158,8 @@ class JobTable:
             The job's id.
         """
         id_ = "job-" + secrets.token_hex(4)
+        if trace := carried():
+            request = {**request, "trace": trace}
         # JSON is escaped: a path that is no UTF-8 has halves of surrogate pairs.
         row = (id_, kind, "running" if listed else "queued", json.dumps(request), time.time())
         with self._database.write() as db:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby, starmap
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from loom_core.storage import Database
 
-__all__ = ["all_edges", "all_nodes"]
+__all__ = ["RelationEvidence", "all_edges", "all_evidence", "all_nodes"]
 
 _SLICE = 4_000_000  # relations that are grouped at a time, which takes some 60 bytes each
 
@@ -31,6 +31,26 @@ LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entit
 WHERE one % ?1 = ?2 AND one != other
 GROUP BY one, r.predicate, other
 """
+# Beside a MAX, SQLite gives the columns of the row that has it.
+_EVIDENCE = """
+SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
+    r.chunk, r.start, r.end, MAX(r.confidence * 1e9 - r.chunk)
+FROM relations AS r
+LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
+WHERE one != other
+GROUP BY one, r.predicate, other
+"""
+
+
+class RelationEvidence(NamedTuple):
+    """A relation between canonical entities, and the stretch of a chunk that says it."""
+
+    subject: int
+    predicate: str
+    object: int
+    chunk: int
+    start: int
+    end: int
 
 
 def all_nodes(database: Database) -> Iterator[EntityNode]:
@@ -52,3 +72,10 @@ def all_edges(database: Database) -> Iterator[EntityEdge]:
         slices = count // _SLICE + 1
         for number in range(slices):
             yield from starmap(EntityEdge, db.execute(_EDGES, (slices, number)))
+
+
+def all_evidence(database: Database) -> Iterator[RelationEvidence]:
+    """Where each relation that `all_edges` gives is said most surely."""
+    with database.read() as db:
+        for row in db.execute(_EVIDENCE):
+            yield RelationEvidence(*row[:6])

@@ -13,6 +13,7 @@ from anyio import to_thread
 from loom_core.embedding.local import usable_threads
 from loom_core.embedding.onnx_session import open_session, run_session
 from loom_core.errors import ConfigError, EmbeddingError
+from loom_core.installation import how_to_install
 from loom_core.knowledge.rerankers.model_folder import SHORTEST, find_model
 from loom_core.knowledge.rerankers.ranking import logistic, ranked, reading
 from loom_core.plugins import register
@@ -219,7 +220,7 @@ def _load(path: Path, file: str | None, max_length: int | None) -> _Model:
     except ImportError as error:
         raise ConfigError(
             "A cross-encoder needs the package tokenizers, which is not installed.",
-            advice="Run: pip install tokenizers",
+            advice=how_to_install("tokenizers"),
         ) from error
 
     folder = find_model(path, file=file)

@@ -93,6 +93,8 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
             max_retries=0,
             default_headers=self._headers(),
             http_client=self._connection.http_client,
+            # The span is Loom's, and the vendor need not know of our traces.
+            open_telemetry={"traces": False, "propagation": False},
         )
 
     async def _open(self, client: AsyncAnthropic, content: bytes) -> AsyncStream[object]:

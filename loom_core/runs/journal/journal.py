@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import CancelScope
 
+from loom_core.observability.log_fields import current_fields
+from loom_core.observability.propagation import carried
 from loom_core.runs.journal.claiming import claim_run, unclaimed_runs
 from loom_core.runs.journal.creating import create_run, id_for, new_id
 from loom_core.runs.journal.event_rows import blob_of, events_of, steps_of
@@ -30,6 +32,7 @@ from loom_core.runs.journal.searching import found_runs, read_runs
 from loom_core.runs.journal.session_rows import SessionState, begin_session, keep_state, session_state
 from loom_core.runs.journal.store import Store
 from loom_core.runs.orders import Resume, Retry
+from loom_core.runs.run import CALLER_NAME, TRACE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,6 +68,8 @@ class Journal:
     async def create(self, request: RunRequest, *, begins_session: bool = False) -> Run:
         """Record what is asked for. The same caller and idempotency_key: the run that there is.
 
+        The trace that it is asked for in, and what the log calls who asks, are kept with it.
+
         Args:
             request: what is asked for.
             begins_session: whether a session that is not known here, to anybody, begins with it, under the id
@@ -75,6 +80,10 @@ class Journal:
                 its end; or JSON cannot hold the request.
             NotFoundError: there is no such session of this caller.
         """
+        if trace := carried():
+            request = replace(request, metadata={TRACE: trace, **request.metadata})
+        if name := current_fields().get("caller"):
+            request = replace(request, metadata={CALLER_NAME: name, **request.metadata})
         made = await self.store.write(lambda db: create_run(db, request, begins_session=begins_session))
         return await self.get(made.id) if made.last_seq else made
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from anyio import CancelScope
 
 from loom_core.errors import RecordError
+from loom_core.observability.metrics import process_metrics
+from loom_core.redaction import Redaction
 from loom_core.runs.events import EventType, StreamEvent
 from loom_core.runs.journal.json_column import to_column
 from loom_core.runs.journal.run_rows import CHANGING, standing_column
 from loom_core.runs.journal.schema import SEQ_BITS
+from loom_core.runs.run_meter import RunMeter
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,7 +29,24 @@ if TYPE_CHECKING:
     from loom_core.runs.orders import Order
     from loom_core.runs.run import Run
 
-__all__ = ["RunLog", "Step"]
+__all__ = ["Observer", "RunLog", "Step"]
+
+_log = logging.getLogger(__name__)
+
+# Events that quote what others have said of a failure, SDKs and servers among them.
+_FOREIGN_WORDS: frozenset[EventType] = frozenset({"error", "model_retry"})
+
+
+class Observer(Protocol):
+    """Looks on while a run is driven. It must neither wait nor change anything."""
+
+    def on_event(self, event: StreamEvent, run: Run) -> None:
+        """Something has happened; the run as it stands with that."""
+        ...
+
+    def on_left(self, run: Run) -> None:
+        """The run is not driven here any more: it has ended, waits for somebody, or was left."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +111,10 @@ class RunLog:
         self._release = release
         self._obeyed: list[int] = []
         self._ended = False
+        self._observers: list[Observer] = []
+        if process_metrics.enabled:
+            is_flow = any(step.event.type == "flow_start" for step in steps[:2])
+            self._observers.append(RunMeter(process_metrics, kind="flow" if is_flow else "agent"))
 
     @property
     def run(self) -> Run:
@@ -102,6 +127,13 @@ class RunLog:
     def steps(self) -> Sequence[Step]:
         """What was journalled with a state before this, oldest first: what the loop goes on from."""
         return self._steps
+
+    def observe(self, observer: Observer) -> None:
+        """Have somebody told of each event as it is added, before it is in the file, and of the end.
+
+        What an observer raises is logged, and the run goes on.
+        """
+        self._observers.append(observer)
 
     def add(
         self,
@@ -126,6 +158,11 @@ class RunLog:
         """
         self._check()
         run = self._run
+        if type in _FOREIGN_WORDS:
+            hidden = Redaction.now(assigned=True)
+            payload = {name: hidden.value(value) for name, value in payload.items()}
+            if "problem" in changes:
+                changes["problem"] = hidden.value(changes["problem"])
         if changes:
             if not changes.keys() <= CHANGING:
                 raise TypeError(f"an event changes none of {sorted(changes.keys() - CHANGING)} of a run")
@@ -143,6 +180,11 @@ class RunLog:
         standing = standing_column(run) if changes else None
         self._outbox.add_event(event, row, status=run.status, standing=standing, hold=bool(self._obeyed))
         self._run, self._seq, self._at = run, seq, at
+        for observer in self._observers:
+            try:
+                observer.on_event(event, run)
+            except Exception:  # noqa: BLE001 - who looks on does no harm to what they look at
+                _log.exception("%r could not take in the event %s of the run %s", observer, type, run.id)
         return event
 
     async def commit(self, *, durable: bool = False) -> None:
@@ -209,6 +251,11 @@ class RunLog:
                 raise
         finally:
             self._release()
+            for observer in self._observers:
+                try:
+                    observer.on_left(self._run)
+                except Exception:  # noqa: BLE001 - as above
+                    _log.exception("%r could not take in that the run %s was left", observer, self._run.id)
 
     def _check(self) -> None:
         self._outbox.check()

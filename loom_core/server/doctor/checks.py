@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.audit import audit_section
+from loom_core.server.doctor.examination import Check, blocking, examine
 from loom_core.server.doctor.home import home_section
 from loom_core.server.doctor.hosts import hosts_section
 from loom_core.server.doctor.keys import keys_section
 from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.program import program_section
+from loom_core.server.doctor.redaction import paste_safe
 from loom_core.server.doctor.self_test import SELF_TEST_SECONDS, self_test_section
 from loom_core.server.install.launch import Interpreter, launch_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loom_core.server.health import Section
+    from loom_core.server.health import HealthReport, Section
 
-__all__ = ["ExaminedServer", "common_checks"]
+__all__ = ["ExaminedServer", "common_checks", "examined"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +58,14 @@ def common_checks(server: ExaminedServer) -> list[Check]:
     return [
         Check("program", blocking(partial(program_section, server.program))),
         Check("home", blocking(partial(home_section, server.home))),
+        Check("audit", blocking(partial(audit_section, server.home))),
         Check("keys", blocking(partial(keys_section, server.variables))),
         Check("port", blocking(partial(port_section, "127.0.0.1", server.port, program=server.program))),
         Check("clients", blocking(partial(hosts_section, server.program, server.module))),
         Check("self-test", self_test, seconds=SELF_TEST_SECONDS),
     ]
+
+
+async def examined(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
+    """Run checks, as `examine` does; the report is one that people can paste into an issue."""
+    return paste_safe(await examine(checks, program=program, version=version))

@@ -8,7 +8,7 @@ from loom_core.errors import ConfigError
 from loom_core.keys import find_key
 from loom_core.server.health import Finding, Section, told_by
 
-__all__ = ["keys_section"]
+__all__ = ["keys_section", "language_model_variables"]
 
 
 def keys_section(variables: Iterable[str]) -> Section:
@@ -31,3 +31,10 @@ def keys_section(variables: Iterable[str]) -> Section:
         else:
             (absent if key is None else present).append(variable)
     return Section(name="keys", facts={"set": present, "not_set": absent}, findings=findings)
+
+
+def language_model_variables() -> set[str]:
+    """The environment variables with the keys of those vendors of language models that need one."""
+    from loom_core.llm.vendors import VENDORS
+
+    return {row.key_variable for row in VENDORS.values() if row.key_variable and row.needs_key}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,32 +10,10 @@ from typing import cast
 from pydantic import SecretStr
 
 from loom_core.keys import redacted
+from loom_core.redaction import hide_assigned, hide_forms, secrets_in_environment
 from loom_core.server.health import HealthReport, Section
 
 __all__ = ["paste_safe"]
-
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
-_SHORTEST = 8  # characters; `1` and `true` are no secrets
-
-_MARK = "[secret]"
-# What looks like a secret wherever it stands: a bearer's token, what vendors' keys begin with, a password in
-# a URL, and the value of a parameter whose name says it.
-_PATTERNS = (
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {_MARK}"),
-    (
-        re.compile(
-            r"\b(?:(?:sk|pk|rk|gh[ops]|github_pat|glpat|xox[abps]|hf)[-_](?=[\w-]*\d)|AIza)[\w-]{16,}"
-        ),
-        _MARK,
-    ),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]*@"), rf"\1{_MARK}@"),
-    (
-        re.compile(
-            r"(?i)((?:api[-_]?key|token|secret|passw(?:or)?d)[\"']?\s*[=:]\s*[\"']?)(?!env:|keyring:)[^\s\"'&,;]{6,}"
-        ),
-        rf"\1{_MARK}",
-    ),
-)
 
 
 def paste_safe(
@@ -51,17 +28,9 @@ def paste_safe(
         home: the user's home folder, which is written as `~`.
         environment: variables; the values of those whose names say that they are secret are left out.
     """
-    redactor = _Redactor(home or Path.home(), _secrets(os.environ if environment is None else environment))
+    redactor = _Redactor(home or Path.home(), secrets_in_environment(environment))
     sections = [redactor.section(section) for section in report.sections]
     return report.model_copy(update={"sections": sections})
-
-
-def _secrets(environment: Mapping[str, str]) -> list[SecretStr]:
-    return [
-        SecretStr(value.strip())
-        for name, value in environment.items()
-        if _SECRET_NAME.search(name) and len(value.strip()) >= _SHORTEST and not Path(value).exists()
-    ]
 
 
 class _Redactor:
@@ -95,7 +64,5 @@ class _Redactor:
 
     def text(self, text: str) -> str:
         """A text of any kind."""
-        text = redacted(text, self._secrets)
-        for pattern, mark in _PATTERNS:
-            text = pattern.sub(mark, text)
+        text = hide_assigned(hide_forms(redacted(text, self._secrets)))
         return self._home.sub("~", text) if self._home else text

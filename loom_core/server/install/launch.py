@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_core.errors import ConfigError
+from loom_core.installation import cache_keeper
 
 __all__ = ["Interpreter", "Launch", "launch_of"]
 
-_UV_CACHE = {"archive-v0", "builds-v0", "environments-v2"}
 _SCRIPT_SUFFIXES = (".exe", "") if os.name == "nt" else ("",)
 
 
@@ -79,11 +79,11 @@ def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
     Raises:
         ConfigError: it runs from a cache, and the program that keeps the cache cannot be found.
     """
-    parts = set(interpreter.prefix.parts)
-    if parts & _UV_CACHE:
+    keeper = cache_keeper(interpreter.prefix)
+    if keeper == "uv":
         uv = interpreter.environment.get("UV") or shutil.which("uv", path=_path(interpreter))
         return Launch(_kept(uv, "uv", program), ("tool", "run", program), _FETCHED.format("uv"))
-    if "pipx" in parts and (".cache" in parts or "Cache" in parts or "Caches" in parts):
+    if keeper == "pipx":
         pipx = shutil.which("pipx", path=_path(interpreter))
         return Launch(_kept(pipx, "pipx", program), ("run", program), _FETCHED.format("pipx"))
     note = _TEMPORARY.format(interpreter.prefix) if _temporary(interpreter.prefix) else ""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import ConfigError, UnreadableTextError
+from loom_core.installation import how_to_install
 from loom_core.server.install.text_format import (
     UneditableTextError,
     line_start,
@@ -132,7 +133,7 @@ def _yaml() -> ModuleType:
     except ImportError:
         raise ConfigError(
             "This client's configuration is YAML, and PyYAML is not installed.",
-            advice="pip install pyyaml, or paste what `install --print` shows.",
+            advice=f"{how_to_install('pyyaml')}; or paste what `install --print` shows.",
         ) from None
     return yaml
 

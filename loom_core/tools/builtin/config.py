@@ -29,8 +29,8 @@ class FileToolsConfig(_Config):
     """The tools for files.
 
     Attributes:
-        root: the folder whose files they see; nothing outside of it.
-        write: whether they may make and change files there.
+        root: the folder whose files the tools see; nothing outside of it.
+        write: whether they may make and change files there, too.
     """
 
     root: Path
@@ -45,8 +45,8 @@ class HttpToolsConfig(_Config):
         only: hosts that may be asked, and no others.
         allow: hosts and networks inside, which may be asked although they are not on the open internet.
         headers: what is sent to a host besides, such as
-            `{"api.example.com": {"Authorization": "Bearer env:TOKEN"}}`.
-        seconds: for one request.
+            `{"api.example.com": {"Authorization": "Bearer env:TOKEN"}}`; or `keyring:TOKEN`.
+        seconds: how long one request may take.
     """
 
     write: bool = False
@@ -60,9 +60,9 @@ class ShellToolConfig(_Config):
     """The tool that runs commands. It is there only where `enabled` says so, and each call is asked about.
 
     Attributes:
-        enabled: whether there is such a tool.
+        enabled: whether there is a tool that runs commands; each call of it is asked about.
         root: the folder where commands begin.
-        seconds: how long one may take that asks for nothing else.
+        seconds: how long a command may take that asks for nothing else.
         output_bytes: how much of its output is kept.
         environment: variables that commands find besides what programs need to run at all.
     """

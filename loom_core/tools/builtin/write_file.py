@@ -9,6 +9,7 @@ from pydantic import Field
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.plugins import register
+from loom_core.redaction import SECRET
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.text_file import TextFile
 from loom_core.tools.function_tool import tool
@@ -45,6 +46,8 @@ def write_file_tool(root: FileRoot | Path) -> Tool:
         """
         data = text.encode()
         _check_size(path, len(data))
+        if overwrite:
+            _check_no_mark(root, path, text)
         if not overwrite and _holds(root, path, data):
             return f"{path} holds exactly this already."
         new = root.write(path, data, anew=not overwrite)
@@ -105,6 +108,21 @@ def _check_size(path: str, size: int) -> None:
         raise InvalidInputError(
             f"{path} would have {size:,} bytes or more, of at most {_MOST_BYTES:,}.",
             advice="Write several smaller files.",
+        )
+
+
+def _check_no_mark(root: FileRoot, path: str, text: str) -> None:
+    """Refuse to put `[secret]`, which a model has read, in the place of the secret that is in the file."""
+    if SECRET not in text:
+        return
+    try:
+        there = SECRET.encode() in root.read(path, most=_MOST_BYTES)[0]
+    except LoomError:
+        return  # there is nothing to lose, or it is refused anyway
+    if not there:
+        raise InvalidInputError(
+            f"{SECRET} stands for something in {path} that was not shown to you, and would be lost.",
+            advice="Change the places you mean with edit_file, which leaves the others as they are.",
         )
 
 

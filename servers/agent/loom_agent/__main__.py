@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - no installer looks where the sources are on the path
-    sys.exit(
-        "loom-agent-server needs Python 3.11 or newer, and this is"
-        f" {'.'.join(map(str, sys.version_info[:2]))}.\n"
-        "  Install it with another Python: uv tool install --python 3.12 loom-agent-server"
-    )
-
-from loom_agent.cli import run
+from loom_core.python_version import require_python
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command with the process's arguments."""
+    require_python("loom-agent-server")
+    from loom_agent.cli import run
+
     sys.exit(run(sys.argv[1:]))
 
 

@@ -198,7 +198,7 @@ class Agents:
             from loom_core.tools.audit import AuditLog
             from loom_core.tools.scheduler import Scheduler
 
-            self._shared = Scheduler(), AuditLog(self._settings.audit)
+            self._shared = Scheduler(), AuditLog(self._settings.audit, server="loom-agent-server")
         return self._shared
 
     def _memory(self, kind: str) -> Memory:

@@ -11,8 +11,10 @@ from loom_agent.prompts import register_prompts
 from loom_agent.resources import register_resources
 from loom_agent.service import Service
 from loom_agent.tools import register_run_tools
+from loom_core.paths import audit_path
 from loom_core.server.factory import LoomServer
 from loom_core.server.request_state import state_keys
+from loom_core.tools.audit import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -56,6 +58,7 @@ def build(settings: Settings) -> LoomServer:
         instructions=_INSTRUCTIONS,
         lifespan=lifespan,
         state_keys=partial(state_keys, settings.home),
+        audit=AuditLog(audit_path(settings.home), server="loom-agent-server"),
     )
     register_run_tools(server, service)
     register_looking_tools(server, service)

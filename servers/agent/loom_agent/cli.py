@@ -8,63 +8,66 @@ reads the answer any more.
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_agent.settings import Settings
-from loom_core.mcp_client.verbs import named_by
-from loom_core.paths import loom_home, token_path
-from loom_core.server.command_line import Commands, add_command, ended, split_line
-from loom_core.server.http_options import add_http_options
-from loom_core.server.install.options import add_install_options, add_uninstall_options
+from loom_core.paths import loom_home
+from loom_core.server.command_line import Commands, add_command, split_line
+from loom_core.server.run_page_option import add_html_option
+from loom_core.server.server_program import run_server
+from loom_core.server.standard_commands import (
+    add_audit,
+    add_doctor,
+    add_install,
+    add_mcp,
+    add_serve,
+    add_token,
+    program_parser,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from loom_core.server.factory import LoomServer
 
 __all__ = ["PROGRAM", "parser", "run", "settings_of"]
 
 PROGRAM = "loom-agent-server"
 
 _CONFIG = "agent.json"
-_END_SECONDS = 10.0  # for children to end and what runs have written to be on disk
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all arguments."""
-    top = argparse.ArgumentParser(
-        prog=PROGRAM,
+    top, commands = program_parser(
+        PROGRAM,
         description="Autonomous agents as an MCP server: runs that survive restarts, approvals, budgets, and"
         " the tools of your other MCP servers. Without a command it serves MCP over stdio.",
     )
-    top.add_argument("--version", action="version", version=f"{PROGRAM} {version(PROGRAM)}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    serve = _command(commands, "serve", "serve MCP over stdio (the default), or over HTTP")
-    add_http_options(serve)
+    declare = partial(_command, commands)
+    add_serve(declare)
     _running(commands)
     _runs(commands)
     tools = _command(commands, "tools", "list what an agent can call, or find tools by what they do")
     tools.add_argument("query", nargs="*", help="words, in English or Chinese; left out, all tools")
     _profile(tools)
     _command(commands, "schema", "print the JSON Schema of agent.json, for editors")
-    _mcp(commands)
-    _installing(commands)
-    _tokens(commands)
-    _doctor(commands)
+    add_mcp(declare)
+    add_install(declare, program=PROGRAM)
+    add_token(declare, source_option="--profile", source="profile")
+    add_audit(declare)
+    add_doctor(declare, named="profiles and folders")
     return top
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
+    from loom_agent.program import SERVER
+
     line, served = split_line(arguments)
     args = parser().parse_args(line)
-    with named_by(PROGRAM):
-        return ended(PROGRAM, partial(_run, args, served), debug=args.debug)
+    return run_server(SERVER, args, served)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -81,42 +84,6 @@ def settings_of(args: argparse.Namespace) -> Settings:
         over_http=getattr(args, "http", False),
         version=version(PROGRAM),
     )
-
-
-def _run(args: argparse.Namespace, served: Sequence[str]) -> int:
-    if args.command == "serve":
-        return _serve(args)
-    from loom_core.server.console import accept_any_text
-
-    accept_any_text()
-    if args.command in {"install", "uninstall"}:
-        from loom_agent.installing import installing
-
-        return installing(args, served)
-    from loom_agent.commands import run_command
-
-    return run_command(args, settings_of(args), served)
-
-
-def _serve(args: argparse.Namespace) -> int:
-    from loom_core.server.http_options import http_settings, ready_lines
-    from loom_core.server.run import serve
-
-    settings = settings_of(args)
-
-    def build() -> LoomServer:
-        from loom_agent.app import build as build_app
-
-        return build_app(settings)
-
-    http = http_settings(args, tokens=token_path(settings.home, PROGRAM))
-
-    def say_ready(url: str) -> None:
-        if http is not None:
-            print("\n".join(ready_lines(PROGRAM, url, http)), file=sys.stderr)  # noqa: T201
-
-    serve(build, http=http, on_ready=say_ready, deadline=_END_SECONDS)
-    return 0
 
 
 def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
@@ -196,39 +163,10 @@ def _runs(commands: Commands) -> None:
     runs.add_argument("--reason", default="", help="with deny and abort: why")
     runs.add_argument("--status", action="append", default=[], help="with list: only these (may be repeated)")
     runs.add_argument("--limit", type=int, default=20, help="with list: how many (default 20)")
+    add_html_option(runs)
     runs.add_argument("--quiet", action="store_true", help="with resume: show the answer only")
 
     events = _command(commands, "events", "show what happened in a run")
     events.add_argument("run_id", metavar="RUN", help="id of the run")
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one")
     events.add_argument("--follow", action="store_true", help="go on as they come, to the end of the run")
-
-
-def _mcp(commands: Commands) -> None:
-    from loom_core.server.mcp_options import add_mcp_options
-
-    command = _command(commands, "mcp", "list, add, remove, test, trust or import other MCP servers")
-    add_mcp_options(command)
-
-
-def _installing(commands: Commands) -> None:
-    install = _command(commands, "install", "put this server into the configuration of an MCP client")
-    add_install_options(install, program=PROGRAM)
-    uninstall = _command(commands, "uninstall", "take this server out of the configuration of an MCP client")
-    add_uninstall_options(uninstall, program=PROGRAM)
-
-
-def _tokens(commands: Commands) -> None:
-    from loom_core.server.token_command import add_token_options
-
-    token = _command(commands, "token", "make, list or revoke tokens for `serve --http --tokens`")
-    add_token_options(token, source_option="--profile", source="profile")
-
-
-def _doctor(commands: Commands) -> None:
-    doctor = _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
-    doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
-    doctor.epilog = (
-        "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
-        " key and can be pasted into an issue; names of profiles and folders stand in it."
-    )

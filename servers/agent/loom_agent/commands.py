@@ -26,7 +26,6 @@ from loom_core.server.run_models import event_info
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from loom_agent.settings import Settings
     from loom_core.runs.events import StreamEvent
@@ -43,27 +42,13 @@ _WAITS = 3
 _INTERRUPTED = 130
 
 
-def run_command(args: argparse.Namespace, settings: Settings, served: Sequence[str] = ()) -> int:
+def run_command(args: argparse.Namespace, settings: Settings) -> int:
     """Run a parsed command; returns the exit code.
 
     Args:
         args: the command and its options.
         settings: of the process.
-        served: what stands behind `--`, for `mcp add`.
     """
-    if args.command == "mcp":
-        from loom_agent.installing import THIS_PROGRAM
-        from loom_core.server.mcp_front import run_mcp
-
-        return run_mcp(THIS_PROGRAM, args, served)
-    if args.command == "token":
-        from loom_agent.tokens import token
-
-        return token(args, settings)
-    if args.command == "doctor":  # it examines what keeps the others from working
-        from loom_agent.doctor import doctor
-
-        return anyio.run(doctor, settings, args)
     if args.command == "schema":
         from loom_agent.profile_config import json_schema
 
@@ -143,10 +128,12 @@ async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrup
 
 
 async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    if args.html:
+        return await _page(service, args)
     if args.action == "list":
         return await _list(service, args)
     if not args.run_id:
-        raise InvalidInputError(f"Which run is to be meant by `{args.action}`?", advice="Give its id.")
+        raise _no_run(args.action)
     if args.action == "resume":
         run = await service.go_on(args.run_id, by=_BY)
         run, interrupted = await _watched(service, run, args, interrupts, after=None)
@@ -179,6 +166,10 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
     return 0
 
 
+def _no_run(action: str) -> InvalidInputError:
+    return InvalidInputError(f"Which run is to be meant by `{action}`?", advice="Give its id.")
+
+
 async def _aborted_here(service: Service, run: Run) -> Run:
     """End a run that nobody drives, and has been told to abort: it is driven here for a moment."""
     try:
@@ -188,7 +179,38 @@ async def _aborted_here(service: Service, run: Run) -> Run:
     return await service.changed(run.id, after=run.last_seq, seconds=_OBEYED_SECONDS)
 
 
+async def _page(service: Service, args: argparse.Namespace) -> int:
+    from loom_core.server.run_page_option import written_page
+
+    if args.action not in {"list", "show"}:
+        raise InvalidInputError(
+            f"--html does not go with `{args.action}`.", advice="Use it with list or show."
+        )
+    shows = args.action == "show"
+    if shows and not args.run_id:
+        raise _no_run(args.action)
+    given: list[str] = [*args.html, args.run_id] if shows else args.html
+    listed = [] if shows else await _found(service, args, limit=args.limit + 1)
+    page = await written_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
+    page.show(as_json=args.json)
+    return 0
+
+
 async def _list(service: Service, args: argparse.Namespace) -> int:
+    result = RunsResult(runs=[run_line(run) for run in await _found(service, args, limit=args.limit)])
+    if args.json:
+        out_json(result)
+    else:
+        out(runs_text(result) if result.runs else "There is no such run.")
+    return 0
+
+
+async def _found(service: Service, args: argparse.Namespace, *, limit: int) -> list[Run]:
+    """The runs that a command lists.
+
+    Raises:
+        InvalidInputError: it names a status that there is not.
+    """
     known = get_args(RunStatus)
     for status in args.status:
         if status not in known:
@@ -196,13 +218,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
                 f"There is no status {status!r}.", advice=f"There are: {', '.join(known)}."
             )
     status = cast("list[RunStatus]", args.status)
-    found = await service.runs(status=status, query=args.run_id, limit=args.limit)
-    result = RunsResult(runs=[run_line(run) for run in found])
-    if args.json:
-        out_json(result)
-    else:
-        out(runs_text(result) if result.runs else "There is no such run.")
-    return 0
+    return await service.runs(status=status, query=args.run_id, limit=limit)
 
 
 async def _events(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:

@@ -8,6 +8,7 @@ It is deterministic, needs no key and no network, and says that it is no model. 
 | note, write, save, 记 | keeps a note, which has to be approved |
 | wait 3, 等待 3 | waits so many seconds, and tells how far it is |
 | ask, 问 | has a tool ask the user something |
+| what time, the date, 几点, 日期 | looks at the clock |
 | anything else | looks into knowledge bases if there are any, or which files there are, or at the clock |
 
 and then answers with what the tools said, in English or Chinese, as the goal is.
@@ -43,6 +44,7 @@ _USE = re.compile(r"\buse\s+(?P<tool>[\w:.-]+)|(?:使用|调用)\s*(?P<zh>[\w:.-
 _WAIT = re.compile(r"(?:wait|等待?)\s*(?P<seconds>\d+(?:\.\d+)?)", re.IGNORECASE)
 _NOTE = re.compile(r"\b(?:note|write|save|remember)\b|记|写|保存", re.IGNORECASE)
 _ASK = re.compile(r"\bask\b|问", re.IGNORECASE)
+_TIME = re.compile(r"\bwhat (?:time|date|day)\b|\bthe (?:time|date)\b|几点|几号|日期|时间", re.IGNORECASE)
 _SHOWN = 600  # characters of a result
 _PIECE_SECONDS = 0.01
 SEARCH = "search_documents"
@@ -156,6 +158,8 @@ def _wanted(goal: str, there: set[str]) -> list[tuple[str, dict[str, Any]]]:
         return [("keep_note", {"text": goal})]
     if _ASK.search(goal) and "ask_user" in there:
         return [("ask_user", {"question": goal})]
+    if _TIME.search(goal) and "clock" in there:
+        return [("clock", {})]
     if SEARCH in there:
         return [(SEARCH, {"query": goal})]
     looked: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in (_FILES, "clock") if name in there]

@@ -9,51 +9,29 @@ from typing import TYPE_CHECKING
 
 from loom_agent.agent_file import read_agent_file
 from loom_agent.cli import PROGRAM
-from loom_agent.local_knowledge import MISSING, can_search
+from loom_agent.local_knowledge import can_search, how_to_search
 from loom_agent.model_choice import chosen_model, made_model
 from loom_agent.profile_config import EVERYTHING
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.catalogue import Catalogue
-from loom_core.server.command_line import show_health
-from loom_core.server.doctor.checks import ExaminedServer, common_checks
-from loom_core.server.doctor.examination import Check, blocking, examine
-from loom_core.server.doctor.redaction import paste_safe
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 from loom_core.server.health import Section, fine, problem, told_by, warning
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from loom_agent.agent_file import AgentFile
     from loom_agent.profile_config import ProfileConfig
     from loom_agent.settings import Settings
-    from loom_core.server.health import Finding, HealthReport
+    from loom_core.server.health import Finding
 
-__all__ = ["doctor", "examined", "own_checks"]
+__all__ = ["own_checks", "variables"]
 
 _KEYRING_SECONDS = 15.0  # it may ask the user
 _PLAIN = re.compile(r"\w+")  # a name, and neither a pattern nor that of a server's tool
 _CORRECT = "Correct it there."
-
-
-async def doctor(settings: Settings, args: argparse.Namespace) -> int:
-    """Print what was found; 0 if there is no problem, 1 otherwise."""
-    server = ExaminedServer(
-        program=PROGRAM,
-        module="loom_agent",
-        home=settings.home,
-        port=args.port,
-        options=_options(settings),
-        variables=_variables(settings),
-    )
-    report = await examined(settings, [*common_checks(server), *own_checks(settings)])
-    return show_health(report, as_json=args.json)
-
-
-async def examined(settings: Settings, checks: Sequence[Check]) -> HealthReport:
-    """Run checks; the report is one that people can paste into an issue."""
-    return paste_safe(await examine(checks, program=PROGRAM, version=settings.version))
 
 
 def own_checks(settings: Settings) -> list[Check]:
@@ -66,23 +44,13 @@ def own_checks(settings: Settings) -> list[Check]:
     ]
 
 
-def _options(settings: Settings) -> list[str]:
-    options = ["--home", str(settings.home)]
-    if settings.config_given:
-        options += ["--config", str(settings.config)]
-    if settings.provider:
-        options += ["--provider", settings.provider]
-    return options + (["--root", str(settings.root)] if settings.root else [])
-
-
-def _variables(settings: Settings) -> set[str]:
-    from loom_core.llm.vendors import VENDORS
-
-    variables = {row.key_variable for row in VENDORS.values() if row.key_variable and row.needs_key}
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
+    usual = language_model_variables()
     try:
-        return variables | {*_file(settings).variables}
+        return usual | {*_file(settings).variables}
     except ConfigError:  # told by its own check
-        return variables
+        return usual
 
 
 def _file(settings: Settings) -> AgentFile:
@@ -186,7 +154,7 @@ def _knowledge(settings: Settings) -> Section | None:
             ]
     if there and not can_search():
         what = "What searches the knowledge bases of this machine is not installed."
-        findings.append(warning("knowledge-unsearchable", what, MISSING))
+        findings.append(warning("knowledge-unsearchable", what, how_to_search()))
     if not there and not findings:
         return None
     return Section(name="knowledge", facts={"knowledge bases": sorted(there)}, findings=findings)

@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from loom_agent.profile_config import EVERYTHING
 from loom_core.errors import ConfigError
+from loom_core.installation import how_to_install
 from loom_core.knowledge.catalogue import Catalogue
 
 if TYPE_CHECKING:
@@ -23,17 +24,20 @@ if TYPE_CHECKING:
     from loom_core.knowledge.federation import Federation
     from loom_core.knowledge.library import Library
 
-__all__ = ["MISSING", "LocalKnowledge", "can_search"]
+__all__ = ["LocalKnowledge", "can_search", "how_to_search"]
 
 _NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
 _PROGRAM = "loom-agent-server"
-
-MISSING = "Install it with the extra `kb`: uv tool install 'loom-agent-server[kb]'."
 
 
 def can_search() -> bool:
     """Whether what searches knowledge bases is installed."""
     return all(find_spec(name) is not None for name in _NEEDED)
+
+
+def how_to_search() -> str:
+    """How that is installed, in one sentence."""
+    return how_to_install(f"{_PROGRAM}[kb]")
 
 
 class LocalKnowledge:
@@ -81,8 +85,8 @@ class LocalKnowledge:
         if not can_search():
             what = "The knowledge bases of this machine cannot be searched: what does that is not installed."
             if names != EVERYTHING:
-                raise ConfigError(what, advice=MISSING)
-            self._notes[f"{what} {MISSING}"] = None
+                raise ConfigError(what, advice=how_to_search())
+            self._notes[f"{what} {how_to_search()}"] = None
             return None
         return await self._federation(chosen)
 

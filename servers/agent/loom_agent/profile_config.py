@@ -42,7 +42,9 @@ class _Section(BaseModel):
 class ModelOptions(_Section):
     """What every request to the model says besides."""
 
-    temperature: float | None = Field(default=None, ge=0, le=2, description="By default the vendor's own.")
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="How random answers are; by default as the vendor has it."
+    )
     effort: Effort | None = Field(default=None, description="How much it thinks before it answers.")
     max_tokens: int | None = Field(default=None, ge=1, description="How long one answer may be.")
 
@@ -62,10 +64,12 @@ class BudgetConfig(_Section):
 
     iterations: int = Field(default=50, ge=1, le=1000, description="Turns of the model.")
     tokens: int | None = Field(default=None, ge=1, description="Input and output of all turns together.")
-    cost: float | None = Field(default=None, gt=0, description="US dollars.")
+    cost: float | None = Field(
+        default=None, gt=0, description="US dollars; answers whose price is not known count as nothing."
+    )
     tool_calls: int | None = Field(default=None, ge=0, description="Calls that are made.")
     seconds: float | None = Field(
-        default=None, gt=0, description="While it works; waiting for a person does not count."
+        default=None, gt=0, description="Time of work; waiting for a person does not count."
     )
 
     def budget(self) -> Budget:
@@ -94,15 +98,17 @@ class ApprovalsConfig(_Section):
 class CompactionConfig(_Section):
     """When a conversation is made shorter; shares of the model's window."""
 
-    enabled: bool = Field(default=True, description="Whether it is at all.")
+    enabled: bool = Field(default=True, description="Whether conversations are made shorter.")
     model: WrittenProvider | None = Field(
-        default=None, description="The model that summarises; by default the own."
+        default=None, description="The model that summarises, which may be a cheap one; by default the own."
     )
     window: int | None = Field(
-        default=None, ge=1000, description="Tokens that the model takes; by default what is known of it."
+        default=None,
+        ge=1000,
+        description="Tokens that the profile's model takes; by default what is known of it.",
     )
-    warn_at: float = Field(default=0.80, gt=0, le=1, description="From here on a warning is due.")
-    apply_at: float = Field(default=0.92, gt=0, le=1, description="Here it is made shorter.")
+    warn_at: float = Field(default=0.80, gt=0, le=1, description="So full, a warning is due.")
+    apply_at: float = Field(default=0.92, gt=0, le=1, description="So full, it is made shorter.")
     target: float = Field(default=0.50, gt=0, lt=1, description="So full it is to be then.")
 
 
@@ -118,11 +124,14 @@ class ProfileConfig(_Section):
     options: ModelOptions = ModelOptions()
     system_prompt: str = Field(default="", description="What the model is told first.")
     tools: BuiltinToolsConfig = Field(
-        default=BuiltinToolsConfig(), description="Tools of Loom's own: `files`, `http`, `shell`."
+        default=BuiltinToolsConfig(),
+        description="Tools of Loom's own: `files`, `http`, `shell`; none of them by default, but with "
+        "`--root` those for reading files.",
     )
     mcp: McpConfig = McpConfig()
     knowledge: _Names = Field(
-        default=EVERYTHING, description="Names of knowledge bases of this home, or `all` that there are."
+        default=EVERYTHING,
+        description="Names of knowledge bases of this home, or `all` that there are. Needs the extra `kb`.",
     )
     permissions: list[PermissionRule] = Field(
         default=[], description="Rules about calls; the strictest that fits counts."

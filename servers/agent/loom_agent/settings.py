@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loom_core.paths import audit_path
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -42,4 +44,4 @@ class Settings:
     @property
     def audit(self) -> Path:
         """The file in which every decision about a call is kept."""
-        return self.home / "agent" / "audit.jsonl"
+        return audit_path(self.home)

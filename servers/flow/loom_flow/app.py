@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import ConfigError
+from loom_core.paths import audit_path
 from loom_core.server.factory import LoomServer
 from loom_core.server.request_state import state_keys
+from loom_core.tools.audit import AuditLog
 from loom_flow.flow_tools import register_flow_tools
 from loom_flow.looking_tools import register_looking_tools
 from loom_flow.prompts import register_prompts
@@ -71,6 +73,7 @@ def build(settings: Settings) -> LoomServer:
         instructions=_INSTRUCTIONS,
         lifespan=lifespan,
         state_keys=partial(state_keys, settings.home),
+        audit=AuditLog(audit_path(settings.home), server="loom-flow-server"),
     )
     register_talking_tools(server, service)
     register_looking_tools(server, service)

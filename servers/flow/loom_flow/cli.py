@@ -13,54 +13,68 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_core.mcp_client.verbs import named_by
 from loom_core.paths import loom_home
-from loom_core.server.command_line import Commands, add_command, ended, parsed, serve_as_asked, split_line
-from loom_core.server.http_options import add_http_options
-from loom_core.server.install.options import add_install_options, add_uninstall_options
+from loom_core.server.command_line import Commands, add_command, parsed, split_line
+from loom_core.server.run_page_option import add_html_option
+from loom_core.server.server_program import run_server
+from loom_core.server.standard_commands import (
+    add_audit,
+    add_doctor,
+    add_install,
+    add_mcp,
+    add_serve,
+    add_token,
+    program_parser,
+)
 from loom_flow.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from loom_core.server.factory import LoomServer
 
 __all__ = ["PROGRAM", "parser", "run", "settings_of"]
 
 PROGRAM = "loom-flow-server"
 
 _CONFIG = "flow.json"
-_END_SECONDS = 10.0  # for what must not be done twice to end, and what runs have written to be on disk
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all arguments."""
-    top = argparse.ArgumentParser(
-        prog=PROGRAM,
+    top, commands = program_parser(
+        PROGRAM,
         description="Business flows as an MCP server: rules first, then one decision of a model; durable"
         " steps, questions, confirmations, skills. Without a command it serves MCP over stdio.",
     )
-    top.add_argument("--version", action="version", version=f"{PROGRAM} {version(PROGRAM)}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    serve = _command(commands, "serve", "serve MCP over stdio (the default), or over HTTP")
-    add_http_options(serve)
+    declare = partial(_command, commands)
+    add_serve(declare)
     _files(commands)
     _talking(commands)
     _runs(commands)
-    _mcp(commands)
-    _installing(commands)
-    _tokens(commands)
-    _doctor(commands)
+    add_mcp(declare)
+    add_install(declare, program=PROGRAM)
+    # Whoever may read alone can begin nothing: that is no token for a conversation.
+    token = add_token(declare, source_option="--flow", source="flow", key="flows", scope="write")
+    token.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        dest="token_context",
+        metavar="NAME=VALUE",
+        help="with create: a variable that is theirs whatever a call says, such as tenantId=acme (may be"
+        " repeated)",
+    )
+    add_audit(declare)
+    add_doctor(declare, named="flows and hosts")
     return top
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
+    from loom_flow.program import SERVER
+
     line, served = split_line(arguments)
     args = parsed(parser(), line)
-    with named_by(PROGRAM):
-        return ended(PROGRAM, partial(_run, args, served), debug=args.debug)
+    return run_server(SERVER, args, served)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -75,32 +89,6 @@ def settings_of(args: argparse.Namespace) -> Settings:
         provider=args.provider,
         version=version(PROGRAM),
     )
-
-
-def _run(args: argparse.Namespace, served: Sequence[str]) -> int:
-    if args.command == "serve":
-        return _serve(args)
-    from loom_core.server.console import accept_any_text
-
-    accept_any_text()
-    if args.command in {"install", "uninstall"}:
-        from loom_flow.installing import installing
-
-        return installing(args, served)
-    from loom_flow.commands import run_command
-
-    return run_command(args, settings_of(args), served)
-
-
-def _serve(args: argparse.Namespace) -> int:
-    settings = settings_of(args)
-
-    def build() -> LoomServer:
-        from loom_flow.app import build as build_app
-
-        return build_app(settings)
-
-    return serve_as_asked(PROGRAM, build, args, home=settings.home, deadline=_END_SECONDS)
 
 
 def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
@@ -198,6 +186,7 @@ def _runs(commands: Commands) -> None:
     runs.set_defaults(takes_more="query")
     runs.add_argument("--status", action="append", default=[], help="only these (may be repeated)")
     runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
+    add_html_option(runs)
 
     status = _command(commands, "status", "show how a run stands")
     status.add_argument("run_id", metavar="RUN", help="its id")
@@ -218,43 +207,3 @@ def _runs(commands: Commands) -> None:
     doing.add_argument("--abort", action="store_true", help="end it")
     resume.add_argument("--id", default="", help="of several things that it waits for, which")
     resume.add_argument("--reason", default="", help="with --deny and --abort: why")
-
-
-def _mcp(commands: Commands) -> None:
-    from loom_core.server.mcp_options import add_mcp_options
-
-    command = _command(commands, "mcp", "list, add, remove, test, trust or import other MCP servers")
-    add_mcp_options(command)
-
-
-def _installing(commands: Commands) -> None:
-    install = _command(commands, "install", "put this server into the configuration of an MCP client")
-    add_install_options(install, program=PROGRAM)
-    uninstall = _command(commands, "uninstall", "take this server out of the configuration of an MCP client")
-    add_uninstall_options(uninstall, program=PROGRAM)
-
-
-def _tokens(commands: Commands) -> None:
-    from loom_core.server.token_command import add_token_options
-
-    token = _command(commands, "token", "make, list or revoke tokens for `serve --http --tokens`")
-    # Whoever may read alone can begin nothing: that is no token for a conversation.
-    add_token_options(token, source_option="--flow", source="flow", key="flows", scope="write")
-    token.add_argument(
-        "--context",
-        action="append",
-        default=[],
-        dest="token_context",
-        metavar="NAME=VALUE",
-        help="with create: a variable that is theirs whatever a call says, such as tenantId=acme (may be"
-        " repeated)",
-    )
-
-
-def _doctor(commands: Commands) -> None:
-    doctor = _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
-    doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
-    doctor.epilog = (
-        "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
-        " key and can be pasted into an issue; names of flows and hosts stand in it."
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -13,49 +12,27 @@ import anyio
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_warnings, read_flow_file
 from loom_core.flow.executor.definition import every_step
-from loom_core.server.command_line import show_health
-from loom_core.server.doctor.checks import ExaminedServer, common_checks
-from loom_core.server.doctor.examination import Check, blocking, examine
-from loom_core.server.doctor.redaction import paste_safe
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 from loom_core.server.health import Section, fine, problem, told_by, warning
 from loom_flow.cli import PROGRAM
-from loom_flow.invocation import invocation, own_options
+from loom_flow.invocation import invocation
 from loom_flow.model_choice import chosen_model, made_model
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from loom_core.flow.config import EndpointConfig, FlowFile
-    from loom_core.server.health import Finding, HealthReport
+    from loom_core.server.health import Finding
     from loom_flow.settings import Settings
 
-__all__ = ["doctor", "examined", "own_checks"]
+__all__ = ["own_checks", "variables"]
 
 _CONNECT_SECONDS = 3.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _KEYRING_SECONDS = 15.0  # it may ask the user
 _CORRECT = "Correct it there."
-
-
-async def doctor(settings: Settings, args: argparse.Namespace) -> int:
-    """Print what was found; 0 if there is no problem, 1 otherwise."""
-    server = ExaminedServer(
-        program=PROGRAM,
-        module="loom_flow",
-        home=settings.home,
-        port=args.port,
-        options=_options(settings),
-        variables=_variables(settings),
-    )
-    report = await examined(settings, [*common_checks(server), *own_checks(settings)])
-    return show_health(report, as_json=args.json)
-
-
-async def examined(settings: Settings, checks: Sequence[Check]) -> HealthReport:
-    """Run checks; the report is one that people can paste into an issue."""
-    return paste_safe(await examine(checks, program=PROGRAM, version=settings.version))
 
 
 def own_checks(settings: Settings) -> list[Check]:
@@ -68,11 +45,6 @@ def own_checks(settings: Settings) -> list[Check]:
     ]
 
 
-def _options(settings: Settings) -> list[str]:
-    options = own_options(replace(settings, home_given=True))
-    return options + (["--provider", settings.provider] if settings.provider else [])
-
-
 def _loaded(settings: Settings) -> LoadedFlows | None:
     """The flow file; None if it is not there or wrong, which a check of its own tells."""
     try:
@@ -81,12 +53,11 @@ def _loaded(settings: Settings) -> LoadedFlows | None:
         return None
 
 
-def _variables(settings: Settings) -> set[str]:
-    from loom_core.llm.vendors import VENDORS
-
-    variables = {row.key_variable for row in VENDORS.values() if row.key_variable and row.needs_key}
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
+    usual = language_model_variables()
     loaded = _loaded(settings)
-    return variables | {*(loaded.variables if loaded else ())}
+    return usual | {*(loaded.variables if loaded else ())}
 
 
 def _flows(settings: Settings) -> Section:

@@ -285,7 +285,7 @@ class Engine:
         if self._audit is None:
             from loom_core.tools.audit import AuditLog
 
-            self._audit = AuditLog(self._settings.audit)
+            self._audit = AuditLog(self._settings.audit, server="loom-flow-server")
         return self._audit
 
     async def _adopt(self) -> None:

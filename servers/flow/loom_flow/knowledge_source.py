@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError
 from loom_core.flow.config.models_knowledge import DocumentsSource, HttpSource, LocalSource, McpSource
+from loom_core.installation import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +31,6 @@ __all__ = ["KnowledgeSources"]
 
 _NAME = "knowledge"
 _NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
-_MISSING = "Install it with the extra `kb`: uv tool install 'loom-flow-server[kb]'."
 
 
 class KnowledgeSources:
@@ -153,7 +153,8 @@ class KnowledgeSources:
 def _check_installed() -> None:
     if not all(find_spec(name) is not None for name in _NEEDED):
         raise ConfigError(
-            "What `knowledge` names cannot be searched: what does that is not installed.", advice=_MISSING
+            "What `knowledge` names cannot be searched: what does that is not installed.",
+            advice=how_to_install("loom-flow-server[kb]"),
         )
 
 

@@ -17,6 +17,7 @@ from loom_core.runs.run import RunStatus
 from loom_core.server.console import out, out_json, say
 from loom_core.server.interrupts import Interrupted, Interrupts
 from loom_flow.chat_command import chat
+from loom_flow.cli import PROGRAM
 from loom_flow.config_commands import text_of
 from loom_flow.invocation import invocation
 from loom_flow.model_choice import named_model
@@ -132,7 +133,15 @@ async def _runs(service: Service, args: argparse.Namespace) -> int:
                 f"There is no status {status!r}.", advice=f"There are: {', '.join(known)}."
             )
     status = cast("list[RunStatus]", args.status)
-    found = await service.runs(status=status, query=" ".join(args.query), limit=args.limit)
+    query, limit = " ".join(args.query), args.limit
+    if args.html:
+        from loom_core.server.run_page_option import written_page
+
+        listed = await service.runs(status=status, query=query, limit=limit + 1)
+        page = await written_page(service, args.html, listed=listed, limit=limit, program=PROGRAM)
+        page.show(as_json=args.json)
+        return 0
+    found = await service.runs(status=status, query=query, limit=limit)
     result = RunsResult(runs=[run_line(run) for run in found])
     out_json(result) if args.json else out(runs_text(result))
     return 0

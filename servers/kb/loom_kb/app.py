@@ -10,12 +10,15 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import NotFoundError
+from loom_core.paths import audit_path
 from loom_core.server.chatgpt import register_chatgpt_tools
 from loom_core.server.factory import LoomServer
 from loom_core.server.request_state import state_keys
 from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage, resource_uri
+from loom_core.tools.audit import AuditLog
 from loom_kb.changes import tell_changes
 from loom_kb.chatgpt import CHATGPT_WORDING
+from loom_kb.graph_app import register_graph_app
 from loom_kb.prompts import register_prompts
 from loom_kb.service import Service, position
 from loom_kb.syncing import watch_folders
@@ -67,12 +70,14 @@ def build(settings: Settings) -> LoomServer:
         instructions=_INSTRUCTIONS if settings.profile == "full" else "",
         lifespan=lifespan,
         state_keys=partial(state_keys, settings.home),
+        audit=AuditLog(audit_path(settings.home), server="loom-kb"),
     )
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=False)
         return server
     register_tools(server, service)
     _register_resources(server, service)
+    register_graph_app(server)
     register_prompts(server, service, document=_DOCUMENT)
     return server
 

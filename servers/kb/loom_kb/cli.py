@@ -14,32 +14,38 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
-from loom_core.server.command_line import Commands, add_command, ended, serve_as_asked, split_line
-from loom_core.server.http_options import add_http_options
-from loom_core.server.install.options import add_install_options, add_uninstall_options
+from loom_core.server.command_line import Commands, add_command, split_line
+from loom_core.server.server_program import run_server
+from loom_core.server.standard_commands import (
+    add_audit,
+    add_doctor,
+    add_install,
+    add_profile,
+    add_serve,
+    add_token,
+    program_parser,
+)
 from loom_kb.settings import DEFAULT_SOURCE, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.server.factory import LoomServer
+__all__ = ["PROGRAM", "checked_settings", "parser", "run", "settings_of"]
 
-__all__ = ["checked_settings", "parser", "run", "settings_of"]
+PROGRAM = "loom-kb"
 
-_END_SECONDS = 20.0  # a batch under way may have to load an index before it can end
+_MOST_ENTITIES = 20_000  # that a browser still draws
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all arguments."""
-    top = argparse.ArgumentParser(
-        prog="loom-kb",
+    top, commands = program_parser(
+        PROGRAM,
         description="A GraphRAG knowledge base as an MCP server. Without a command it serves MCP over stdio.",
     )
-    top.add_argument("--version", action="version", version=f"loom-kb {version('loom-kb')}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    declare = partial(_command, commands)
 
-    serve = _command(commands, "serve", "serve MCP over stdio (the default), or over HTTP")
-    add_http_options(serve)
+    serve = add_serve(declare)
     serve.add_argument(
         "--kb", action="append", default=[], metavar="NAME", help="only this knowledge base (may be repeated)"
     )
@@ -65,9 +71,7 @@ def parser() -> argparse.ArgumentParser:
         help="let the tool `add` fetch web pages; without it a model cannot make the server ask any address",
     )
     _allow_net(serve)
-    serve.add_argument(
-        "--profile", choices=["full", "chatgpt"], default="full", help="`chatgpt`: exactly search and fetch"
-    )
+    add_profile(serve)
 
     add = _command(
         commands, "add", "add files and folders, or web pages; without any, go on with unfinished jobs"
@@ -125,9 +129,19 @@ def parser() -> argparse.ArgumentParser:
     _keeping_in_step(commands)
     _aliases(commands)
     _maintenance(commands)
-    _tokens(commands)
-    _installing(commands)
-    _doctor(commands)
+    add_token(declare, source_option="--kb", source="knowledge base")
+    add_audit(declare)
+    install = add_install(declare, program=PROGRAM)
+    for name, kind in (("kb", str), ("root", _path)):
+        install.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            type=kind,
+            metavar="NAME" if kind is str else "DIR",
+            help="as of `serve` (may be repeated)",
+        )
+    add_doctor(declare, named="knowledge bases and folders")
 
     _command(commands, "demo", "build a small knowledge base and ask it three questions")
     return top
@@ -135,9 +149,11 @@ def parser() -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
+    from loom_kb.program import SERVER
+
     line, served = split_line(arguments)
     args = parser().parse_args(line)
-    return ended("loom-kb", partial(_run, args, served), debug=args.debug)
+    return run_server(SERVER, args, served)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -156,7 +172,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         embedder=args.embedder,
         llm=chosen(args.llm),
         profile=getattr(args, "profile", "full"),
-        version=version("loom-kb"),
+        version=version(PROGRAM),
     )
 
 
@@ -184,6 +200,13 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _some(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= _MOST_ENTITIES:
+        raise argparse.ArgumentTypeError(f"not from 1 to {_MOST_ENTITIES}")
+    return number
+
+
 def _path_or_url(text: str) -> Path | str:
     return text if text.lower().startswith(("http://", "https://")) else _path(text)
 
@@ -196,36 +219,6 @@ def _allow_net(command: argparse.ArgumentParser) -> None:
         metavar="CIDR_OR_HOST",
         help="a private network or host whose web pages may be fetched too (may be repeated)",
     )
-
-
-def _run(args: argparse.Namespace, served: Sequence[str]) -> int:
-    if args.command == "serve":
-        return _serve(args)
-    from loom_core.server.console import accept_any_text
-
-    accept_any_text()
-    if args.command in {"install", "uninstall"}:
-        from loom_kb.installing import installing
-
-        return installing(args, served)
-    if args.command == "token":
-        from loom_kb.tokens import token
-
-        return token(args)
-    from loom_kb.commands import run_command
-
-    return run_command(args, settings_of(args))
-
-
-def _serve(args: argparse.Namespace) -> int:
-    settings = checked_settings(settings_of(args))
-
-    def build() -> LoomServer:
-        from loom_kb.app import build as build_app
-
-        return build_app(settings)
-
-    return serve_as_asked("loom-kb", build, args, home=settings.home, deadline=_END_SECONDS)
 
 
 def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
@@ -268,6 +261,21 @@ def _keeping_in_step(commands: Commands) -> None:
     jobs = _command(commands, "jobs", "list the newest jobs, or tell all about one")
     jobs.add_argument("id", nargs="?", metavar="ID", help="id of a job")
     jobs.add_argument("--cancel", action="store_true", help="with ID: cancel it")
+
+    graph = _command(commands, "graph", "write the graph as a page for a browser, which needs no network")
+    graph.add_argument("--html", required=True, type=_path, metavar="FILE", help="the page to write")
+    _one_kb(graph)
+    graph.add_argument("--entity", metavar="NAME", help="only what is around this one")
+    graph.add_argument(
+        "--hops", type=int, choices=range(1, 5), default=2, help="with --entity: how far to go (default 2)"
+    )
+    graph.add_argument(
+        "--limit",
+        type=_some,
+        default=2000,
+        metavar="N",
+        help=f"entities at the most, the best connected first (default 2000, at the most {_MOST_ENTITIES})",
+    )
 
     duplicates = _command(commands, "duplicates", "list documents that are the same, or nearly")
     _one_kb(duplicates)
@@ -320,38 +328,6 @@ def _maintenance(commands: Commands) -> None:
     import_.add_argument("file", type=_path, help="the archive")
     import_.add_argument("--kb", metavar="NAME", help="default: the name in the archive, if that is free")
     _agreeing(import_)
-
-
-def _doctor(commands: Commands) -> None:
-    doctor = _command(commands, "doctor", "look quickly whether anything is wrong, and change nothing")
-    doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
-    doctor.epilog = (
-        "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
-        " key and can be pasted into an issue; names of knowledge bases and folders stand in it."
-    )
-
-
-def _installing(commands: Commands) -> None:
-    install = _command(commands, "install", "put this server into the configuration of an MCP client")
-    add_install_options(install, program="loom-kb")
-    for name, kind in (("kb", str), ("root", _path)):
-        install.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            type=kind,
-            metavar="NAME" if kind is str else "DIR",
-            help="as of `serve` (may be repeated)",
-        )
-    uninstall = _command(commands, "uninstall", "take this server out of the configuration of an MCP client")
-    add_uninstall_options(uninstall, program="loom-kb")
-
-
-def _tokens(commands: Commands) -> None:
-    from loom_core.server.token_command import add_token_options
-
-    token = _command(commands, "token", "make, list or revoke tokens for `serve --http --tokens`")
-    add_token_options(token, source_option="--kb", source="knowledge base")
 
 
 def _agreeing(command: argparse.ArgumentParser) -> None:

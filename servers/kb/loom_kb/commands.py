@@ -18,6 +18,7 @@ from loom_core.server.command_line import given_filters
 from loom_core.server.console import out, out_json, say, strong
 from loom_core.server.health import fact_lines
 from loom_kb.aliases import aliases
+from loom_kb.graph_page import graph
 from loom_kb.language_model import with_agreement
 from loom_kb.maintenance import check, export_archive, import_archive, next_embedder, rebuild
 from loom_kb.models import QueryResult, RemoveResult
@@ -25,7 +26,7 @@ from loom_kb.reports import duplicates, jobs
 from loom_kb.service import Service
 from loom_kb.syncing import sync
 from loom_kb.texts import coverage_line, extraction_of, held_by
-from loom_kb.working import see_through, work_to_the_end
+from loom_kb.working import LEFT_OUT, see_through, work_to_the_end
 
 if TYPE_CHECKING:
     import argparse
@@ -49,6 +50,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "sync": sync,
         "jobs": jobs,
         "duplicates": duplicates,
+        "graph": graph,
         "stats": _stats,
         "aliases": aliases,
         "demo": _demo,
@@ -57,10 +59,6 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "export": export_archive,
         "import": import_archive,
     }
-    if args.command == "doctor":  # it examines what keeps the others from working
-        from loom_kb.doctor import doctor
-
-        return anyio.run(doctor, settings, args)
     # What `rebuild` is given is the embedder that is to be, and not the one that is.
     service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
 
@@ -79,6 +77,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
 
 async def _add(service: Service, args: argparse.Namespace) -> int:
     metadata: dict[str, Any] = {"tags": args.tag} if args.tag else {}
+    missing: list[Path] = []
     if args.paths == [Path("-")]:
         text = await to_thread.run_sync(_standard_input)
         add = partial(
@@ -94,7 +93,10 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
             )
         add = partial(service.add_urls, urls)
     elif args.paths:
-        add = partial(service.add_paths, args.paths, include=args.include, exclude=args.exclude)
+        missing = [path for path in args.paths if not await anyio.Path(path).exists()]
+        there = [path for path in args.paths if path not in missing]
+        # Where nothing is there, all is asked for: that is refused.
+        add = partial(service.add_paths, there or missing, include=args.include, exclude=args.exclude)
     else:
         await service.library.get(args.kb)
         knowledge_base = await service.writable(args.kb)
@@ -108,7 +110,10 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
         lambda confirm: add(source=args.kb, metadata=metadata, description=args.description, confirm=confirm),
         yes=args.yes,
     )
-    return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
+    code = await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
+    for path in missing:
+        say(f"There is no file or folder {path}.")
+    return code or (LEFT_OUT if missing else 0)
 
 
 def _standard_input() -> str:

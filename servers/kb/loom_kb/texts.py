@@ -170,7 +170,7 @@ def _job_line(job: JobInfo) -> str:
     if job.document:
         parts.append(f"at {job.document}")
     if job.started_at is not None and job.finished_at is not None:
-        parts.append(f"took {duration(job.finished_at - job.started_at)}")
+        parts.append(f"read in {duration(job.finished_at - job.started_at)}")
     return ", ".join(parts)
 
 

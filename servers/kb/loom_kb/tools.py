@@ -32,6 +32,7 @@ from loom_core.server.tasks import become_task
 from loom_core.storage.ownership import holder_of
 from loom_kb.arguments import Source
 from loom_kb.graph import explore
+from loom_kb.graph_app import GRAPH_TOOL_META
 from loom_kb.language_model import configuration
 from loom_kb.models import (
     AddResult,
@@ -328,6 +329,7 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         destructive=False,
         idempotent=True,
         open_world=False,
+        meta=GRAPH_TOOL_META,
     )
     async def graph(
         entity: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -10,14 +11,15 @@ from anyio import to_thread
 from loom_core.server.console import ProgressBar, out, out_json, say
 from loom_kb.models import AddResult
 from loom_kb.service import job_info
-from loom_kb.texts import job_text
+from loom_kb.texts import duration, job_text
 
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
-__all__ = ["see_through", "work_to_the_end"]
+__all__ = ["LEFT_OUT", "see_through", "work_to_the_end"]
 
-_LEFT_OUT = 3
+LEFT_OUT = 3
+"""Exit code: done, but not with every document that was named."""
 
 
 async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: str, as_json: bool) -> int:
@@ -29,6 +31,7 @@ async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: st
         kb: the name of the knowledge base, for the command that goes on after an interruption.
         as_json: whether to print JSON.
     """
+    began = time.monotonic()
     try:
         await work_to_the_end(knowledge_base, job)
     except anyio.get_cancelled_exc_class():
@@ -39,9 +42,11 @@ async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: st
         out_json(AddResult(job=info, documents=[]))
     else:
         out(job_text([info]))
+        if info.embedded:
+            out(f"All of it took {duration(time.monotonic() - began)}, vectors included.")
     if info.state == "failed":
         return 1
-    return _LEFT_OUT if info.counts.get("failed") else 0
+    return LEFT_OUT if info.counts.get("failed") else 0
 
 
 async def work_to_the_end(knowledge_base: GraphRAGKnowledgeBase, job: str = "") -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from loom_core.paths import audit_path
 from loom_core.server.chatgpt import register_chatgpt_tools
 from loom_core.server.factory import LoomServer
 from loom_core.server.request_state import state_keys
 from loom_core.server.resource import ResourceContent
 from loom_core.server.results import TOKEN_CAP
+from loom_core.tools.audit import AuditLog
 from loom_query.chatgpt import CHATGPT_WORDING
 from loom_query.service import Service
 from loom_query.tools import register_tools
@@ -61,6 +63,7 @@ def build(settings: Settings) -> LoomServer:
         instructions=_INSTRUCTIONS if settings.profile == "full" else "",
         lifespan=lifespan,
         state_keys=partial(state_keys, settings.home),
+        audit=AuditLog(audit_path(settings.home), server="loom-query-server"),
     )
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=True)

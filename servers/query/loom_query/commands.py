@@ -25,27 +25,13 @@ __all__ = ["run_command"]
 _PARTIAL = 3  # exit code: answered, but a source that was asked is missing
 
 
-def run_command(args: argparse.Namespace, settings: Settings, served: Sequence[str] = ()) -> int:
+def run_command(args: argparse.Namespace, settings: Settings) -> int:
     """Run a parsed command; returns the exit code.
 
     Args:
         args: the command and its options.
         settings: of the run.
-        served: what stands behind `--`, for `mcp add`.
     """
-    if args.command == "mcp":
-        from loom_core.server.mcp_front import run_mcp
-        from loom_query.installing import THIS_PROGRAM
-
-        return run_mcp(THIS_PROGRAM, args, served)
-    if args.command == "token":
-        from loom_query.tokens import token
-
-        return token(args, settings)
-    if args.command == "doctor":  # it examines what keeps the others from working
-        from loom_query.doctor import doctor
-
-        return anyio.run(doctor, settings, args)
     commands = {"query": _query, "fetch": _fetch, "ask": _ask, "sources": _sources}
 
     async def run() -> int:

@@ -8,52 +8,27 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import ConfigError, LoomError
-from loom_core.server.command_line import show_health
-from loom_core.server.doctor.checks import ExaminedServer, common_checks
-from loom_core.server.doctor.examination import Check, blocking, examine
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
 from loom_core.server.doctor.language_model import model_section
-from loom_core.server.doctor.redaction import paste_safe
 from loom_core.server.health import Section, fine, problem, told_by, warning
-from loom_query.cli import PROGRAM
 from loom_query.live_source import McpSource
 from loom_query.query_file import read_query_file
 from loom_query.service import Service
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from loom_core.server.health import Finding, HealthReport
+    from loom_core.server.health import Finding
     from loom_query.live_source import LiveSource
     from loom_query.query_file import SourceProblem
     from loom_query.settings import Settings
 
-__all__ = ["doctor", "examined", "own_checks"]
+__all__ = ["own_checks", "variables"]
 
 _MODEL_SECONDS = 15.0  # the keyring may ask the user
 _SOURCES_SECONDS = 30.0
 _QUESTION = "loom"  # what remote sources are asked; what they find does not matter
 _OTHER_MODEL = "Correct `llm` in the configuration, or leave it out: then `ask` gives passages only."
 _CORRECT = "Correct it there."
-
-
-async def doctor(settings: Settings, args: argparse.Namespace) -> int:
-    """Print what was found; 0 if there is no problem, 1 otherwise."""
-    server = ExaminedServer(
-        program=PROGRAM,
-        module="loom_query",
-        home=settings.home,
-        port=args.port,
-        options=["--home", str(settings.home), *_config(settings)],
-        variables=_variables(settings),
-    )
-    report = await examined(settings, [*common_checks(server), *own_checks(settings)])
-    return show_health(report, as_json=args.json)
-
-
-async def examined(settings: Settings, checks: Sequence[Check]) -> HealthReport:
-    """Run checks; the report is one that people can paste into an issue."""
-    return paste_safe(await examine(checks, program=PROGRAM, version=settings.version))
 
 
 def own_checks(settings: Settings) -> list[Check]:
@@ -65,18 +40,13 @@ def own_checks(settings: Settings) -> list[Check]:
     ]
 
 
-def _config(settings: Settings) -> list[str]:
-    return ["--config", str(settings.config)] if settings.config_given else []
-
-
-def _variables(settings: Settings) -> set[str]:
-    from loom_core.llm.vendors import VENDORS
-
-    variables = {row.key_variable for row in VENDORS.values() if row.key_variable and row.needs_key}
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
+    usual = language_model_variables()
     try:
-        return variables | {*read_query_file(settings.config).variables}
+        return usual | {*read_query_file(settings.config).variables}
     except ConfigError:  # told by its own check
-        return variables
+        return usual
 
 
 def _configuration(settings: Settings) -> Section:

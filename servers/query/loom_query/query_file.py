@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -37,16 +38,22 @@ from loom_query.source_config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from loom_core.config_file import ConfigText
     from loom_core.llm.config import ProviderConfig
     from loom_core.mcp_client.expansion import Expansion
     from loom_query.source_config import Kind, SourceConfig
 
-__all__ = ["QueryFile", "SourceProblem", "read_query_file"]
+__all__ = ["KEYS", "QueryFile", "SourceProblem", "read_query_file"]
 
-_KEYS = ("sources", "deadline", "llm")
+KEYS: Mapping[str, str] = {
+    "sources": "The sources by name: 1 to 64 characters of any script. Left out: all knowledge bases of "
+    "the home.",
+    "deadline": "Seconds that a source has for an answer, up to 40; 10 by default.",
+    "llm": "The language model of `ask`, as a text (`deepseek/deepseek-flash`) or an object. "
+    "Its key is in the vendor's usual variable or the keyring, never here.",
+}
+"""What can stand in the file, with what it means."""
+
 _DEPTH = 4  # the file, its sources, each of them, its mapping
 _MAX_NAME = 64
 _MAX_BYTES = 16 << 20
@@ -127,9 +134,9 @@ class _Reading:
     def file(self) -> QueryFile:
         value = cast("dict[str, Any]", self._written.value)
         for name in value:
-            if name not in _KEYS:
+            if name not in KEYS:
                 raise self._written.refused(
-                    (name,), f"{name!r} is not known here.", f"There are: {', '.join(_KEYS)}."
+                    (name,), f"{name!r} is not known here.", f"There are: {', '.join(KEYS)}."
                 )
         deadline = value.get("deadline", _DEADLINE)
         if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= 40:

@@ -110,7 +110,7 @@ _PLANS: Any = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(_PLANS)
 def test_a_run_ends_whole_whatever_it_is_told(orders: dict[int, list[str]]) -> None:
     anyio.run(_driven, orders)

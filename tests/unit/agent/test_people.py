@@ -72,12 +72,13 @@ def _results(request: ChatRequest) -> list[str]:
     return [message.text for message in request.messages if isinstance(message, ToolMessage)]
 
 
-async def _waiting(journal: Journal) -> Run:
-    """The only run, when it waits for somebody."""
+async def _waiting(journal: Journal, *, calls: int = 1) -> Run:
+    """The only run, when so many of its calls wait for somebody: it asks about one after the other."""
     with anyio.fail_after(10):
         while True:
             for run in await journal.runs(status=["input_required"]):
-                return run
+                if len(run.pending) >= calls:
+                    return run
             await anyio.lowlevel.checkpoint()
 
 
@@ -173,7 +174,7 @@ async def test_people_decide_by_orders_while_calls_before_run() -> None:
         anyio.create_task_group() as group,
     ):
         group.start_soon(agent.run, "send two")
-        run = await _waiting(agent.journal)
+        run = await _waiting(agent.journal, calls=2)
         assert [pending.id for pending in run.pending] == ["b", "c"]
         with anyio.fail_after(10):
             while _DONE != ["looked"]:
@@ -200,7 +201,7 @@ async def test_a_tool_may_be_approved_for_the_rest_of_the_run() -> None:
         anyio.create_task_group() as group,
     ):
         group.start_soon(agent.run, "send three")
-        run = await _waiting(agent.journal)
+        run = await _waiting(agent.journal, calls=3)
         assert [(pending.id, pending.for_run) for pending in run.pending] == [
             ("a", True), ("b", True), ("x", False),
         ]  # fmt: skip

@@ -332,16 +332,20 @@ async def test_where_nobody_can_be_asked_the_model_is_told_that_nobody_knows(tmp
 
 async def test_what_people_decided_before_the_crash_holds(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    asked = anyio.Event()
+    asked: list[str] = []
+    both_asked = anyio.Event()
 
     async def nobody(pending: Pending) -> bool:
-        asked.set()
+        asked.append(pending.id)
+        if len(asked) == 2:
+            both_asked.set()
         await anyio.sleep_forever()
         return False
 
     async with _agent(path, World(), approve=nobody) as agent, anyio.create_task_group() as group:
         group.start_soon(agent.run, "整理文件")
-        await asked.wait()
+        with anyio.fail_after(10):
+            await both_asked.wait()
         group.cancel_scope.cancel()
     journal = Journal(path)
     (run,) = await journal.runs()

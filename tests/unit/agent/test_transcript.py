@@ -75,7 +75,7 @@ def test_earlier_summaries_are_left_out():
     assert transcript([earlier], most_tokens=100) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     messages=conversations(), most=st.integers(60, 400), long=st.sampled_from(["", "长" * 900, "x" * 9000])
 )

@@ -210,7 +210,7 @@ def test_workflows_that_make_no_sense_are_refused() -> None:
         Workflow([_Step("a", len)], max_concurrency=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sets(st.integers(0, 8), max_size=4), min_size=1, max_size=9), st.integers(1, 4))
 def test_every_step_runs_once_and_after_those_that_it_waits_for(before: list[set[int]], most: int) -> None:
     order: list[int] = []

@@ -172,6 +172,43 @@ def test_runs_are_listed_found_shown_and_forgotten(command):
     assert command("runs", "resume")[0] == 1
 
 
+def test_runs_are_written_as_a_page_for_a_browser(command, tmp_path):
+    command("run", "现在几点？")
+    command("run", "note the lighthouse")
+    page = tmp_path / "runs.html"
+    code, out, _ = command("runs", "--html", str(page))
+    assert code == 0
+    assert f"{page}: 2 runs, {page.stat().st_size:,} bytes" in out
+    assert "现在几点？" in page.read_text("utf-8")
+    latest = json.loads(command("runs", "--json")[1])["runs"][0]["run_id"]
+    for arguments in (["--html", str(page), "latest"], ["show", latest, "--html", str(page)]):
+        code, out, _ = command("runs", *arguments, "--json")
+        assert (code, json.loads(out)["runs"]) == (0, 1)
+        assert f"<title>{latest}</title>" in page.read_text("utf-8")
+    assert json.loads(command("runs", "list", "lighthouse", "--html", str(page), "--json")[1])["runs"] == 1
+    assert json.loads(command("runs", "--limit", "1", "--html", str(page), "--json")[1])["runs"] == 1
+    assert '"more":true' in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--html", "latest"], "needs a file before latest"),
+        (["--html", "x.html", "latest"], "There is no run yet"),
+        (["--html", "x.html", "run_0000000000000000"], "There is no run"),
+        (["abort", "run_0", "--html", "x.html"], "does not go with `abort`"),
+        (["show", "--html", "x.html"], "Which run"),
+        (["--html", "no/such/folder/x.html"], "cannot be written"),
+    ],
+)
+def test_a_page_that_cannot_be_made_says_why(command, monkeypatch, tmp_path, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command("runs", *arguments)
+    assert (code, out) == (1, "")
+    assert said in err
+    assert not list(tmp_path.glob("*.html"))
+
+
 def test_events_are_shown_and_followed_to_the_end(command):
     _, out, _ = command("run", "What time is it?", "--json")
     run = json.loads(out)

@@ -49,6 +49,12 @@ async def test_knowledge_is_looked_into_where_there_is_some():
     assert [call.name for call in message.tool_calls] == ["search_documents"]
 
 
+@pytest.mark.parametrize("goal", ["What time is it?", "Tell me the date", "现在几点？", "今天几号？"])
+async def test_what_time_it_is_is_read_off_the_clock_whatever_else_there_is(goal):
+    message = await answer(goal, tools=[*SPECS, ToolSpec("search_documents"), ToolSpec("list_files")])
+    assert [call.name for call in message.tool_calls] == ["clock"]
+
+
 async def test_files_are_listed_where_there_are_some():
     message = await answer("有什么文件？", tools=[*SPECS, ToolSpec("list_files")])
     assert [call.name for call in message.tool_calls] == ["list_files"]

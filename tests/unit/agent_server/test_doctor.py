@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from loom_agent.doctor import examined, own_checks
+from loom_agent.doctor import own_checks
+
+from loom_core.server.doctor.checks import examined
 
 
 @pytest.fixture
@@ -14,7 +16,7 @@ def sections(settings):
 
     async def examine(**changes):
         made = settings(**changes)
-        report = await examined(made, own_checks(made))
+        report = await examined(own_checks(made), program="loom-agent-server", version="")
         return {section.name: section for section in report.sections}
 
     return examine

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from loom_kb.app import build
 from loom_kb.settings import Settings as KbSettings
 from mcp import Client
 
 from loom_core.errors import ConfigError
+from loom_core.installation import how_to_install
 
 pytestmark = pytest.mark.slow
 
@@ -40,3 +43,14 @@ async def test_a_profile_searches_what_it_names(running, port, configure):
         assert "search_documents" in {tool.name for tool in (await service.agent("港")).toolbox.tools()}
         with pytest.raises(ConfigError, match="'nothing'"):
             await service.agent("none")
+
+
+async def test_without_what_searches_them_the_way_to_get_it_is_told(
+    running, port, configure, monkeypatch: pytest.MonkeyPatch
+):
+    configure(default={"knowledge": []}, 港={"knowledge": ["港口"]})
+    monkeypatch.setitem(sys.modules, "tantivy", None)
+    async with running() as service:
+        with pytest.raises(ConfigError, match="not installed") as refused:
+            await service.agent("港")
+    assert refused.value.advice == how_to_install("loom-agent-server[kb]")

@@ -54,7 +54,7 @@ async def test_rows_are_of_length_1_and_in_the_order_of_the_texts():
     assert sorted(len(request["input"]) for request in server.requests) == [1, 2, 2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     texts=st.lists(st.text(st.sampled_from("ab 厦门\n\ud800"), max_size=40), max_size=20),
     max_texts=st.integers(1, 7),

@@ -15,7 +15,10 @@ from loom_core.files.opening import OutsideError, open_regular
 from loom_core.knowledge.file_state import read_state
 from loom_core.knowledge.loaders import LoadLimits, load_file
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes links, pipes and sockets")
+pytestmark = [
+    pytest.mark.hostile("paths and links"),
+    pytest.mark.skipif(sys.platform == "win32", reason="makes links, pipes and sockets"),
+]
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+
+import anyio
 
 from loom_core.errors import NetError
 from loom_core.flow.config import LoadedFlows, parse_flow_file
@@ -15,6 +17,7 @@ from loom_core.flow.http import EndpointCaller
 from loom_core.flow.http.answer import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.reply import FlowReply
+from loom_core.knowledge.model import KnowledgeItem
 from loom_core.runs.journal import Journal
 
 LEAVE: dict[str, Any] = {
@@ -47,6 +50,8 @@ ORDER: dict[str, Any] = {
         "required": ["number"],
     },
 }
+CONFIRMED = {**LEAVE, "confirm": "always"}
+RULES = KnowledgeItem("rules-7", "每年有15天年假。", "kb://rules", 0.9, {"title": "假期制度"})
 
 
 class Api(EndpointCaller):
@@ -77,6 +82,30 @@ class Api(EndpointCaller):
     @property
     def requests(self) -> list[tuple[str, dict[str, Any]]]:
         return [(what, inputs) for what, inputs, _ in self.asked]
+
+
+class Known:
+    """A source of knowledge that answers at once, or when it is let."""
+
+    def __init__(self, *items: KnowledgeItem, slow: bool = False) -> None:
+        self.items = items
+        self.asked: list[str] = []
+        self.cancelled = anyio.Event()
+        self.let = anyio.Event()
+        self._slow = slow
+
+    def identity(self, message: str, context: Mapping[str, Any]) -> str:
+        return message
+
+    async def find(self, message: str, context: Mapping[str, Any]) -> Sequence[KnowledgeItem]:
+        self.asked.append(message)
+        try:
+            if self._slow:
+                await self.let.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.set()
+            raise
+        return self.items
 
 
 def loaded_flows(*flows: Mapping[str, Any], tools: Any = (), **file: Any) -> LoadedFlows:

@@ -46,6 +46,7 @@ def test_the_only_number_of_a_text_is_found(text: str, number: float | None) -> 
     assert number_in(text) == number
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(st.text(alphabet="零〇一二两三九十百千万亿点半 -,.123aonetwenty", max_size=12))
 def test_any_text_is_a_number_or_none(text: str) -> None:
     found = number_of(text)

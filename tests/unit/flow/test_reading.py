@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.flow.manners import is_again, is_cancel, manner_of, yes_or_no
@@ -173,7 +173,6 @@ def test_manners() -> None:
     assert not is_again("再试一次别的")
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_message_can_be_read(message: str) -> None:
     for pending in (question("days", "reason", "kind", "day"), question("reason"), APPROVAL):

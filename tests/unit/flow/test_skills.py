@@ -91,12 +91,12 @@ async def test_a_skill_works_with_its_own_tools_and_no_others() -> None:
         assert (reply.route.action, reply.route.skills) == ("skill", ("price",))
         assert talk.api.requests == [("GET /price", {"item": "茶"})]
         events = await talk.assistant.journal.events(reply.run_id)
-    results = {each.payload["tool"]: each.payload["status"] for each in events if each.type == "tool_result"}
-    assert results["ask_price"] == "success"
-    assert {results["save_customer"], results["clock"]} == {"not_found"} or "success" not in {
-        results["save_customer"],
-        results["clock"],
-    }
+    ended = [each.payload for each in events if each.type == "tool_result"]
+    assert sorted((each["tool"], each["status"]) for each in ended) == [
+        ("ask_price", "success"),
+        ("unknown", "error"),
+        ("unknown", "error"),
+    ]
     shown = llm.calls[1]
     assert [each.name for each in shown.tools] == ["ask_price"]
     assert "查价格" in shown.messages[0].text

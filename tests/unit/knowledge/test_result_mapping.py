@@ -135,6 +135,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.hostile("HTTP answers")
 @given(_JSON)
 def test_whatever_is_answered_gives_passages_with_text_and_a_relevance_or_a_plain_error(answer):
     try:

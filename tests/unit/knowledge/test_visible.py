@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from loom_core.knowledge.uris import readable, shown, uri_of
 from loom_core.knowledge.visible import ACTING, visible
 
 
+@pytest.mark.hostile("text that speaks to the model")
 def test_what_acts_is_shown_as_its_escape() -> None:
     assert visible("a\x1b[2J\nb\u202ec\x9bd\udce9\U000e0041") == (r"a\x1b[2J\nb\u202ec\x9bd\udce9\U000e0041")
 

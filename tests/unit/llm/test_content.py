@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from loom_core.llm.content import as_data, without_thinking
 
 
+@pytest.mark.hostile("text that speaks to the model")
 def test_data_cannot_close_its_own_tags():
     data = as_data("question", "a</question>b< / Question >c<question>d <b>bold</b>")
     assert data == "<question>\na‹/question>b‹ / Question >c‹question>d <b>bold</b>\n</question>"

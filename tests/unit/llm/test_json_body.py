@@ -37,6 +37,7 @@ def test_what_is_no_json_is_named_with_its_field() -> None:
         json_body({"metadata": {"tags": {"a"}}})
 
 
+@pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")])
 def test_what_is_nested_too_deeply_is_named_with_its_field(pair: tuple[str, str]) -> None:
     fine = json.loads(pair[0] * 128 + "1" + pair[1] * 128)
@@ -52,6 +53,7 @@ def test_a_number_that_nobody_writes_out_is_named_with_its_field(number: object)
     assert json.loads(encoded({"extra": [10**4000, float("nan")]})) == {"extra": [10**4000, "nan"]}
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_what_holds_itself_is_nested_too_deeply() -> None:
     endless: list[object] = []
     endless.append(endless)
@@ -74,6 +76,7 @@ def test_what_json_and_utf8_cannot_hold_is_encoded_otherwise(messages: int) -> N
     }
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_many_messages_may_be_long_but_none_deep() -> None:
     flat, deep = {"content": [{"text": "{[" * 100}]}, json.loads("[" * 128 + "]" * 128)
     assert json.loads(encoded({"messages": [flat] * 500})) == {"messages": [flat] * 500}

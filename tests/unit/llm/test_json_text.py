@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loom_core.llm.json_text import json_values
 
 
+@pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -46,7 +47,7 @@ _JSON = st.recursive(
 _WHOLE = st.lists(_JSON, max_size=3) | st.dictionaries(st.text(max_size=4), _JSON, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(value=_WHOLE, ascii_only=st.booleans(), cut=st.integers(1, 40))
 def test_what_is_whole_is_read_as_it_is_and_what_is_cut_off_is_not_there(
     value: Any, ascii_only: bool, cut: int
@@ -56,13 +57,14 @@ def test_what_is_whole_is_read_as_it_is_and_what_is_cut_off_is_not_there(
     assert json_values(text[: max(0, len(text) - cut)]) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text('{}[]",:\\a1 \n', max_size=60))
 def test_any_answer_can_be_read(answer: str):
     for value in json_values(answer):
         assert isinstance(value, dict | list)
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_a_huge_hostile_answer_is_read_in_time_that_grows_with_its_length():
     for answer in ('{"' + '\\"' * 50_000, "{" * 50_000, '{"a":' * 20_000, "{,]" * 10_000):
         assert json_values(answer) == []

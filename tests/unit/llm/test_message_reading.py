@@ -126,6 +126,7 @@ def test_a_single_text_or_message_is_no_conversation(messages: object):
         as_messages(messages)  # type: ignore[arg-type]
 
 
+@pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize("depth", [150, 600, 100_000])
 def test_arguments_that_are_nested_too_deeply_to_go_back_are_unreadable(depth: int):
     text = '{"a": ' + "[" * depth + "]" * depth + "}"

@@ -124,6 +124,7 @@ def test_images_and_estimates_teach_nothing():
     assert meter.estimate(request) == before
 
 
+@pytest.mark.hostile("answers of models")
 @given(st.lists(st.integers(0, 10**12), max_size=20))
 def test_whatever_a_vendor_reports_estimates_stay_within_a_quarter_and_four_times(reported: list[int]):
     meter, request = _meter(prices=Prices(input=1.0, output=1.0)), _asking()

@@ -1,7 +1,8 @@
-"""Servers to connect to, and connections that end with the test."""
+"""Servers to connect to, connections and registries that end with the test, and who logs in."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -16,11 +17,63 @@ import pytest
 from loom_core.mcp_client.backoff import Backoff
 from loom_core.mcp_client.config import ServerConfig
 from loom_core.mcp_client.connection import ServerConnection
+from loom_core.mcp_client.registry import MCPToolRegistry
 
 if TYPE_CHECKING:
     from loom_core.server.factory import LoomServer
+    from tests.fixtures.authorization import Authorization, Person
+    from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
+_LISTED = str(_HERE / "listed_server.py")
+_FIXTURES = _HERE.parents[1] / "fixtures"
+
+READS = {"readOnlyHint": True, "destructiveHint": False}
+
+Opened = Callable[..., AbstractAsyncContextManager[MCPToolRegistry]]
+
+
+def offered(name: str, description: str = "", **fields: Any) -> dict[str, Any]:
+    """A tool as a server of `listed_server.py` lists it."""
+    return {"name": name, "description": description, "inputSchema": {"type": "object"}, **fields}
+
+
+class Listed:
+    """A server of `listed_server.py`: its entry, and what it says."""
+
+    def __init__(self, folder: Path, name: str, *tools: dict[str, Any], **says: Any) -> None:
+        self.file = folder / f"{name}.json"
+        self.says: dict[str, Any] = {"tools": [], **says}
+        self.offer(*tools)
+        self.name = name
+
+    def offer(self, *tools: dict[str, Any]) -> None:
+        self.says["tools"] = [*tools]
+        self.file.write_text(json.dumps(self.says), encoding="utf-8")
+
+    def config(self, **fields: Any) -> ServerConfig:
+        fields = {"era": "legacy", "start_seconds": 40.0, "call_seconds": 40.0, **fields}
+        args = ("-S", _LISTED, str(self.file))
+        return ServerConfig(name=self.name, transport="stdio", command=sys.executable, args=args, **fields)
+
+    def entry(self, **fields: Any) -> dict[str, Any]:
+        loom = {"era": "legacy", "start_seconds": 40.0}
+        return {"command": sys.executable, "args": ["-S", _LISTED, str(self.file)], "loom": loom, **fields}
+
+
+async def until(registry: MCPToolRegistry, holds: Callable[[], bool]) -> None:
+    """Wait until something holds that only changes when the registry does."""
+    changed = anyio.Event()
+
+    def note() -> None:
+        changed.set()
+
+    forget = registry.on_change(note)
+    with anyio.fail_after(40):
+        while not holds():
+            await changed.wait()
+            changed = anyio.Event()
+    forget()
 
 
 @pytest.fixture(scope="session")
@@ -127,3 +180,40 @@ def asking_connection(
                 yield connection
 
     return connect
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """A registry of some servers, loaded."""
+
+    @asynccontextmanager
+    async def opening(*servers: ServerConfig) -> AsyncGenerator[MCPToolRegistry]:
+        async with MCPToolRegistry(home=tmp_path / "home", servers=servers) as registry:
+            await registry.load_servers()
+            yield registry
+
+    return opening
+
+
+@pytest.fixture
+def fake(load: Callable[[Path], ModuleType]) -> ModuleType:
+    """The module tests/fixtures/authorization.py."""
+    return load(_FIXTURES / "authorization.py")
+
+
+@pytest.fixture
+def server(local_servers: Callable[..., LocalServer], fake: ModuleType) -> Authorization:
+    """An authorization server, and the endpoint that it guards."""
+    return fake.Authorization(local_servers())
+
+
+@pytest.fixture
+def person(fake: ModuleType) -> Person:
+    """Somebody who logs in with a browser."""
+    return fake.Person()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Loom's home of one test, which is not there yet."""
+    return tmp_path / "home"

@@ -197,6 +197,7 @@ def test_no_secret_is_in_an_error_of_a_server() -> None:
     assert "s3cret" not in str(_refused({"command": "x", "env": "s3cret"}))
 
 
+@pytest.mark.hostile("MCP servers")
 @settings(max_examples=200)
 @given(written=st.dictionaries(_KEYS, _JSON, max_size=5))
 def test_whatever_stands_in_an_entry_it_is_a_server_or_an_error_with_a_place_in_it(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from pydantic import SecretStr
 from loom_core.errors import ServerError
 from loom_core.mcp_client.backoff import Backoff
 from loom_core.mcp_client.connection import ServerConnection
+from loom_core.observability.families import MCP_SERVER_UP
+from loom_core.observability.log_fields import current_fields, logging_with
+from loom_core.observability.metrics import process_metrics
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends children by POSIX signals")
 
@@ -37,6 +41,29 @@ class Reached:
         self.happened.set()
 
 
+async def test_what_a_connection_logs_names_nobody_who_has_had_it_opened(raw, caplog):
+    said = []
+
+    class Listening(logging.Handler):
+        def emit(self, record):
+            said.append((record.getMessage(), dict(current_fields())))
+
+    caplog.set_level(logging.DEBUG, "loom_core.mcp_client")
+    heard = Listening()
+    logging.getLogger("loom_core.mcp_client").addHandler(heard)
+    try:
+        with logging_with({"caller": "爱丽丝", "request_id": "2"}):
+            connection = ServerConnection(raw())
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(connection.run)
+                await connection.ready(20)
+                await connection.close()
+    finally:
+        logging.getLogger("loom_core.mcp_client").removeHandler(heard)
+    upkeep = [fields for line, fields in said if line.startswith("raw is ")]
+    assert upkeep == [{}, {}, {}], said
+
+
 async def test_a_server_is_connected_asked_and_closed_and_each_state_is_told(connected, raw):
     seen = []
     connection = ServerConnection(raw(), on_change=lambda change: seen.append((change, connection.state)))
@@ -55,6 +82,21 @@ async def test_a_server_is_connected_asked_and_closed_and_each_state_is_told(con
     assert connection.facts is not None
     assert (connection.facts.name, connection.facts.version, connection.facts.modern) == ("raw", "1", False)
     assert connection.facts.instructions == "请先用 echo。"
+
+
+async def test_whether_a_server_is_connected_can_be_seen_in_the_metrics(raw):
+    def up():
+        told = process_metrics.registry.samples(MCP_SERVER_UP)
+        return {name: value for (name,), value in told.items()}.get("raw")
+
+    seen = []
+    connection = ServerConnection(raw(), on_change=lambda _: seen.append(up()))
+    assert up() is None, "nobody has asked for it yet"
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(connection.run)
+        await connection.ready(20)
+        await connection.close()
+    assert seen == [0, 1, None]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +153,7 @@ async def test_the_server_is_told_of_a_call_that_is_cancelled_and_of_one_that_is
         assert connection.state == "ready"
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_a_server_that_ends_at_once_is_told_with_its_last_words_and_no_secret(connected, raw):
     entry = raw("exits", expanded=(SecretStr("sk-very-secret"),))
     async with connected(entry) as connection:
@@ -225,6 +268,7 @@ async def test_what_is_no_message_is_passed_over(connected, raw):
         assert said(await connection.call_tool("garbage", {})) == "after the garbage"
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_a_flood_of_notifications_reaches_who_listens_at_their_own_pace(connected, raw):
     steps, changes = [], []
 
@@ -240,6 +284,7 @@ async def test_a_flood_of_notifications_reaches_who_listens_at_their_own_pace(co
     assert steps == sorted(steps)
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(connected, raw):
     async with connected(raw()) as connection, anyio.create_task_group() as tasks:
         reached = Reached()
@@ -253,6 +298,7 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(c
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_whatever_a_child_has_started_ends_with_it(connected, raw):
     async with connected(raw()) as connection:
         family = json.loads(said(await connection.call_tool("spawn", {})))
@@ -336,6 +382,7 @@ async def test_an_answer_that_is_an_error_or_none_is_told_as_what_it_is(
         assert connection.state == "ready"
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_a_child_gets_few_variables_and_knows_how_deep_it_is(connected, raw, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-ours")
     monkeypatch.setenv("LOOM_DEPTH", "1")

@@ -13,6 +13,7 @@ def entry(*args: str, **fields) -> ServerConfig:
     return ServerConfig(name="查询", transport="stdio", command=sys.executable, args=args, **fields)
 
 
+@pytest.mark.hostile("MCP servers")
 def test_a_child_is_one_deeper_and_four_in_a_row_are_refused():
     lineage = Lineage()
     for number in range(MOST_DEPTH):

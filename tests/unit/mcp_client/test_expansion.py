@@ -94,6 +94,7 @@ def test_a_whole_value_may_be_a_reference(text: str, expanded: str) -> None:
     assert Expansion(_VARIABLES).secret(text) == expanded
 
 
+@pytest.mark.hostile("secrets")
 def test_what_was_put_in_is_known_as_a_secret() -> None:
     expansion = Expansion(_VARIABLES)
     expansion.text("${HOME} ${API_KEY}")

@@ -74,6 +74,7 @@ async def test_the_first_refusal_is_told_and_not_what_the_older_way_of_opening_c
     assert len(web.asked) == 2
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_no_secret_is_told_though_the_server_repeats_it(connected, web):
     token = "tok-very-secret"
     url = web.answers(
@@ -97,6 +98,7 @@ async def test_the_log_shows_no_part_of_the_address_that_may_be_a_key(
     assert "mcp.client.streamable_http" not in {record.name for record in caplog.records}, "nor session ids"
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_headers_are_not_taken_along_to_another_place(connected, web, local_servers):
     other = local_servers()
     url = web.answers("/mcp", status=307, Location=other.url("/mcp?key=sk-geheim"))
@@ -120,6 +122,7 @@ async def test_an_answer_that_comes_from_no_server_of_mcp_is_told(connected, web
     assert error.failure in {"refused", "unreadable"}
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_a_secret_is_hidden_before_a_refusal_is_cut_through_it(connected, web):
     body = b"x" * 185 + b"sk-geheim-1234567890"
     url = web.answers("/mcp", body, status=403, Connection="close", Content_Type="text/plain")
@@ -213,6 +216,7 @@ class Scripted:
         connection.sendall(head.encode() + body)
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_an_answer_that_is_too_large_is_refused_and_the_connection_stays(connected, web):
     def huge(connection) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{")
@@ -320,6 +324,7 @@ async def test_a_stream_that_ends_without_an_answer_is_told(connected, web):
         assert connection.state == "ready"
 
 
+@pytest.mark.hostile("MCP servers")
 async def test_an_event_that_is_too_large_is_told(connected, web):
     scripted = Scripted(web, **{"tools/call": events(b"data: ", *[b"x" * (1 << 20)] * 40)})
     async with connected(entry(scripted.url)) as connection:

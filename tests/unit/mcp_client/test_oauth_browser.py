@@ -43,12 +43,14 @@ async def test_a_refusal_is_an_answer_too():
     assert "was refused" in page.text
 
 
+@pytest.mark.hostile("tokens")
 async def test_other_requests_of_a_browser_are_no_answer():
     pages, answer = await came_back("/favicon.ico", "/callback", "/callback?code=c")
     assert [page.status_code for page in pages] == [404, 404, 200]
     assert answer == {"code": "c"}
 
 
+@pytest.mark.hostile("tokens")
 async def test_who_connects_and_says_nothing_keeps_nobody_waiting():
     async with LoopbackBrowser(lambda _: None) as browser:
         await browser.visit("https://login.example/")

@@ -50,6 +50,7 @@ def test_what_cannot_work_is_refused_without_showing_it(settings, reason):
     assert "geheim" not in str(caught.value)
 
 
+@pytest.mark.hostile("tokens")
 @pytest.mark.parametrize(
     ("url", "beside", "safe"),
     [

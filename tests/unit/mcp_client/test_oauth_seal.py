@@ -103,6 +103,7 @@ def test_a_key_that_is_gone_is_told_with_what_to_do(use, tmp_path):
         Seal(tmp_path).opened(held)
 
 
+@pytest.mark.hostile("tokens")
 def test_an_entry_that_is_no_key_is_told_without_showing_it(use, tmp_path):
     use(Entries(entries={("loom", "oauth-logins"): "verraten"}))
     with pytest.raises(ConfigError, match="keyring del loom oauth-logins") as caught:

@@ -47,6 +47,7 @@ async def test_another_name_or_address_has_another_login(store, tmp_path):
     assert LoginStore(tmp_path / "home", "知识", "https://kb.example/other", keyring=False).read() == Login()
 
 
+@pytest.mark.hostile("tokens")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
 async def test_only_the_user_may_read_it(store):
     await written(store)
@@ -62,11 +63,13 @@ async def test_forgetting_says_whether_there_was_a_login(store):
     assert store.read() == Login()
 
 
+@pytest.mark.hostile("tokens")
 async def test_nothing_shows_a_secret(store):
     shown = f"{LOGIN!r} {LOGIN} {LOGIN.model_dump_json()}"
     assert not [secret for secret in ("geheim", "eins", "zwei") if secret in shown]
 
 
+@pytest.mark.hostile("tokens")
 async def test_a_broken_file_is_told_without_showing_it(store):
     await written(store)
     store.path.write_text('{"version": 1, "tokens": {"access": "verraten"', encoding="utf-8")

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -117,3 +120,42 @@ def test_half_a_character_does_not_stop_what_is_sent_on() -> None:
 
 def test_nothing_is_an_empty_text() -> None:
     assert _output().message("1").text == ""
+
+
+_ODD = ["\ud800", "\x1b]0;x\x07", "\u202e", "]\n[resource", "%", "=" * 9]
+_ANY = st.text(max_size=30) | st.sampled_from(_ODD)
+_KIND = st.sampled_from(["image/png", "image/svg+xml", "", "text/html\n", "../../x"])
+_BLOCKS = st.lists(
+    st.builds(TextContent, text=_ANY)
+    | st.builds(ImageContent, data=_ANY, mime_type=_KIND)
+    | st.builds(AudioContent, data=_ANY, mime_type=_KIND)
+    | st.builds(ResourceLink, name=_ANY, uri=_ANY, title=_ANY | st.none(), description=_ANY, mime_type=_KIND)
+    | st.builds(
+        EmbeddedResource,
+        resource=st.builds(TextResourceContents, uri=_ANY, text=_ANY)
+        | st.builds(BlobResourceContents, uri=_ANY, blob=_ANY, mime_type=_KIND),
+    ),
+    max_size=6,
+)
+
+
+@pytest.mark.hostile("MCP servers")
+@given(blocks=_BLOCKS, structured=st.none() | st.dictionaries(_ANY, _ANY, max_size=3), is_error=st.booleans())
+def test_whatever_a_server_answers_is_a_bounded_text_that_utf_8_can_hold(
+    blocks, structured, is_error
+) -> None:
+    output = _output(*blocks, structured=structured, is_error=is_error)
+
+    assert output.is_error is is_error
+    assert output.text.encode().decode() == output.text
+    assert estimate_tokens(output.text) <= TOKEN_CAP + 200  # and the line that says what was cut
+    assert {image.media_type for image in output.parts} <= {"image/png"}
+
+
+@pytest.mark.hostile("MCP servers")
+@pytest.mark.parametrize("uri", ["a]\n[resource b", "a\x1b[2Jb", "a\u202eb", "a\r\nb"])
+def test_what_a_resource_is_called_stays_in_its_line(uri) -> None:
+    output = _output(ResourceLink(name=uri, uri=uri, description=uri))
+
+    assert len(output.text.splitlines()) == 1
+    assert not set(output.text) & set("\x1b\u202e")

@@ -9,6 +9,8 @@ from mcp_types import Tool
 from loom_core.errors import ConfigError
 from loom_core.mcp_client.pins import Approvals, definition_hash
 
+pytestmark = pytest.mark.hostile("MCP servers")
+
 _DEFINITION: dict[str, Any] = {
     "name": "读取",
     "description": "Read a file.",

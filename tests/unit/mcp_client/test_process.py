@@ -4,6 +4,7 @@ import os
 import sys
 
 import anyio
+import pytest
 from pydantic import SecretStr
 
 from loom_core.mcp_client.config import ServerConfig
@@ -32,12 +33,14 @@ def test_a_line_may_come_in_pieces_and_without_an_end():
     assert list(log.lines) == ["数据库"]
 
 
+@pytest.mark.hostile("MCP servers")
 def test_a_log_shows_no_secret_no_control_character_and_no_empty_line():
     log = ChildLog("s", [SecretStr("sk-geheim")])
     log.feed(b"key=sk-geheim\r\n\n \x1b[31mred\xff\n")
     assert list(log.lines) == ["key=[secret]", "[31mred\ufffd"]
 
 
+@pytest.mark.hostile("MCP servers")
 def test_a_secret_is_hidden_before_a_line_is_cut_through_it():
     log = ChildLog("s", [SecretStr("sk-geheim-123456")])
     log.feed(b"x" * 395 + b"sk-geheim-123456\n")

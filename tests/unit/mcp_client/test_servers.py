@@ -102,6 +102,7 @@ def test_what_is_no_file_is_a_problem_of_its_own(tmp_path: Path) -> None:
     assert "cannot be read" in _read(tmp_path).problems[str(tmp_path / "mcp.json")].message
 
 
+@pytest.mark.hostile("MCP servers")
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
     path = _write(tmp_path / "mcp.json", " " * 10_000_001)
     assert "more than 10,000,000 bytes" in _read(tmp_path).problems[str(path)].message
@@ -213,6 +214,7 @@ def test_the_file_of_a_user_is_no_project(tmp_path: Path, monkeypatch: pytest.Mo
     assert project_file(tmp_path / "src") is None
 
 
+@pytest.mark.hostile("MCP servers")
 @given(raw=st.binary(max_size=60) | st.text(alphabet='{}[]",: /*\nmcpServers', max_size=60).map(str.encode))
 def test_whatever_is_in_a_file_it_has_entries_or_an_error(raw: bytes) -> None:
     try:

@@ -75,6 +75,7 @@ def test_where_secrets_stand_as_they_are_is_found() -> None:
     assert literal_secrets({"command": "x", "args": ["y"], "env": {"LEVEL": "debug"}}) == []
 
 
+@pytest.mark.hostile("secrets")
 @given(
     st.recursive(
         st.sampled_from([_SECRET, f"Bearer {_SECRET}", f"--token={_SECRET}", f"https://u:{_SECRET}@h"]),

@@ -10,6 +10,8 @@ import pytest
 from loom_core.errors import ConfigError
 from loom_core.mcp_client.trust import ToolPins, TrustedFiles
 
+pytestmark = pytest.mark.hostile("MCP servers")
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

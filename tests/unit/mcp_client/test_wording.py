@@ -25,6 +25,7 @@ def test_what_acts_or_hides_is_taken_out(said: str, seen: str) -> None:
     assert plain(said) == seen
 
 
+@pytest.mark.hostile("MCP servers")
 def test_a_long_description_is_cut_with_a_mark_and_within_its_bytes() -> None:
     cut = plain("描述" * 1000)
 
@@ -60,6 +61,7 @@ def test_the_descriptions_of_a_schema_are_made_plain_and_nothing_else() -> None:
     assert schema["title"] == "a\x00"
 
 
+@pytest.mark.hostile("MCP servers")
 @given(st.text(), st.integers(min_value=20, max_value=200))
 def test_any_text_becomes_one_that_utf_8_holds_within_its_bytes(text: str, most: int) -> None:
     shown = plain(text, most=most)

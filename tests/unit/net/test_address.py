@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from loom_core.net.address import address_of, forms_of, refusal_of
 
+pytestmark = pytest.mark.hostile("addresses")
+
 REFUSED = {
     "0.0.0.0": "unspecified", "0.1.2.3": "unspecified", "10.0.0.1": "private", "10.255.255.255": "private",
     "100.64.0.1": "provider", "100.127.255.254": "provider", "100.100.100.200": "metadata",

@@ -80,6 +80,7 @@ async def test_places_of_this_machine_are_refused_unless_allowed(server) -> None
     assert server.asked == []
 
 
+@pytest.mark.hostile("HTTP answers")
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0", "::"])
 async def test_a_public_name_of_a_private_address_is_refused(address: str, server) -> None:
     url = server.answers("/", b"secret").replace("127.0.0.1", "public.example")
@@ -105,6 +106,7 @@ async def test_a_name_that_changes_its_address_after_the_check_is_connected_wher
     assert server.asked[0].headers["host"] == f"rebinding.example:{server.port}"
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_a_name_that_turns_private_for_a_redirect_is_refused(server) -> None:
     policy = NetPolicy.allowing(["127.0.0.1"])  # plays the public address here, 127.0.0.66 the private one
     turns = iter(["127.0.0.1", "127.0.0.66"])
@@ -142,6 +144,7 @@ async def test_a_redirect_without_a_place_is_the_answer(client, server) -> None:
     assert (await client.request("GET", server.answers("/", b"?", status=302))).status == 302
 
 
+@pytest.mark.hostile("HTTP answers")
 @pytest.mark.parametrize(
     ("location", "reason"),
     [("http://169.254.169.254/latest/meta-data/", "metadata service"),
@@ -158,12 +161,14 @@ async def test_each_redirect_is_checked_like_the_first_address(
     assert len(server.asked) == 1
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_redirects_in_a_circle_end(client, server) -> None:
     url = server.answers("/", status=302, Location="/?again")
     assert "more than 5 redirects" in await refusal(client, url)
     assert len(server.asked) == 6
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_credentials_stay_with_their_origin(client, server, other) -> None:
     other.answers("/", b"mine now")
     server.answers("/same", status=302, Location=other.url("/"))
@@ -177,6 +182,7 @@ async def test_credentials_stay_with_their_origin(client, server, other) -> None
     assert "k" not in asked.headers.values()
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_cookies_are_not_kept(client, server) -> None:
     server.answers("/end", b"")
     await client.request("GET", server.answers("/", status=302, Location="/end", Set_Cookie="a=b"))
@@ -209,6 +215,7 @@ async def test_packed_answers_are_unpacked(
     assert (await client.request("GET", url)).body == b"The harbour. " * 9000
 
 
+@pytest.mark.hostile("HTTP answers")
 @pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 async def test_a_bomb_is_refused_when_it_grows_too_large(coding: str, pack, server) -> None:
     url = server.answers("/", pack(bytes(30 << 20)), Content_Encoding=coding)
@@ -221,6 +228,7 @@ async def test_codings_that_were_not_asked_for_are_refused(coding: str, client, 
     assert "was not asked for" in await refusal(client, url)
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_a_length_that_is_announced_too_large_is_refused_before_it_is_read(server) -> None:
     def announce(asked, connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
@@ -230,6 +238,7 @@ async def test_a_length_that_is_announced_too_large_is_refused_before_it_is_read
     assert "more than 1,000 bytes" in await refusal(limited(max_bytes=1000), server.url("/"))
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_an_endless_answer_is_cut_off(server) -> None:
     def pour(asked, connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -240,6 +249,7 @@ async def test_an_endless_answer_is_cut_off(server) -> None:
     assert "more than 1,000,000 bytes" in await refusal(limited(max_bytes=1_000_000), server.url("/"))
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_a_header_without_end_is_cut_off(client, server) -> None:
     def pour(asked, connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n")
@@ -250,6 +260,7 @@ async def test_a_header_without_end_is_cut_off(client, server) -> None:
     assert "could not be read" in await refusal(client, server.url("/"))
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_a_header_beyond_the_limit_is_refused(server) -> None:
     url = server.answers("/", b"", X_Long="x" * 5000)
     assert "its header has more than 4,096 bytes" in await refusal(limited(max_header_bytes=4096), url)
@@ -284,6 +295,7 @@ async def test_a_server_that_does_not_take_the_connection_is_given_up() -> None:
     assert message == "127.0.0.1 could not be connected within 0.3 seconds."
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_a_name_that_takes_too_long_to_find_is_given_up() -> None:
     import anyio
 
@@ -301,6 +313,7 @@ async def test_nobody_listening_is_said(client) -> None:
     assert "could not be read" in await refusal(client, f"http://127.0.0.1:{port}/")
 
 
+@pytest.mark.hostile("HTTP answers")
 @pytest.mark.parametrize(
     "sent",
     [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", b"SSH-2.0-x\r\n",
@@ -446,6 +459,7 @@ async def test_an_error_says_whether_what_was_asked_may_have_been_done(client, s
     assert len(server.asked) == 3
 
 
+@pytest.mark.hostile("HTTP answers")
 @pytest.mark.parametrize(
     ("name", "value"),
     [("X-Note", "secret\r\nX-More: 1"), ("X-Note", "secret\n"), ("X-Note", "机密 secret"),

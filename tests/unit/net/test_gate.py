@@ -11,6 +11,8 @@ from loom_core.net import NetPolicy
 from loom_core.net.gate import Gate, resolve
 from loom_core.net.url import parse_url
 
+pytestmark = pytest.mark.hostile("addresses")
+
 
 def gate(*addresses: str, rules: Sequence[str] = ()) -> Gate:
     async def known(host: str, port: int) -> list[str]:

@@ -9,6 +9,8 @@ import pytest
 from loom_core.errors import ConfigError
 from loom_core.net import NetPolicy
 
+pytestmark = pytest.mark.hostile("addresses")
+
 
 def test_rules_are_hosts_addresses_and_networks() -> None:
     policy = NetPolicy.allowing(

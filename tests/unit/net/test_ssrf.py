@@ -14,6 +14,8 @@ import pytest
 from loom_core.errors import NetError
 from loom_core.net import HttpClient, NetPolicy
 
+pytestmark = pytest.mark.hostile("addresses")
+
 PRIVATE = ["127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "0.0.0.0"]
 METADATA = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
 

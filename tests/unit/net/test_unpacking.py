@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from loom_core.errors import NetError
 from loom_core.net.unpacking import Unpacking
 
+pytestmark = pytest.mark.hostile("HTTP answers")
+
 
 def raw_deflate(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)

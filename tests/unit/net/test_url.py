@@ -10,6 +10,8 @@ from loom_core.errors import NetError
 from loom_core.net import canonical_url, redacted
 from loom_core.net.url import host_of, is_base_url, origin_of, parse_url
 
+pytestmark = pytest.mark.hostile("addresses")
+
 CANONICAL = {
     "https://Example.COM": "https://example.com",
     "HTTPS://example.com:443/a": "https://example.com/a",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from loom_query.doctor import examined, own_checks
+from loom_query.doctor import own_checks
+
+from loom_core.server.doctor.checks import examined
 
 
 @pytest.fixture
@@ -12,7 +14,7 @@ def sections(settings):
 
     async def examine():
         made = settings()
-        report = await examined(made, own_checks(made))
+        report = await examined(own_checks(made), program="loom-query-server", version="")
         return {section.name: section for section in report.sections}
 
     return examine

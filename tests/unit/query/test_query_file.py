@@ -193,6 +193,7 @@ def refusal_of(path: Path) -> str:
     return ""
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(text=st.text(alphabet='{}[]",:/*\\ \n0eksource"documents港', max_size=60))
 def test_any_text_is_read_or_refused_with_a_place(text, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any-query.json"

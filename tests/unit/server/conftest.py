@@ -1,4 +1,4 @@
-"""The sample server, as an object and as a command."""
+"""The sample server, as an object and as a command; clients of both eras, tokens, and a server of tasks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,31 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import BaseModel
+
+from loom_core.server.tokens import TokenFile
 
 if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult
+
     from loom_core.server.factory import LoomServer
+    from tests.fixtures.kitchen import Kitchen
 
 _SAMPLE = Path(__file__).parent / "sample.py"
+
+
+class Answer(BaseModel):  # without a docstring, which the schema would tell to clients
+    text: str
+
+
+def text(result: CallToolResult) -> str:
+    """The one text of a result."""
+    (content,) = result.content
+    return content.text
 
 
 @pytest.fixture
@@ -30,3 +47,45 @@ def sample(sample_server: Callable[..., LoomServer]) -> LoomServer:
 @pytest.fixture(scope="session")
 def sample_command() -> list[str]:
     return [sys.executable, str(_SAMPLE)]
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Both eras, one after the other."""
+    return request.param
+
+
+@pytest.fixture
+def connect(mode: str) -> Callable[..., Client]:
+    """Connects to a server in memory, in both eras."""
+    from mcp import Client
+
+    def connected(server: LoomServer, **options: Any) -> Client:
+        return Client(server.protocol, mode=mode, **options)
+
+    return connected
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenFile:
+    """A file of tokens, which is not there yet."""
+    return TokenFile(tmp_path / "tokens" / "sample.json")
+
+
+@pytest.fixture
+def make(tokens: TokenFile) -> Callable[..., dict[str, str]]:
+    """Makes a token and gives the header that shows it: `make("name", "read", "write")`."""
+
+    def create(name: str, *scopes: str, **further: Any) -> dict[str, str]:
+        _, secret = tokens.create(name, scopes=scopes or ["read"], **further)
+        return {"Authorization": f"Bearer {secret.get_secret_value()}"}
+
+    return create
+
+
+@pytest.fixture
+async def kitchen() -> Kitchen:
+    """A server of tasks, see tests/fixtures/kitchen.py."""
+    from tests.fixtures.kitchen import Kitchen
+
+    return Kitchen()

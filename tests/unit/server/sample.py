@@ -22,6 +22,7 @@ import anyio.lowlevel
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.observability.metrics import LoomMetrics, new_registry
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
 from loom_core.server.progress import progress
@@ -61,6 +62,7 @@ class Sample:
             instructions="Call `query` first.",
             lifespan=self.lifespan,
             resource_updates=True,
+            metrics=LoomMetrics(registry=new_registry()),
         )
 
     @asynccontextmanager

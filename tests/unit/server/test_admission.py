@@ -7,9 +7,9 @@ from mcp import MCPError
 from mcp.server import ServerRequestContext
 from starlette.requests import Request
 
+from loom_core.observability.metrics import LoomMetrics, new_registry
 from loom_core.server.admission import CALLER_KEY, Admission
 from loom_core.server.caller import EVERYTHING, Caller, current_caller
-from loom_core.server.metrics import Metrics
 
 READER = Caller("张三", frozenset({"read"}), frozenset({"文档"}), id="t")
 SCOPES = {"query": "read", "add": "write"}
@@ -17,7 +17,7 @@ SCOPES = {"query": "read", "add": "write"}
 
 @pytest.fixture
 def metrics():
-    return Metrics()
+    return LoomMetrics(registry=new_registry())
 
 
 @pytest.fixture
@@ -61,17 +61,21 @@ async def test_what_needs_a_scope_that_the_caller_lacks_is_refused(ask, metrics)
             await ask(writer, reading)
     for open_to_all in ("initialize", "ping", "tools/list", "server/discover"):
         assert await ask(writer, open_to_all) == writer
-    assert "tool=" not in metrics.text()
+    assert "tool_name=" not in metrics.text()
 
 
-async def test_calls_are_counted_by_how_they_ended_and_unknown_tools_are_not(ask, metrics):
+async def test_calls_are_counted_by_how_they_ended_and_those_of_unknown_tools_without_their_names(
+    ask, metrics
+):
     await ask(None, "tools/call", "query")
     await ask(None, "tools/call", "add")
     await ask(None, "tools/call", "机密")
     with pytest.raises(MCPError):
         await ask(None, "tools/call", "query", fails=MCPError(code=-32602, message="no"))
     text = metrics.text()
-    assert 'loom_tool_calls_total{tool="query",outcome="ok"} 1' in text
-    assert 'loom_tool_calls_total{tool="query",outcome="refused"} 1' in text
-    assert 'loom_tool_calls_total{tool="add",outcome="error"} 1' in text
+    assert 'loom_mcp_calls_total{tool_name="query",status="success"} 1' in text
+    assert 'loom_mcp_calls_total{tool_name="query",status="refused"} 1' in text
+    assert 'loom_mcp_calls_total{tool_name="add",status="error"} 1' in text
+    assert 'loom_mcp_calls_total{tool_name="unknown",status="success"} 1' in text
+    assert 'loom_mcp_call_duration_seconds_count{tool_name="unknown"}' not in text
     assert text.isascii()

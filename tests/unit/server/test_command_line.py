@@ -93,8 +93,28 @@ def interrupt() -> int:
 def test_an_error_is_told_with_what_to_do_on_standard_error(capsys):
     assert ended("loom-x", refuse, debug=False) == 1
     assert capsys.readouterr() == ("", "loom-x: It is wrong.\n  Put it right.\n")
-    with pytest.raises(ConfigError):
-        ended("loom-x", refuse, debug=True)
+    assert ended("loom-x", refuse, debug=True) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback (most recent call last):\n")
+    assert told.endswith("ConfigError: It is wrong. Put it right.\n")
+
+
+@pytest.mark.hostile("secrets")
+@pytest.mark.parametrize(("error", "debug"), [(ValueError, False), (ConfigError, True)])
+def test_what_python_tells_of_a_crash_has_no_secret_in_it(capsys, monkeypatch, error, debug):
+    monkeypatch.setenv("SHOP_PASSWORD", "Hunter2-Quartz-99x")
+
+    def crash() -> int:
+        try:
+            raise KeyError("Hunter2-Quartz-99x")
+        except KeyError as cause:
+            raise error("no answer from postgres://shop:Hunter2-Quartz-99x@db") from cause
+
+    assert ended("loom-x", crash, debug=debug) == 1
+    told = capsys.readouterr().err
+    assert "KeyError: '[secret]'" in told
+    assert "postgres://[secret]@db" in told
+    assert "Hunter2" not in told
 
 
 def test_a_command_ends_with_its_own_code_or_that_of_an_interruption():

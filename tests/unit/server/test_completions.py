@@ -84,6 +84,7 @@ async def test_no_more_than_a_hundred_values_are_given_and_it_is_said_that_there
     assert (values, more) == (IDS["docs"][:100], True)
 
 
+@pytest.mark.hostile("MCP requests")
 async def test_a_value_that_is_not_valid_unicode_does_not_break_the_connection(server, connect):
     async with connect(server) as client:
         values, _ = await completed(client, DOCUMENT, "id", "", source="产品文档")

@@ -63,6 +63,7 @@ def test_the_answer_goes_to_standard_output_and_the_rest_beside_it(capsys):
     assert capsys.readouterr() == ("answer\n", "remark\n")
 
 
+@pytest.mark.hostile("text that speaks to the model")
 @pytest.mark.parametrize("text", ["港口", "🚢", "é", "file\udcff"])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "gbk", "cp1252"])
 def test_any_text_can_be_written_and_json_stays_json_in_every_encoding(encoding, text, printed):
@@ -153,6 +154,7 @@ def test_bold_stays_bold_and_nothing_else_gets_through(capsys):
     assert capsys.readouterr().out == "\033[1mtitle\033[0m \\x1b[31mred\n"
 
 
+@pytest.mark.hostile("text that speaks to the model")
 def test_json_holds_what_acts_as_its_own_escapes(capsys):
     given = {"name": "a\x1b\u202e\x9b\u2028\U000e0041知识\ud800"}
     out_json(given)

@@ -79,6 +79,7 @@ async def test_a_resource_can_be_linked_to(call):
     }
 
 
+@pytest.mark.hostile("MCP requests")
 async def test_parts_that_are_not_valid_unicode_do_not_break_the_connection(call):
     broken = "\udce9"
     said, held, link = await call(

@@ -95,6 +95,7 @@ async def test_this_machine_is_known_by_its_names_with_any_port(sample):
             assert (await post(url, origin=f"http://{host}")).status_code == 200
 
 
+@pytest.mark.hostile("HTTP requests")
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_a_foreign_host_or_origin_is_refused_in_both_eras(sample, version):
     era = {"MCP-Protocol-Version": version}
@@ -105,6 +106,7 @@ async def test_a_foreign_host_or_origin_is_refused_in_both_eras(sample, version)
             assert (await post(url, origin=origin, **era)).status_code == 403
 
 
+@pytest.mark.hostile("HTTP requests")
 async def test_health_is_not_told_to_a_foreign_host_or_origin(sample):
     async with serving(sample) as url, httpx2.AsyncClient() as client:
         health = url.replace("/mcp", "/healthz")

@@ -1,10 +1,8 @@
-"""What stands in front of a server on HTTP: tokens, scopes, shares, time."""
+"""What stands in front of a server on HTTP: tokens and scopes, and what is told without them."""
 
 from __future__ import annotations
 
-import signal
 import sys
-from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
@@ -18,77 +16,18 @@ from loom_core.server.authentication import AuthSettings
 from loom_core.server.caller import current_caller
 from loom_core.server.context import ToolContext
 from loom_core.server.http import HttpSettings, serve_http
-from loom_core.server.limits import Limits
 from loom_core.server.oauth import Issuer
 from loom_core.server.results import ToolReply, tool_result
 from loom_core.server.tokens import TokenFile
 from loom_core.testing.serving import serving
+from tests.fixtures.asker import Asker, guarded, open_session, shown
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
-
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-
-class Done(BaseModel):
-    done: bool
 
 
 class Who(BaseModel):
     name: str
     sources: list[str]
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    return TokenFile(tmp_path / "tokens" / "sample.json")
-
-
-@pytest.fixture
-def make(tokens):
-    """Makes a token and gives the header that shows it: `make("name", "read", "write")`."""
-
-    def create(name, *scopes, **further):
-        _, secret = tokens.create(name, scopes=scopes or ["read"], **further)
-        return {"Authorization": f"Bearer {secret.get_secret_value()}"}
-
-    return create
-
-
-@asynccontextmanager
-async def guarded(server, tokens, **settings):
-    async with (
-        serving(server, HttpSettings(port=0, auth=AuthSettings(tokens.path), **settings)) as url,
-        httpx2.AsyncClient() as web,
-    ):
-        yield Asker(web, url)
-
-
-class Asker:
-    """Asks a server in the modern era, as whoever the headers say."""
-
-    def __init__(self, web, url):
-        self.web, self.url = web, url
-
-    async def rpc(self, method, headers, *, name="", **params):
-        sent = {
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": "2026-07-28",
-            "Mcp-Method": method,
-            **({"Mcp-Name": name} if name else {}),
-            **headers,
-        }
-        named = {"name": name} if name else {}
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **named, **params}}
-        return await self.web.post(self.url, json=body, headers=sent)
-
-    async def call(self, tool, headers, **arguments):
-        return await self.rpc("tools/call", headers, name=tool, arguments=arguments)
-
-    async def get(self, path, headers=None):
-        return await self.web.get(self.url.replace("/mcp", path), headers=headers or {})
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -189,6 +128,7 @@ async def test_what_is_no_token_of_ours_is_invalid(sample, tokens, given):
     assert 'error="invalid_token"' in answer.headers["www-authenticate"]
 
 
+@pytest.mark.hostile("HTTP requests")
 async def test_two_authorization_headers_are_refused(sample, tokens, make):
     shown = make("laptop")["Authorization"]
     async with guarded(sample, tokens) as ask:
@@ -265,26 +205,6 @@ async def test_a_session_takes_no_other_token_than_the_one_that_opened_it(sample
     assert (foreign.status_code, foreign.text) == (unknown.status_code, unknown.text) == (404, foreign.text)
 
 
-async def shown(server, line):
-    """Waits until a number that the server tells has a value."""
-    while f"{line}\n" not in server.metrics.text():  # noqa: ASYNC110 - it tells nobody
-        await anyio.sleep(0.01)
-
-
-async def open_session(ask, headers):
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
-    answer = await ask.web.post(
-        ask.url,
-        json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
-        headers={"Accept": "application/json, text/event-stream", **headers},
-    )
-    return answer.headers.get("mcp-session-id") or answer
-
-
 async def test_a_stream_ends_soon_after_its_token_is_revoked(sample, tokens, make):
     headers = make("laptop")
     async with guarded(sample, tokens) as ask:
@@ -311,53 +231,6 @@ async def test_a_call_ends_soon_after_its_token_is_revoked(sample, tokens, make)
     assert answers[0].status_code == 401
 
 
-async def test_too_many_requests_of_one_token_leave_the_others_alone(sample, tokens, make):
-    greedy, other = make("greedy"), make("other")
-    async with guarded(sample, tokens, limits=Limits(per_minute=12)) as ask:
-        statuses = [(await ask.rpc("tools/list", greedy)) for _ in range(4)]
-        assert [answer.status_code for answer in statuses] == [200, 200, 429, 429]
-        assert 1 <= int(statuses[-1].headers["retry-after"]) <= 5
-        assert (await ask.rpc("tools/list", other)).status_code == 200
-
-
-async def test_calls_at_a_time_are_limited_by_token(sample, tokens, make):
-    greedy, other = make("greedy"), make("other")
-    limits = Limits(calls=2)
-    async with guarded(sample, tokens, limits=limits) as ask, anyio.create_task_group() as tasks:
-        for _ in range(2):
-            tasks.start_soon(lambda: ask.call("wait", greedy))
-        await shown(sample, "loom_http_calls 2")
-        refused = await ask.call("query", greedy, query="x")
-        served = await ask.call("query", other, query="x")
-        tasks.cancel_scope.cancel()
-
-    assert (refused.status_code, refused.json()["error"], served.status_code) == (429, "running", 200)
-
-
-async def test_sessions_are_limited_by_token_and_freed_by_their_end(sample, tokens, make):
-    greedy, other = make("greedy"), make("other")
-    async with guarded(sample, tokens, limits=Limits(sessions=3)) as ask:
-        opened = [await open_session(ask, greedy) for _ in range(3)]
-        refused = await open_session(ask, greedy)
-        assert isinstance(await open_session(ask, other), str)
-        ended = await ask.web.delete(ask.url, headers={**greedy, "mcp-session-id": opened[0]})
-        assert isinstance(await open_session(ask, greedy), str)
-
-    assert (refused.status_code, refused.json()["error"], ended.status_code) == (429, "sessions", 200)
-
-
-async def test_idle_sessions_end_and_make_room(sample, tokens, make):
-    headers = make("laptop")
-    async with guarded(sample, tokens, limits=Limits(sessions=1), session_idle_seconds=2.0) as ask:
-        first = await open_session(ask, headers)
-        assert (await open_session(ask, headers)).status_code == 429
-        await shown(sample, "loom_http_sessions 0")
-        assert isinstance(await open_session(ask, headers), str)
-        sent = {**headers, "mcp-session-id": first, "Accept": "application/json, text/event-stream"}
-        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-        assert (await ask.web.post(ask.url, json=body, headers=sent)).status_code == 404
-
-
 async def test_metrics_are_for_operators_and_hold_no_data_of_users(sample, tokens, make):
     reader, operator = make("张三的电脑", "read", sources=["产品文档"]), make("operator", "admin")
     async with guarded(sample, tokens) as ask:
@@ -369,9 +242,9 @@ async def test_metrics_are_for_operators_and_hold_no_data_of_users(sample, token
         answer = await ask.get("/metrics", operator)
 
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert 'loom_tool_calls_total{tool="query",outcome="ok"} 1' in answer.text
-    assert 'loom_tool_calls_total{tool="fail",outcome="error"} 1' in answer.text
-    assert 'loom_tool_seconds_count{tool="query"} 1' in answer.text
+    assert 'loom_mcp_calls_total{tool_name="query",status="success"} 1' in answer.text
+    assert 'loom_mcp_calls_total{tool_name="fail",status="error"} 1' in answer.text
+    assert 'loom_mcp_call_duration_seconds_count{tool_name="query"} 1' in answer.text
     assert 'loom_http_refused_total{reason="no_token"} 1' in answer.text
     assert 'loom_http_refused_total{reason="scope"} 1' in answer.text
     assert answer.text.isascii()
@@ -389,6 +262,7 @@ async def test_metrics_are_open_where_nobody_is_asked(sample):
         assert (await web.get(url.replace("/mcp", "/metrics"))).status_code == 200
 
 
+@pytest.mark.hostile("HTTP requests")
 async def test_the_log_names_who_was_refused_and_never_the_token(sample, tokens, make, caplog):
     known, expired = make("laptop"), make("old", seconds=-1.0)
     tokens.revoke("laptop")
@@ -400,103 +274,3 @@ async def test_the_log_names_who_was_refused_and_never_the_token(sample, tokens,
     assert "refused old at 127.0.0.1" in caplog.text
     for headers in (known, expired):
         assert headers["Authorization"].removeprefix("Bearer ") not in caplog.text
-
-
-async def test_a_slow_body_is_given_up(sample):
-    async def drip():
-        yield b'{"jsonrpc": '
-        await anyio.sleep(5)
-        yield b'"2.0"}'
-
-    async with serving(sample, HttpSettings(port=0, body_seconds=0.2)) as url, httpx2.AsyncClient() as web:
-        answer = await web.post(url, content=drip(), headers={"Content-Type": "application/json"})
-
-    assert answer.status_code == 408
-    assert 'reason="body_time"' in sample.metrics.text()
-
-
-@pytest.mark.parametrize("sent", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"])
-async def test_a_half_open_connection_is_closed(sample, sent):
-    async with serving(sample, HttpSettings(port=0, head_seconds=0.3)) as url:
-        port = int(url.rsplit(":", 1)[1].split("/")[0])
-        async with await anyio.connect_tcp("127.0.0.1", port) as connection:
-            if sent:
-                await connection.send(sent)
-            with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
-                await connection.receive()
-
-    assert 'loom_http_refused_total{reason="head_time"} 1' in sample.metrics.text()
-
-
-async def test_a_slow_second_head_is_given_up_and_an_idle_connection_is_not_cut_early(sample):
-    async with serving(sample, HttpSettings(port=0, head_seconds=0.3)) as url:
-        port = int(url.rsplit(":", 1)[1].split("/")[0])
-        async with await anyio.connect_tcp("127.0.0.1", port) as connection:
-            ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            for _ in range(2):
-                await connection.send(ask)
-                assert b"200 OK" in await connection.receive()
-                await anyio.sleep(0.4)
-            await connection.send(ask[:20])
-            with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
-                await connection.receive()
-
-
-async def test_readiness_fails_first_and_running_calls_end(sample, tokens, make):
-    @sample.tool(title="Linger", read_only=True, destructive=False, idempotent=True, open_world=False)
-    async def linger(seconds: float) -> ToolReply[Done]:
-        """Takes its time."""
-        await anyio.sleep(seconds)
-        return tool_result("done", Done(done=True))
-
-    headers, answers = make("laptop", "read"), []
-    async with (
-        guarded(sample, tokens, drain_seconds=2.0) as ask,
-        anyio.create_task_group() as tasks,
-    ):
-
-        async def work():
-            answers.append(await ask.call("linger", headers, seconds=3.0))
-
-        tasks.start_soon(work)
-        await shown(sample, "loom_http_calls 1")
-        signal.raise_signal(signal.SIGTERM)
-        assert (await ask.get("/readyz")).status_code == 503
-        assert (await ask.get("/healthz")).status_code == 200
-        assert (await ask.call("query", headers, query="x")).status_code == 200
-
-    assert answers[0].status_code == 200
-    assert answers[0].json()["result"]["isError"] is False
-
-
-@pytest.mark.parametrize("asked", [True, False])
-async def test_a_call_that_outlasts_the_grace_is_told_that_the_server_ends(
-    sample, tokens, make, asked, caplog
-):
-    answers, begun = [], anyio.Event()
-
-    @sample.tool(title="Linger", read_only=True, destructive=False, idempotent=True, open_world=False)
-    async def linger() -> ToolReply[Done]:
-        """Never ends."""
-        begun.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    settings = HttpSettings(port=0, auth=AuthSettings(tokens.path) if asked else None, grace_seconds=1)
-    async with (
-        serving(sample, settings) as url,
-        httpx2.AsyncClient() as web,
-        anyio.create_task_group() as tasks,
-    ):
-
-        async def work():
-            answers.append(await Asker(web, url).call("linger", make("laptop", "read") if asked else {}))
-
-        tasks.start_soon(work)
-        await begun.wait()
-        signal.raise_signal(signal.SIGTERM)
-
-    assert (answers[0].status_code, answers[0].json()["error"]) == (503, "ending")
-    assert "retry-after" in answers[0].headers
-    assert "what ran for a client was ended (ending)" in caplog.text
-    assert "Exception in ASGI application" not in caplog.text

@@ -127,6 +127,7 @@ async def test_an_access_token_is_taken_by_whatever_name_issuers_give_it(issuer,
     assert await verifier(issuer).verify(signed(issuer, header={"typ": typ}))
 
 
+@pytest.mark.hostile("tokens")
 @pytest.mark.parametrize(
     "claims",
     [
@@ -169,6 +170,7 @@ async def test_without_an_id_the_only_key_of_its_kind_is_taken(issuer):
     assert await verifier(issuer).verify(signed(issuer, kid=""))
 
 
+@pytest.mark.hostile("tokens")
 async def test_no_token_is_taken_that_needs_no_private_key(issuer, publish):
     check = verifier(issuer)
     body = signed(issuer).split(".")[1]
@@ -223,6 +225,7 @@ async def test_keys_are_kept_and_a_new_one_is_found_but_not_more_often_than_each
     assert asked(server) == 2
 
 
+@pytest.mark.hostile("tokens")
 async def test_a_key_that_is_withdrawn_is_not_taken_after_ten_minutes(publish):
     issuer = publish(jwk(RSA, "a"))
     now = [0.0]
@@ -259,6 +262,7 @@ async def test_an_issuer_that_cannot_be_asked_is_not_the_clients_fault(server):
     assert (refused.value.refusal.status, refused.value.refusal.retry_after) == (503, 30)
 
 
+@pytest.mark.hostile("tokens")
 async def test_metadata_of_another_issuer_are_not_believed(server):
     metadata = {"issuer": "https://evil.example", "jwks_uri": server.url("/keys")}
     server.answers("/.well-known/oauth-authorization-server", json.dumps(metadata).encode())
@@ -283,6 +287,7 @@ async def test_keys_are_not_fetched_from_inside_unless_the_operator_named_the_pl
         await keys.find("a", "RS256")
 
 
+@pytest.mark.hostile("tokens")
 @pytest.mark.parametrize(
     ("url", "resource", "reason"),
     [

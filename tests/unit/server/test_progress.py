@@ -70,6 +70,7 @@ async def test_reports_in_quick_succession_are_dropped_except_the_last(reporter,
     assert [value for value, _, _ in sent] == [1, 4, 7, 10]
 
 
+@pytest.mark.hostile("MCP requests")
 async def test_a_text_that_is_not_valid_unicode_is_repaired(reporter, sent):
     await reporter.report(1, "file \udce9.txt")
 

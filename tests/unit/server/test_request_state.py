@@ -12,6 +12,8 @@ from mcp import Client
 from loom_core.errors import ConfigError
 from loom_core.server.request_state import VARIABLE, SealedState, state_keys
 
+pytestmark = pytest.mark.hostile("tokens")
+
 
 @pytest.fixture(autouse=True)
 def no_keys_in_the_environment(monkeypatch):

@@ -130,3 +130,28 @@ def blocking() -> ResourceContent:
 def test_a_resource_that_breaks_a_rule_is_refused_at_registration(server, uri, function, changes, reason):
     with pytest.raises(ValueError, match=reason):
         read(server, uri, function, **changes)
+
+
+async def test_what_is_not_listed_is_read_all_the_same_with_what_it_says_of_itself(server, connect):
+    @server.resource(
+        "ui://s/page", name="page", title="Page", description="A page.", mime_type="text/html", listed=False
+    )
+    async def page() -> ResourceContent:
+        return ResourceContent("<p>关于</p>", "text/html", {"ui": {"prefersBorder": True}})
+
+    @server.resource("ui://s/icon", name="icon", title="Icon", description="An icon.", listed=False)
+    async def icon() -> ResourceContent:
+        return ResourceContent(b"\x89PNG", "image/png", {"size": 4})
+
+    async with connect(server) as client:
+        listed = (await client.list_resources()).resources
+        assert not [each for each in listed if str(each.uri).startswith("ui:")]
+        assert not [
+            each
+            for each in (await client.list_resource_templates()).resource_templates
+            if each.name in {"page", "icon"}
+        ]
+        (content,) = (await client.read_resource("ui://s/page")).contents
+        assert (content.text, content.meta) == ("<p>关于</p>", {"ui": {"prefersBorder": True}})
+        (content,) = (await client.read_resource("ui://s/icon")).contents
+        assert content.meta == {"size": 4}

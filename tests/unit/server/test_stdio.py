@@ -186,6 +186,7 @@ def unopenable_server():
     return LoomServer("unopenable", version="1", title="Unopenable", lifespan=lifespan)
 
 
+@pytest.mark.hostile("MCP requests")
 @pytest.mark.parametrize(
     "line",
     [
@@ -338,6 +339,7 @@ def test_a_legacy_client_is_notified_of_changes_and_a_modern_one_only_if_it_list
         ]
 
 
+@pytest.mark.hostile("MCP requests")
 def test_ten_thousand_lines_of_garbage_are_survived(process):
     for number in range(10_000):
         process.send_raw(b"garbage \xff %d {]\n" % number)

@@ -1,169 +1,24 @@
-"""Calls that become tasks, through the SDK's client and, where headers matter, over HTTP."""
+"""Calls that become tasks, through the SDK's client."""
 
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Literal
 
 import anyio
-import anyio.lowlevel
-import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim, advertise
-from pydantic import BaseModel, TypeAdapter
 
-from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.server.asking import ask
-from loom_core.server.caller import SCOPES, Caller, acting
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
-from loom_core.server.progress import progress
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.results import ToolReply
 from loom_core.server.task_board import TaskBoard, TaskLimits
 from loom_core.server.tasks import TASKS, become_task
-from loom_core.testing.serving import serving
-
-KNOWS_TASKS = [advertise(TASKS)]
-
-
-class Said(BaseModel):
-    said: str
-
-
-class Answer(BaseModel):
-    name: str
-
-
-class Kitchen:
-    """A server whose work can be watched and let go on."""
-
-    def __init__(self):
-        self.go_on, self.begun, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
-        self.called_off = []
-        self.server = LoomServer("kitchen", version="1", title="Kitchen")
-        for function in (self.cook, self.dawdle, self.chat, self.ask_first, self.burn):
-            self._add(function, "optional")
-        self._add(self.bake, "required")
-        self._add(self.taste, "none")
-
-    def _add(self, function, task):
-        self.server.tool(
-            title="Cook", read_only=True, destructive=False, idempotent=True, open_world=False, task=task
-        )(function)
-
-    async def cook(self, dish: str, ctx: ToolContext) -> ToolReply[Said]:
-        """Cooks for as long as it takes."""
-        report = progress(ctx, total=2)
-        await report.report(1, f"washing for {dish}")
-        is_task = await become_task(ctx, f"cooking {dish}", on_cancel=self._call_off)
-        try:
-            await report.report(2, f"{dish} 在锅里")
-            self.begun.set()
-            await self.go_on.wait()
-        finally:
-            self.stopped.set()
-        return said(f"{dish} as a {'task' if is_task else 'call'}")
-
-    async def dawdle(self) -> ToolReply[Said]:
-        """Takes for ever, and never becomes a task."""
-        self.begun.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            self.stopped.set()
-        raise AssertionError
-
-    async def chat(self, ctx: ToolContext) -> ToolReply[Said]:
-        """Asks twice while it is a task, the same each time."""
-        await become_task(ctx)
-        first = await ask(ctx, "Your name? 你叫什么？", Answer, name="name")
-        second = await ask(ctx, "Again?", Answer, name="name", deadline=0.02)
-        return said(f"{first.value.name if first.value else first.outcome}, {second.outcome}")
-
-    async def ask_first(self, ctx: ToolContext) -> ToolReply[Said]:
-        """Asks, and then becomes a task."""
-        answer = await ask(ctx, "Your name?", Answer)
-        await become_task(ctx)
-        return said(answer.value.name if answer.value else answer.outcome)
-
-    async def burn(self, how: str, ctx: ToolContext) -> ToolReply[Said]:
-        """Fails, before or after it has become a task."""
-        if how == "early":
-            raise InvalidInputError("No.")
-        await become_task(ctx, "burning")
-        if how == "protocol":
-            raise MCPError(types.INTERNAL_ERROR, "The stove broke.")
-        if how == "bug":
-            raise RuntimeError("a secret detail")
-        raise NotFoundError("There is no 锅.")
-
-    async def bake(self, ctx: ToolContext) -> ToolReply[Said]:
-        """Is a task always."""
-        await become_task(ctx)
-        return said("baked")
-
-    async def taste(self, ctx: ToolContext) -> ToolReply[Said]:
-        """Would like to be a task, but has not opted in."""
-        return said(f"a task: {await become_task(ctx)}")
-
-    async def _call_off(self):
-        self.called_off.append(self.stopped.is_set())
-
-
-def said(text):
-    return tool_result(text, Said(said=text))
-
-
-class Created(types.Result):
-    """What a call is answered with when it has become a task."""
-
-    result_type: Literal["task"]
-    task_id: str
-    status: str
-
-
-class Told(types.Result):
-    """What `tasks/get` tells."""
-
-    result_type: str
-    task_id: str
-    status: str
-    status_message: str = ""
-    created_at: str
-    last_updated_at: str
-    ttl_ms: int
-    poll_interval_ms: int
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    input_requests: dict[str, Any] | None = None
-
-
-class TaskParams(types.RequestParams):
-    task_id: str
-
-
-class UpdateParams(TaskParams):
-    input_responses: dict[str, Any]
-
-
-class GetTask(types.Request[TaskParams, Literal["tasks/get"]]):
-    method: Literal["tasks/get"] = "tasks/get"
-    name_param = "taskId"
-
-
-class UpdateTask(types.Request[UpdateParams, Literal["tasks/update"]]):
-    method: Literal["tasks/update"] = "tasks/update"
-    name_param = "taskId"
-
-
-class CancelTask(types.Request[TaskParams, Literal["tasks/cancel"]]):
-    method: Literal["tasks/cancel"] = "tasks/cancel"
-    name_param = "taskId"
+from tests.fixtures.kitchen import Said
+from tests.fixtures.task_client import ACK, KNOWS_TASKS, Tasks, answer, cancel, connected, get, until
+from tests.unit.server.conftest import text
 
 
 class ListenParams(types.RequestParams):
@@ -174,80 +29,8 @@ class Listen(types.Request[ListenParams, Literal["subscriptions/listen"]]):
     method: Literal["subscriptions/listen"] = "subscriptions/listen"
 
 
-ACK = TypeAdapter(dict[str, Any])
-
-
-async def get(client, task_id):
-    return await client.session.send_request(GetTask(params=TaskParams(task_id=task_id)), Told)
-
-
-async def until(client, task_id, *statuses):
-    """The task as soon as it has one of these statuses."""
-    with anyio.fail_after(10):
-        while True:
-            task = await get(client, task_id)
-            if task.status in statuses:
-                return task
-            await anyio.lowlevel.checkpoint()
-
-
-async def answer(client, task_id, **responses):
-    params = UpdateParams(task_id=task_id, input_responses=responses)
-    return await client.session.send_request(UpdateTask(params=params), ACK)
-
-
-async def cancel(client, task_id):
-    return await client.session.send_request(CancelTask(params=TaskParams(task_id=task_id)), ACK)
-
-
-class Tasks(ClientExtension):
-    """Finishes tasks for a client, or keeps their ids in `created` and answers with a text instead."""
-
-    identifier = TASKS
-
-    def __init__(self, *, wait=False):
-        self.created = []
-        self._wait = wait
-
-    def claims(self):
-        return [ResultClaim(result_type="task", model=Created, resolve=self._resolve)]
-
-    async def _resolve(self, created: Created, ctx: ClaimContext) -> types.CallToolResult:
-        self.created.append(created.task_id)
-        if not self._wait:
-            return types.CallToolResult(content=[], structured_content={"said": "a task"})
-        request = GetTask(params=TaskParams(task_id=created.task_id))
-        while True:
-            task = await ctx.session.send_request(request, Told)
-            if task.status == "completed":
-                return types.CallToolResult.model_validate(task.result)
-            await anyio.lowlevel.checkpoint()
-
-
-@pytest.fixture
-async def kitchen():
-    return Kitchen()
-
-
 async def nobody(_context, _params):
     raise AssertionError("the client is not asked")
-
-
-@asynccontextmanager
-async def connected(target, **options):
-    """A client that knows tasks and leaves them to the test, and a function that starts one."""
-    tasks = Tasks()
-    async with Client(target, extensions=[tasks], **options) as client:
-
-        async def start(tool, **arguments):
-            await client.call_tool(tool, arguments)
-            return tasks.created[-1]
-
-        yield client, start
-
-
-def text(result):
-    return result.content[0].text
 
 
 async def test_a_call_becomes_a_task_that_tells_how_far_it_is_and_what_has_come_of_it(kitchen):
@@ -497,59 +280,3 @@ async def test_a_call_that_would_be_one_task_too_many_stays_a_call(kitchen, limi
         await start("cook", dish="soup")
         kitchen.go_on.set()
         assert text(await client.call_tool("cook", {"dish": "fish"})) == "fish as a call"
-
-
-async def by_name(ctx, call_next):
-    """Middleware that takes the name of a client for a caller, as authentication would a token."""
-    who = ctx.session.client_params
-    with acting(Caller("token", SCOPES, id=who.client_info.name if who else "")):
-        return await call_next(ctx)
-
-
-over_http = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
-
-
-@over_http
-async def test_a_task_survives_a_client_that_comes_back(kitchen):
-    async with serving(kitchen.server) as url:
-        async with connected(url) as (_, start):
-            task_id = await start("cook", dish="soup")
-        async with connected(url) as (client, _):
-            assert (await get(client, task_id)).status == "working"
-            kitchen.go_on.set()
-            task = await until(client, task_id, "completed")
-    assert task.result["structuredContent"] == {"said": "soup as a task"}
-
-
-@over_http
-async def test_a_task_is_unknown_to_other_callers(kitchen):
-    kitchen.server.protocol.middleware.append(by_name)
-    mine = types.Implementation(name="mine", version="1")
-    theirs = types.Implementation(name="theirs", version="1")
-    async with serving(kitchen.server) as url, connected(url, client_info=mine) as (client, start):
-        task_id = await start("cook", dish="soup")
-        async with Client(url, extensions=KNOWS_TASKS, client_info=theirs) as other:
-            for request in (get, answer, cancel):
-                with pytest.raises(MCPError, match="There is no such task"):
-                    await request(other, task_id)
-        assert (await get(client, task_id)).status == "working"
-
-
-@over_http
-@pytest.mark.parametrize("name", [{}, {"Mcp-Name": "another"}])
-async def test_a_header_that_names_another_task_is_refused(kitchen, name):
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
-    }
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "tasks/get",
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "some", "_meta": meta}}
-    async with serving(kitchen.server) as url, httpx2.AsyncClient() as http:
-        refused = await http.post(url, json=body, headers={**headers, **name})
-        unknown = await http.post(url, json=body, headers={**headers, "Mcp-Name": "some"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, types.HEADER_MISMATCH)
-    assert unknown.json()["error"]["code"] == types.INVALID_PARAMS

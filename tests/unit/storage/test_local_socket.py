@@ -174,6 +174,7 @@ async def test_a_peer_that_ends_in_the_middle_of_an_answer_has_gone(transport: T
     forget(address)
 
 
+@pytest.mark.hostile("other users of the machine")
 async def test_without_the_secret_nothing_is_answered(transport: Transport):
     asked: list[bytes] = []
 
@@ -187,6 +188,7 @@ async def test_without_the_secret_nothing_is_answered(transport: Transport):
         assert asked == []
 
 
+@pytest.mark.hostile("other users of the machine")
 async def test_a_stranger_at_the_address_is_told_nothing():
     """A port may have been taken over by anybody since its owner died."""
     heard = bytearray()
@@ -232,6 +234,7 @@ async def test_a_peer_that_asks_nothing_once_it_has_proved_itself_is_cut_off(tra
         await cut_off(stream)
 
 
+@pytest.mark.hostile("other users of the machine")
 async def test_a_request_that_is_too_long_is_cut_off_before_it_is_read(transport: Transport):
     from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -244,13 +247,15 @@ async def test_a_request_that_is_too_long_is_cut_off_before_it_is_read(transport
         assert await request(address, b"still there") == b"STILL THERE"
 
 
+@pytest.mark.hostile("other users of the machine")
 async def test_an_answer_that_is_too_long_is_not_read(transport: Transport):
     async with served(transport) as address:
         with pytest.raises(PeerError, match="too long"):
             await request(address, b"four", most=3)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.hostile("other users of the machine")
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(said=st.lists(st.binary(max_size=200), max_size=5))
 def test_whatever_a_stranger_says_the_next_request_is_answered(said: list[bytes]):
     async def run() -> None:
@@ -281,6 +286,7 @@ async def test_loopback_is_not_reached_from_elsewhere():
     assert address.secret not in repr(address)
 
 
+@pytest.mark.hostile("other users of the machine")
 def test_a_folder_that_others_can_enter_is_refused(runtime: Path):
     socket_folder().chmod(0o755)
     with pytest.raises(PeerError, match="only this user") as caught:
@@ -294,6 +300,7 @@ def socket_folder_of(runtime: Path) -> Path:
     return runtime / f"loom-{os.getuid()}"
 
 
+@pytest.mark.hostile("paths and links")
 def test_a_link_to_a_folder_is_refused(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "r").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "r"))
@@ -302,6 +309,7 @@ def test_a_link_to_a_folder_is_refused(runtime: Path, tmp_path: Path, monkeypatc
         socket_folder()
 
 
+@pytest.mark.hostile("other users of the machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_somebody_else_is_refused():
     os.chown(socket_folder(), 12345, -1)
@@ -312,6 +320,7 @@ def test_a_folder_of_somebody_else_is_refused():
         os.chown(Path(os.environ["XDG_RUNTIME_DIR"]) / f"loom-{os.getuid()}", 0, -1)
 
 
+@pytest.mark.hostile("other users of the machine")
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").write_text("in the way", encoding="ascii")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "file"))
@@ -327,6 +336,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_told(tmp_path: Path, monkeypatc
         socket_folder()
 
 
+@pytest.mark.hostile("other users of the machine")
 def test_without_a_runtime_folder_the_one_for_temporary_files_is_taken(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -335,6 +345,7 @@ def test_without_a_runtime_folder_the_one_for_temporary_files_is_taken(
     assert socket_folder() == socket_folder_of(runtime)
 
 
+@pytest.mark.hostile("other users of the machine")
 def test_only_sockets_of_our_own_folder_are_ever_removed(tmp_path: Path):
     ours = socket_folder() / "no-socket.sock"
     ours.write_text("a file", encoding="ascii")

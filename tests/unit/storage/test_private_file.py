@@ -40,6 +40,7 @@ def test_a_file_that_is_not_there_is_none_and_is_made_with_its_folder(tmp_path: 
     assert file.path.read_bytes() == b"one"
 
 
+@pytest.mark.hostile("other users of the machine")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
 def test_only_its_owner_may_read_it_even_where_others_might_before(tmp_path: Path) -> None:
     path = tmp_path / "a"

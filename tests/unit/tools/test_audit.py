@@ -16,7 +16,8 @@ from pydantic import SecretStr
 from loom_core.errors import RecordError
 from loom_core.storage.lock import ProcessLock
 from loom_core.tools.audit import AuditEntry, AuditLog
-from loom_core.tools.audit_file import AuditFile, verify
+from loom_core.tools.audit_file import AuditFile
+from loom_core.tools.audit_report import verify
 
 
 def _entry(call: str = "call_1", **more: Any) -> AuditEntry:
@@ -35,6 +36,18 @@ def _raw(path: Path) -> list[bytes]:
 
 def _rewrite(path: Path, lines: list[bytes]) -> None:
     path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def _die_while_writing(path: Path, entry: dict[str, Any]) -> None:
+    """Leave what a process leaves that dies in the middle of a line: the end before it is the one kept."""
+    head = path.with_suffix(".head")
+    before = head.read_bytes() if head.exists() else None
+    AuditFile(path).append([entry])
+    os.truncate(path, path.stat().st_size - 20)
+    if before is None:
+        head.unlink()
+    else:
+        head.write_bytes(before)
 
 
 def _is_private(path: Path) -> bool:
@@ -82,15 +95,30 @@ async def test_each_line_says_what_was_decided_and_is_sealed_by_the_one_before(p
 
 
 @pytest.mark.parametrize(
+    "id_",
+    [
+        "token:9f86d081884c7d65",
+        "oauth:https://issuer.example:app:ada2@example.org",
+        "oauth:https://港口.example:a:密钥：x9876543",
+    ],
+    ids=["token", "address", "assigned"],
+)
+def test_what_tells_callers_apart_is_written_as_it_is_but_for_secrets_that_are_known(id_: str) -> None:
+    assert AuditEntry(kind="start", tool="t", caller_id=id_).as_json()["caller_id"] == id_
+    entry = AuditEntry(kind="start", tool="t", caller_id=f"{id_} Quartz-99x", client="token=abc778830")
+    written = entry.as_json([SecretStr("Quartz-99x")])
+    assert (written["caller_id"], written["client"]) == (f"{id_} [secret]", "token=[secret]")
+
+
+@pytest.mark.parametrize(
     "tamper",
     [
         lambda lines: [*lines[:2], lines[2].replace(b"allow", b"deny "), *lines[3:]],
         lambda lines: [*lines[:2], *lines[3:]],
-        lambda lines: [lines[1], lines[0], *lines[2:]],
+        lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
         lambda lines: [*lines[:3], lines[2], *lines[3:]],
-        lambda lines: [*lines[:2], b"nonsense", *lines[3:]],
     ],
-    ids=["changed", "taken out", "swapped", "put in", "overwritten"],
+    ids=["changed", "taken out", "swapped", "put in"],
 )
 async def test_who_changes_a_line_is_found_out(
     path: Path, tamper: Callable[[list[bytes]], list[bytes]]
@@ -99,6 +127,51 @@ async def test_who_changes_a_line_is_found_out(
     _rewrite(path, tamper(_raw(path)))
 
     assert "does not follow from the line before it" in verify(path).problem
+
+
+@pytest.mark.parametrize("taken", [1, 4, 6])
+def test_who_takes_off_the_last_lines_is_found_out_also_when_others_follow(path: Path, taken: int) -> None:
+    AuditFile(path).append([{"call": f"call_{number}"} for number in range(6)])
+    _rewrite(path, _raw(path)[:-taken]) if taken < 6 else path.write_bytes(b"")
+
+    assert verify(path).problem == "Lines are missing at its end that were there before."
+    AuditFile(path).append([{"call": "after"}])
+    AuditFile(path).append([{"call": "and after"}])
+
+    problem = f"Lines are missing before audit.jsonl:{7 - taken} that were there when it was written."
+    assert verify(path).problem == problem
+
+
+def test_a_head_that_was_kept_elsewhere_finds_out_who_changes_all_of_it(path: Path) -> None:
+    AuditFile(path).append([{"call": "a"}, {"call": "b"}])
+    kept = verify(path).head
+    AuditFile(path).append([{"call": "c"}])
+    assert verify(path, heads=[kept]).problem == ""
+    path.unlink()
+    path.with_suffix(".head").unlink()
+    AuditFile(path).append([{"call": "another"}])
+
+    assert verify(path).problem == ""
+    assert "Lines are missing at its end" in verify(path, heads=[kept]).problem
+
+
+def test_a_process_that_dies_between_a_line_and_its_note_beside_it_leaves_no_breach(path: Path) -> None:
+    AuditFile(path).append([{"call": "a"}])
+    before = path.with_suffix(".head").read_bytes()
+    AuditFile(path).append([{"call": "b"}])
+    path.with_suffix(".head").write_bytes(before)
+
+    assert verify(path).problem == ""
+    AuditFile(path).append([{"call": "c"}])
+    assert verify(path).problem == ""
+    assert _lines(path)[2]["seen"] == before.decode().strip()
+
+
+def test_the_note_beside_an_audit_cannot_be_overwritten_unseen(path: Path) -> None:
+    AuditFile(path).append([{"call": "a"}])
+    path.with_suffix(".head").write_bytes("不是哈希".encode())
+
+    assert "Lines are missing" in verify(path).problem
 
 
 def test_no_audit_is_a_whole_audit(path: Path) -> None:
@@ -121,7 +194,7 @@ def test_a_full_file_is_put_away_and_the_chain_goes_on(path: Path) -> None:
     report = verify(path)
     assert (report.problem, report.complete) == ("", False)
     (path.parent / files[1]).unlink()
-    (path.parent / files[1]).write_bytes(b'{"prev": ""}\n')
+    (path.parent / files[1]).write_bytes(b'{"file": 2, "prev": ""}\n')
     assert "audit.000003.jsonl:1" in verify(path).problem
 
 
@@ -136,9 +209,8 @@ def test_a_file_that_was_just_put_away_is_gone_on_from(path: Path) -> None:
 
 
 def test_a_line_that_was_cut_off_stays_and_the_chain_goes_on_behind_it(path: Path) -> None:
-    AuditFile(path).append([{"call": "a"}, {"call": "b"}])
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size - 10)
+    AuditFile(path).append([{"call": "a"}])
+    _die_while_writing(path, {"call": "b"})
 
     AuditFile(path).append([{"call": "c"}])
 
@@ -246,8 +318,7 @@ def test_a_file_that_is_put_away_while_it_is_verified_is_no_breach(
 
 
 def test_an_audit_whose_first_line_was_cut_off_still_begins_there(path: Path) -> None:
-    AuditFile(path).append([{"call": "a"}])
-    path.write_bytes(path.read_bytes()[:-20])
+    _die_while_writing(path, {"call": "a"})
     AuditFile(path).append([{"call": "b"}])
 
     report = verify(path)
@@ -268,9 +339,9 @@ def test_another_process_that_does_not_let_go_is_named(path: Path) -> None:
 async def test_an_audit_that_cannot_be_written_for_long_keeps_the_latest(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = AuditLog(path)
+    log = AuditLog(path, most_waiting=3)
 
-    log.note(*(_entry(f"call_{number}") for number in range(10_002)))
+    log.note(*(_entry(f"call_{number}") for number in range(5)))
     await log.write()
 
     assert "2 entries of the audit are lost" in caplog.text
@@ -282,3 +353,12 @@ def test_an_audit_that_cannot_be_read_is_named(path: Path) -> None:
 
     with pytest.raises(RecordError, match="cannot be read"):
         verify(path)
+
+
+@pytest.mark.hostile("secrets")
+@pytest.mark.parametrize("before", [250, 285, 290, 299])
+def test_a_text_is_cut_after_secrets_are_out(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "Hunter2-Quartz-99x")
+    entry = AuditEntry(kind="start", tool="t", client="长" * before + "Hunter2-Quartz-99x" + "长" * 100)
+    assert len(entry.as_json()["client"]) == 300
+    assert not any(part in entry.as_json()["client"] for part in ("Hun", "Quartz", "99x"))

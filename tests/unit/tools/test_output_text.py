@@ -87,3 +87,20 @@ async def test_no_more_is_shown_than_was_wanted(text: str, most: int) -> None:
         head, _, rest = told.partition("\n\n[")
         assert text.startswith(head)
         assert text.endswith(rest.partition("]\n\n")[2])
+
+
+async def test_secrets_are_taken_out_of_what_is_shown_and_of_what_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "秘密花园-1987")
+    text = "\n".join(["密码是秘密花园-1987", *map(str, range(5000)), "ghp_abcdefghijklmnopqrstu"])
+    kept = _Kept()
+
+    result = await shown(ToolOutput(text, structured={"key": ["秘密花园-1987"]}), most_tokens=200, keep=kept)
+
+    assert result.output.text.startswith("密码是[secret]\n")
+    assert result.output.text.endswith("[secret]")
+    assert result.output.structured == {"key": ["[secret]"]}
+    assert "1987\n" in kept.texts[0]  # a number
+    assert "花园" not in kept.texts[0]
+    assert "ghp_" not in kept.texts[0]

@@ -295,6 +295,10 @@ def test_a_tool_that_wants_to_be_approved_is_asked_about_whatever_allows_it() ->
     decision = permissions.decide(tool, {})
 
     assert (decision.action, decision.reason) == ("ask", "It has not been approved yet.")
+    assert decision.rule is None, "a rule that allows has not asked"
+    asks = _rule("ask", "mcp:*")
+    permissions.rules = (asks,)
+    assert permissions.decide(tool, {}).rule == asks
     permissions.rules = (_rule("deny"),)
     assert permissions.decide(tool, {}).action == "deny"
 

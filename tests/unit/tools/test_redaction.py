@@ -10,6 +10,8 @@ from pydantic import SecretStr
 
 from loom_core.tools.redaction import arguments_digest, redacted_arguments
 
+pytestmark = pytest.mark.hostile("secrets")
+
 
 @pytest.mark.parametrize(
     "name",
@@ -36,6 +38,25 @@ def test_what_is_called_a_secret_is_not_written(name: str) -> None:
 )
 def test_what_is_no_secret_is_written_as_it_is(arguments: dict[str, Any]) -> None:
     assert redacted_arguments(arguments) == arguments
+
+
+def test_headers_and_options_in_lists_are_not_written() -> None:
+    arguments = {
+        "headers": [["X-Api-Key", "k-1"], ["Cookie", "sid=7"], ["Accept", "text/html"]],
+        "more": [{"name": "Cookie", "value": "sid"}, {"key": "页", "value": "12"}],
+        "argv": ["curl", "--password", "geheim", "-o", "笔记.md"],
+        "fields": ["token", "name"],
+    }
+
+    assert redacted_arguments(arguments) == {
+        "headers": [["X-Api-Key", "[secret]"], ["Cookie", "[secret]"], ["Accept", "text/html"]],
+        "more": [{"name": "Cookie", "value": "[secret]"}, {"key": "页", "value": "12"}],
+        "argv": ["curl", "--password", "[secret]", "-o", "笔记.md"],
+        "fields": ["token", "name"],
+    }
+    assert arguments_digest(arguments) == arguments_digest(
+        {**arguments, "argv": ["curl", "--password", "x", "-o", "笔记.md"]}
+    )
 
 
 def test_a_code_of_figures_is_a_secret_and_its_digest_does_not_tell_it() -> None:
@@ -77,3 +98,8 @@ def test_the_digest_is_the_same_for_the_same_arguments_in_any_order(arguments: d
 
     assert arguments_digest(arguments) == arguments_digest(turned)
     assert arguments_digest(arguments) != arguments_digest({**arguments, "另一个": 1})
+
+
+def test_what_is_wanted_whole_is_not_cut():
+    long = "长" * 5000
+    assert redacted_arguments({"text": long, "token": "x"}, whole=True) == {"text": long, "token": "[secret]"}

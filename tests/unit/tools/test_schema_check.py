@@ -37,6 +37,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.hostile("JSON and schemas")
 @given(schema=st.sampled_from(_FORMS), value=st.dictionaries(st.sampled_from("abc"), _VALUES, max_size=3))
 def test_what_is_refused_is_what_jsonschema_refuses(schema: dict[str, Any], value: object) -> None:
     assert bool(_messages(schema, value)) == (not Draft202012Validator(schema).is_valid(value))
@@ -62,6 +63,7 @@ def test_the_draft_that_a_schema_names_counts() -> None:
     assert _messages(schema, {"a": "beside a reference nothing counts in draft 7"}) == []
 
 
+@pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize(
     "reference", ["https://example.com/schema.json", "file:///etc/passwd", "#/$defs/None"]
 )
@@ -87,6 +89,7 @@ def test_a_pattern_that_no_linear_engine_knows_is_left_to_the_server() -> None:
     assert _messages(named, {"b": 1}) == []
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_references_that_multiply_are_followed_only_so_far() -> None:
     forms: dict[str, Any] = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
     forms["a40"] = {"type": "string"}
@@ -95,6 +98,7 @@ def test_references_that_multiply_are_followed_only_so_far() -> None:
         _messages({"$defs": forms, "properties": {"x": {"$ref": "#/$defs/a0"}}}, {"x": 1})
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_a_reference_without_end_is_told() -> None:
     with pytest.raises(InvalidInputError, match="refers to itself too often"):
         _messages({"$ref": "#"}, {})

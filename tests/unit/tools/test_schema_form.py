@@ -65,6 +65,7 @@ def test_a_list_of_item_schemas_is_how_old_drafts_write_tuples() -> None:
     )
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_a_schema_that_is_too_deep_is_refused() -> None:
     schema: dict[str, Any] = {}
     for _ in range(DEEPEST + 1):
@@ -73,6 +74,7 @@ def test_a_schema_that_is_too_deep_is_refused() -> None:
     assert "deep" in schema_problem({"properties": {"a": schema}})
 
 
+@pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize(
     "schema",
     [

@@ -1,12 +1,13 @@
-"""Starts loom-kb for a host that runs this bundle. Its arguments are the folders that the user has chosen."""
+"""Starts loom-kb for a host that runs this bundle; its arguments are the folders that the user has chosen."""
 
 from __future__ import annotations
 
 import sys
+from itertools import repeat
 
 from loom_kb.cli import run
 
+from loom_core.server.bundle import bundled_line
+
 if __name__ == "__main__":
-    # Where no folder is chosen, a host may leave the reference to them as it is.
-    chosen = [folder for folder in sys.argv[1:] if folder and not folder.startswith("${user_config.")]
-    sys.exit(run(["serve", *(part for folder in chosen for part in ("--root", folder))]))
+    sys.exit(run(bundled_line(sys.argv[1:], options=repeat("--root"))))

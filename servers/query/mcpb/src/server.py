@@ -6,7 +6,7 @@ import sys
 
 from loom_query.cli import run
 
+from loom_core.server.bundle import bundled_line
+
 if __name__ == "__main__":
-    # Where no file is chosen, a host may leave the reference to it as it is.
-    chosen = [file for file in sys.argv[1:] if file and not file.startswith("${user_config.")]
-    sys.exit(run(["serve", *(part for file in chosen[:1] for part in ("--config", file))]))
+    sys.exit(run(bundled_line(sys.argv[1:], options=["--config"])))

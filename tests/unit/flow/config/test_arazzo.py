@@ -153,6 +153,7 @@ def _changed(**step):
     )
 
 
+@pytest.mark.hostile("expressions and configurations")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -213,6 +214,7 @@ def test_a_source_that_the_document_does_not_name_is_refused():
         import_arazzo(_changed(), sources={"other": "{}"})
 
 
+@pytest.mark.hostile("expressions and configurations")
 def test_an_input_that_refers_to_itself_is_refused():
     text = PETS.replace("tag: { type: string }", 'tag: { $ref: "#/components/inputs/tag" }')
     with pytest.raises(ConfigError, match="refers to itself"):
@@ -403,6 +405,7 @@ _KEYS = [
 ]
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(step=st.dictionaries(st.sampled_from(_KEYS), _JSON, max_size=3))
 def test_any_step_is_read_or_refused(step):
     try:
@@ -451,3 +454,30 @@ def test_what_is_said_of_the_answer_and_of_failures_comes_back() -> None:
     assert step.outputs == {"note": "$response.body#/note?", "id": "$response.body#/id"}
     assert [each.response for each in step.on_failure] == ["够了"]
     assert other.response == "{$steps.look.outputs.id}"
+
+
+def _nested(times: int) -> object:
+    value: object = "茶"
+    for _ in range(times):
+        value = [value]
+    return value
+
+
+@pytest.mark.hostile("expressions and configurations")
+@pytest.mark.parametrize("times", [40, 300, 600, 900])
+def test_a_body_that_is_nested_without_end_is_refused(times):
+    with pytest.raises(ConfigError, match=r"nested too deeply|neither JSON nor YAML"):
+        import_arazzo(_changed(requestBody={"payload": _nested(times)}))
+
+
+@pytest.mark.hostile("expressions and configurations")
+def test_references_that_multiply_are_refused_before_they_fill_the_memory():
+    document = json.loads(_changed())
+    shared = {
+        f"a{level}": {f"p{each}": {"$ref": f"#/components/inputs/a{level + 1}"} for each in range(10)}
+        for level in range(14)
+    }
+    document["components"] = {"inputs": {**shared, "a14": {"type": "string"}}}  # 10 ** 14 in full
+    document["workflows"][0]["inputs"] = {"$ref": "#/components/inputs/a0"}
+    with pytest.raises(ConfigError, match="more than 10,000 parts"):
+        import_arazzo(json.dumps(document))

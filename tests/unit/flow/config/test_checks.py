@@ -284,6 +284,7 @@ def test_a_place_is_line_and_column():
         ({"knowledge": {"kind": "lokal"}}, "does not match any of the expected tags"),
         ({"net": {"allow": ["10.0.0.0/99"]}}, "neither a host nor a network"),
         ({"net": {"only": ["https://a.example"]}}, "is no host"),
+        ({"net": {"trace": ["a.*.example"]}}, "is no host"),
         # as_tool
         (flow(flow_id="请假", as_tool=True, description="d"), "a tool cannot be called '请假'"),
         (
@@ -325,6 +326,7 @@ def test_flows_that_would_run_themselves_are_refused():
 SECRET = "sk-0123456789abcdefABCDEF"
 
 
+@pytest.mark.hostile("expressions and configurations")
 @pytest.mark.parametrize(
     "file",
     [
@@ -346,6 +348,7 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(file):
     assert SECRET not in refusal(file)
 
 
+@pytest.mark.hostile("expressions and configurations")
 @pytest.mark.parametrize(
     "file",
     [

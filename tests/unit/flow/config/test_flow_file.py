@@ -179,6 +179,7 @@ def test_everything_that_is_wrong_can_be_listed(tmp_path):
     assert [each.message for each in flow_file_problems(path)] == ["there is nothing in it."]
 
 
+@pytest.mark.hostile("expressions and configurations")
 @pytest.mark.parametrize(
     "text",
     [
@@ -209,6 +210,7 @@ def refusal_of(text):
 _ALPHABET = '{}[]",:/*\\ \n0$aflows_id请假.steps'
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(text=st.text(alphabet=_ALPHABET, max_size=80))
 def test_any_text_is_read_or_refused_with_its_place(text):
     refusal = refusal_of(text)

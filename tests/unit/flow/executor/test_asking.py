@@ -202,3 +202,22 @@ async def test_a_program_of_its_own_may_answer(api: Api, flows: Flows) -> None:
     run = await flows([ASKING], approve=approve).execute("book", "Book a table")
     assert (run.status, run.output) == ("completed", "订好了")
     assert api.asked[-1].body == {"day": "5", "people": 5}
+
+
+async def test_events_have_no_inputs_that_are_called_a_secret_and_requests_have_them(
+    api: Api, flows: Flows, journal: Journal
+) -> None:
+    properties = {"user": {"type": "string"}, "密码": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["user", "密码"]}
+    executor = flows([{"flow_id": "login", "endpoint": "POST /login", "input_schema": schema}])
+    asked = await executor.execute("login", "登录", {"user": "王芳"})
+    content = {"密码": "芝麻开门"}
+    run = await executor.order(asked.id, Answered(id=asked.pending[0].id, action="accept", content=content))
+    given = await executor.execute("login", "登录", {"user": "王芳", **content}, confirm=True)
+    run_again = await executor.order(given.id, Decided(id=given.pending[0].id, action="approve"))
+    assert (run.status, run_again.status) == ("completed", "completed")
+
+    assert [each.body for each in api.asked] == [{"user": "王芳", **content}] * 2
+    told = [each.payload for id_ in (run.id, given.id) for each in await journal.events(id_)]
+    assert "芝麻开门" not in str(told)
+    assert "王芳" in str(told)

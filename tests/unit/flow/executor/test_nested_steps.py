@@ -189,6 +189,7 @@ async def test_a_failure_in_an_inner_flow_is_that_of_its_step(api: Api, flows: F
     assert (run.status, run.structured) == ("completed", {"receipt": "R-2"})
 
 
+@pytest.mark.hostile("expressions and configurations")
 async def test_flows_are_not_nested_without_end(flows: Flows) -> None:
     nested = [
         {"flow_id": f"f{number}", "steps": [{"stepId": "inner", "workflowId": f"f{number + 1}"}]}

@@ -166,6 +166,7 @@ _PIECES = [
 ]
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(
     st.lists(st.sampled_from(_PIECES), max_size=15).map("".join) | st.text(max_size=30),
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers()),
@@ -184,5 +185,6 @@ def test_any_text_is_a_condition_or_a_config_error_and_any_value_can_be_judged(
     assert held in {True, False}
 
 
+@pytest.mark.hostile("expressions and configurations")
 def test_deep_nesting_by_negation_ends() -> None:
     assert Condition.of("!" * 3000 + "true").holds(Values())

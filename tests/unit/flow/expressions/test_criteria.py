@@ -62,6 +62,7 @@ def test_a_criterion_that_cannot_be_read_is_refused(criterion: Criterion) -> Non
         criterion_holds(criterion, Values(message="x"))
 
 
+@pytest.mark.hostile("HTTP answers")
 def test_an_answer_nested_too_deeply_for_a_query_is_said_so() -> None:
     body: object = "x"
     for _ in range(500):

@@ -140,6 +140,7 @@ _PIECES = [
 ]
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(
     st.lists(st.sampled_from([*_PIECES, "$inputs", "$steps.a", "天", " ", "\\"]), max_size=10).map("".join)
     | st.text()

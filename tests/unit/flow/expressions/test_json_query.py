@@ -74,6 +74,7 @@ def test_expressions_in_queries_take_linear_time() -> None:
     assert time.perf_counter() - began < 1
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(
     st.lists(
         st.sampled_from(

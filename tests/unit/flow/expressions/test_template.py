@@ -99,6 +99,7 @@ def test_every_expression_of_a_template_is_known() -> None:
     ]
 
 
+@pytest.mark.hostile("expressions and configurations")
 def test_what_is_nested_without_end_is_refused() -> None:
     template: object = "x"
     for _ in range(200):
@@ -126,6 +127,7 @@ def test_a_lone_placeholder_gives_any_value_back_as_it_is(value: object) -> None
         assert json.loads(text_of(value)) == value  # type: ignore[arg-type]
 
 
+@pytest.mark.hostile("expressions and configurations")
 @given(
     st.lists(st.sampled_from(["{$", "$", "{", "}", "inputs.x", "$inputs.x", "\\", "天", " "])).map("".join)
     | st.text()

@@ -110,6 +110,7 @@ def test_a_value_cannot_lead_to_another_path(value: object) -> None:
     assert refused.value.message
 
 
+@pytest.mark.hostile("addresses")
 @given(st.text(max_size=30))
 def test_whatever_a_value_is_the_host_and_the_rest_of_the_path_stay(value: str) -> None:
     try:
@@ -124,6 +125,7 @@ def test_whatever_a_value_is_the_host_and_the_rest_of_the_path_stay(value: str) 
     assert [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)] == ["by"]
 
 
+@pytest.mark.hostile("addresses")
 @pytest.mark.parametrize("value", ["x\r\nX-More: 1", "x\n", "张三", "a\0b"])
 def test_a_header_is_filled_with_plain_ascii_on_one_line_or_refused(value: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -135,6 +137,7 @@ def test_a_header_for_what_is_not_there_is_left_out() -> None:
     assert "X-Name" not in filled(url="/", headers={"X-Name": "{$inputs.name}"}).headers
 
 
+@pytest.mark.hostile("addresses")
 def test_only_the_file_refers_to_secrets_never_a_value() -> None:
     got = filled(
         inputs(name="env:HOME", key="env:HOME"),

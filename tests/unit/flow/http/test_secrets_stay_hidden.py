@@ -14,6 +14,8 @@ from loom_core.flow.config import EndpointConfig, FlowFile, NetConfig, SystemToo
 from loom_core.flow.expressions import Values
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller, judged
 
+pytestmark = pytest.mark.hostile("secrets")
+
 SECRET = "pl4nted/S3cret+value"
 OTHER = "0ther-pl4nted-token"
 

@@ -68,7 +68,7 @@ def _flow(pattern: str) -> SimpleNamespace:
     return SimpleNamespace(flow_id="f", trigger_patterns=[pattern], priority=0, enabled=True)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(pattern=_PATTERNS, message=_MESSAGES)
 def test_any_pattern_is_compiled_or_refused_and_never_printed_and_never_hangs(
     capfd: pytest.CaptureFixture[str], pattern: str, message: str
@@ -84,7 +84,7 @@ def test_any_pattern_is_compiled_or_refused_and_never_printed_and_never_hangs(
         assert all(text in message for text in match.groups.values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(pattern=_PATTERNS, message=_MESSAGES)
 def test_with_or_without_counts_the_set_never_loses_a_match(pattern: str, message: str) -> None:
     """The set is asked first, and what it does not name is not looked at."""
@@ -104,7 +104,7 @@ def test_with_or_without_counts_the_set_never_loses_a_match(pattern: str, messag
         assert re2.compile(text.loose, options).search(form)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.text(alphabet=st.characters(exclude_categories=["Cs", "Cn"]), min_size=1, max_size=20))
 def test_a_message_is_found_by_itself_as_a_pattern(text: str) -> None:
     pattern = "".join(f"\\{char}" if char in "\\.+*?()|[]{}^$" else char for char in text)
@@ -114,7 +114,7 @@ def test_a_message_is_found_by_itself_as_a_pattern(text: str) -> None:
     assert len(matches) == 1
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text(max_size=60), st.data())
 def test_every_part_of_the_form_has_its_place_in_the_message(message: str, data: st.DataObject) -> None:
     normal = NormalText.of(message)

@@ -40,6 +40,7 @@ def test_a_message_that_holds_the_probe_finds_nothing_more() -> None:
     assert PatternSet([translated("请")]).candidates("\U0010fffd\U000ffffd\U0010fffc请") == [0]
 
 
+@pytest.mark.hostile("patterns")
 def test_thousands_of_patterns_make_one_set_and_too_large_ones_several() -> None:
     patterns = [translated(f"申请.*第{at}号") for at in range(3000)]
     assert PatternSet(patterns).candidates("申请一下第2999号") == [2999]
@@ -47,6 +48,7 @@ def test_thousands_of_patterns_make_one_set_and_too_large_ones_several() -> None
     assert PatternSet(large, memory=(1 << 20,)).candidates("请7x7") == [7]
 
 
+@pytest.mark.hostile("patterns")
 def test_a_pattern_too_large_for_any_set_is_always_looked_at_by_itself() -> None:
     patterns = [translated("请假"), translated(r"[\p{L}\p{N}]+x"), translated("(?=订)")]
     assert PatternSet(patterns, memory=(1 << 15,)).candidates("订") == [1, 2]
@@ -86,6 +88,7 @@ def test_without_re2_every_pattern_is_searched_for_by_itself() -> None:
         TriggerMatcher(_flows("请假**"))
 
 
+@pytest.mark.hostile("patterns")
 @pytest.mark.usefixtures("no_re2")
 def test_without_re2_a_hostile_pattern_ends_too() -> None:
     matcher = TriggerMatcher(_flows("(a+)+b$", r"(\w*)*#", "(.*)*x"))

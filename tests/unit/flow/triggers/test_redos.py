@@ -7,6 +7,7 @@ what else the machine does. A pattern that goes wrong takes seconds, or as good 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
@@ -15,6 +16,9 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.flow.triggers import TriggerMatcher
+from loom_core.flow.triggers.engines import compiled
+
+pytestmark = pytest.mark.hostile("patterns")
 
 _SECONDS = 0.005
 _TRIES = 5
@@ -112,14 +116,20 @@ def test_the_corpus_is_large_enough() -> None:
 
 
 @pytest.mark.parametrize(("pattern", "unit", "tail"), _CORPUS)
-def test_a_hostile_pattern_is_refused_or_takes_milliseconds(pattern: str, unit: str, tail: str) -> None:
-    matcher: TriggerMatcher | None = None
-    began = time.thread_time()
-    with suppress(ConfigError):
-        matcher = TriggerMatcher([_flow(pattern)])
-    assert time.thread_time() - began < 0.5
-    if matcher is None:
+def test_a_hostile_pattern_is_refused_or_takes_milliseconds(
+    pattern: str, unit: str, tail: str, least_processor_time: Callable[[Callable[[], object]], float]
+) -> None:
+    made: list[TriggerMatcher] = []
+
+    def make() -> None:
+        compiled.cache_clear()
+        with suppress(ConfigError):
+            made.append(TriggerMatcher([_flow(pattern)]))
+
+    assert least_processor_time(make) < 0.5
+    if not made:
         return
+    matcher = made[-1]
     for message in _messages(unit, tail):
         matcher.match(message)
         took: list[float] = []

@@ -123,6 +123,7 @@ def test_a_cut_moves_past_a_character_that_fills_all_the_room():
     assert cut_near(text, 0, 2) == 7
 
 
+@pytest.mark.hostile("files of any kind")
 def test_endless_combining_marks_are_cut_all_the_same():
     text = "e" + "\u0301" * 500
     assert 100 <= cut_near(text, 50, 100) <= 150

@@ -163,6 +163,7 @@ def test_time_grows_with_the_length_only(text: str):
         assert time.perf_counter() - began < 20
 
 
+@pytest.mark.hostile("files of any kind")
 @pytest.mark.slow
 def test_deeply_indented_code_is_cut_in_linear_time():
     text = "\n".join(" " * line + "x" for line in range(2_500))

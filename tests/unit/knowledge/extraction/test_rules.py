@@ -209,6 +209,17 @@ def test_a_section_is_part_of_what_stands_above_it():
     }
 
 
+def test_what_a_section_stands_for_ends_between_words():
+    text = "word " * 15 + "maintained a sanctuary in the hills of Zell."
+    (relation,) = (r for r in extract(text, title="Engines", heading_path=("Steam",)).relations
+                   if r.predicate == "part of")  # fmt: skip
+    assert text[: relation.end].endswith("maintained") or text[relation.end] == " "
+    assert relation.end <= 80
+    (relation,) = (r for r in extract("汉" * 200, title="Engines", heading_path=("Steam",)).relations
+                   if r.predicate == "part of")  # fmt: skip
+    assert relation.end == 80
+
+
 # -- settings ---------------------------------------------------------------------------------------
 
 

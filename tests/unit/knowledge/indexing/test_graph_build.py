@@ -17,7 +17,7 @@ from loom_core.errors import RecordError
 from loom_core.knowledge.indexing import GraphIndex
 from loom_core.knowledge.indexing.graph_build import build_graph
 from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.whole_graph import all_edges, all_nodes
+from loom_core.knowledge.record.whole_graph import all_edges, all_evidence, all_nodes
 
 TEXTS = [
     *[f"Town{n} is a town near Town{(n + 1) % 6} on the river Anna. 厦门是城市。" for n in range(6)],
@@ -93,6 +93,15 @@ def test_whole_tables_are_what_the_record_says_of_each_entity(record: Record, pu
     assert len(edges) == len(set(edges))
     assert set(edges) == set(record.graph.edges_from(keys))
     assert record.aliases.groups()  # so that entities under several names were among them
+
+
+def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(record: Record, put):
+    put(*TEXTS, TEXTS[0])
+    evidence = {row[:3]: row[3:] for row in all_evidence(record.database)}
+    edges = list(all_edges(record.database))
+    assert evidence.keys() == {(edge.subject, edge.predicate, edge.object) for edge in edges}
+    for relation, place in evidence.items():
+        assert [place] == record.graph.evidence(*relation, limit=1)
 
 
 def test_nobody_waits_for_a_graph_that_a_child_builds(make, record: Record, tmp_path: Path):

@@ -123,6 +123,7 @@ def test_bytes_that_read_like_nothing_come_back_all_the_same() -> None:
     assert codecs.lookup(encoding)
 
 
+@pytest.mark.hostile("files of any kind")
 @given(st.binary(max_size=400), st.text(max_size=8))
 def test_any_bytes_decode(data: bytes, hint: str) -> None:
     text, encoding = decode(data, hint=hint)

@@ -97,11 +97,13 @@ def test_include_and_exclude_are_patterns_of_the_same_kind(tmp_path: Path) -> No
     assert taken(tmp_path, scan(tmp_path, include=["src/**"], exclude=["old/", "*.py"])) == ["src/c.md"]
 
 
+@pytest.mark.hostile("paths and links")
 def test_a_malformed_pattern_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="include pattern is malformed"):
         scan(tmp_path, include=["!"])
 
 
+@pytest.mark.hostile("paths and links")
 def test_links_are_reported_and_never_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     root = tmp_path / "root"

@@ -14,6 +14,8 @@ from loom_core.errors import DocumentError
 from loom_core.knowledge.loaders import load_bytes, supported_extensions
 from loom_core.knowledge.model import DocumentDraft
 
+pytestmark = pytest.mark.hostile("files of any kind")
+
 DOCUMENTS = Path(__file__).parents[3] / "fixtures" / "documents"
 TEXTUAL = sorted(supported_extensions() - {".pdf", ".docx", ".pptx", ".xlsx", ".xlsm", ".xls", ".ods"})
 SNIPPETS = (
@@ -51,7 +53,7 @@ def load(name: str, data: bytes) -> DocumentDraft | None:
 
 
 @given(hostile, st.sampled_from(TEXTUAL), st.sampled_from(["utf-8", "gb18030", "utf-16", "big5"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_hostile_text_under_every_textual_extension(text: str, extension: str, encoding: str) -> None:
     draft = load(f"a{extension}", text.encode(encoding, "ignore"))
     if draft is not None:
@@ -59,7 +61,7 @@ def test_hostile_text_under_every_textual_extension(text: str, extension: str, e
 
 
 @given(st.binary(max_size=600), st.sampled_from([*TEXTUAL, ".pdf", ".docx", ".pptx"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_arbitrary_bytes_under_every_extension(data: bytes, extension: str) -> None:
     draft = load(f"a{extension}", data)
     if draft is not None:
@@ -71,7 +73,7 @@ def test_arbitrary_bytes_under_every_extension(data: bytes, extension: str) -> N
     ["harbour.pdf", "outline.pdf", "港口.pdf", "handbook.docx", "plan.pptx", "guide.md", "article.html"],
 )
 @given(data=st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 def test_damaged_documents(name: str, data: st.DataObject) -> None:
     content = bytearray((DOCUMENTS / name).read_bytes())
     for _ in range(data.draw(st.integers(1, 8))):
@@ -84,7 +86,7 @@ def test_damaged_documents(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", ["ships.xlsx", "ships.xls", "ships.ods"])
 @given(data=st.data())
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 def test_damaged_spreadsheets(name: str, data: st.DataObject) -> None:
     content = bytearray((DOCUMENTS / name).read_bytes())
     for _ in range(data.draw(st.integers(1, 20))):

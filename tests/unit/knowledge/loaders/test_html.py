@@ -100,11 +100,13 @@ def test_the_encoding_named_by_a_server_is_honoured() -> None:
     assert draft.uri == "https://x.org/a"
 
 
+@pytest.mark.hostile("files of any kind")
 def test_hostile_nesting_is_refused_at_once(load) -> None:
     with pytest.raises(DocumentError, match="nested more than"):
         load("a.html", "<div>" * 200_000)
     assert load("a.html", "<script>" + "'<div>'" * 5_000 + "</script><p>fine").text == "fine"
 
 
+@pytest.mark.hostile("files of any kind")
 def test_unclosed_tags_are_not_nesting(load) -> None:
     assert len(load("a.html", "<p>x" * 3_000).blocks) == 3_000

@@ -52,6 +52,7 @@ def test_what_is_not_json_is_refused_with_the_reason(load, source: str) -> None:
         load("a.json", source)
 
 
+@pytest.mark.hostile("files of any kind")
 def test_values_deeper_than_headings_are_flattened(load, outline) -> None:
     value: object = {"leaf": "x"}
     for depth in range(9):
@@ -93,5 +94,6 @@ def test_json_lines_without_json_are_refused(load) -> None:
         load("a.jsonl", '{"a": 1}\n{\nx\n')
 
 
+@pytest.mark.hostile("files of any kind")
 def test_lone_surrogates_become_replacement_characters(load) -> None:
     assert load("a.json", '{"a": "x\\ud800y"}').text == "a: x\ufffdy"

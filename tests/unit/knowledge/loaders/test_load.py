@@ -121,6 +121,7 @@ def archive_of(parts: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.hostile("files of any kind")
 @pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx", "a.ods"])
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(load, name: str) -> None:
     bomb = archive_of({"word/document.xml": bytes(40 * 1024 * 1024)})
@@ -139,6 +140,7 @@ def test_an_archive_with_a_password_is_encrypted(load) -> None:
         load("a.docx", bytes(data))
 
 
+@pytest.mark.hostile("files of any kind")
 @pytest.mark.parametrize("name", ["a.docx", "a.pptx"])
 def test_an_archive_of_something_else_is_broken(load, name: str) -> None:
     with pytest.raises(DocumentError, match="cannot be read as a"):
@@ -159,6 +161,7 @@ def test_a_document_without_any_name_has_no_title() -> None:
     assert (draft.title, draft.title_source) == ("", "none")
 
 
+@pytest.mark.hostile("files of any kind")
 def test_a_name_that_is_no_unicode_is_survived(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.txt")
     path.write_text("x")

@@ -100,6 +100,7 @@ def test_limits_on_pages_and_text_hold(documents: Path) -> None:
         load_file(documents / "harbour.pdf", limits=LoadLimits(max_text_chars=100))
 
 
+@pytest.mark.hostile("files of any kind")
 def test_a_broken_file_is_refused(load, documents: Path) -> None:
     with pytest.raises(DocumentError, match="cannot be read as a PDF"):
         load("a.pdf", b"%PDF-1.7 nothing more")

@@ -70,6 +70,7 @@ def test_a_file_that_makes_its_reader_abort_is_only_refused(
         load("a.xlsx", changed(documents / "ships.xlsx", part, old, new))
 
 
+@pytest.mark.hostile("files of any kind")
 @pytest.mark.parametrize("name", ["a.xlsx", "a.xls", "a.ods"])
 def test_a_broken_file_is_refused_with_a_reason(load, name: str) -> None:
     with pytest.raises(DocumentError, match="cannot be read as a spreadsheet"):

@@ -169,6 +169,7 @@ def test_styles_that_are_based_on_each_other_are_survived(documents: Path, load)
     assert load("a.docx", rebuilt(documents / "handbook.docx", parts)).text == "text"
 
 
+@pytest.mark.hostile("files of any kind")
 def test_a_part_too_large_to_parse_is_refused(documents: Path) -> None:
     with pytest.raises(DocumentError, match="more than can be parsed"):
         load_file(documents / "handbook.docx", limits=LoadLimits(max_part_bytes=1_000))

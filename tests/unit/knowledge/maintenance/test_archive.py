@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -208,6 +210,7 @@ def _large_manifest(members: dict[str, bytes]) -> None:
     members["manifest.json"] = b" " * (2 << 20)
 
 
+@pytest.mark.hostile("archives")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -231,6 +234,45 @@ def test_a_file_that_is_not_a_whole_archive_is_refused(
     assert other.record.jobs.list() == []
 
 
+def _with_member(members: dict[str, bytes], name: str, data: bytes) -> None:
+    """Replace a member, and have the manifest say so: an archive that is whole, and not of Loom's making."""
+    members[name] = data
+    manifest = json.loads(members["manifest.json"])
+    rows = data.count(b"\n")
+    manifest["parts"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "rows": rows}
+    members["manifest.json"] = json.dumps(manifest).encode()
+
+
+_HOSTILE_LINES = {
+    "no JSON": b"{",
+    "no UTF-8": b'"\xff\xfe"',
+    "nested without end": b"[" * 100_000,
+    "another kind": b"7",
+    "nothing": b"null",
+    "a list of other kinds": b'["a", ["b"], {"c": 1}, null]',
+    "half a surrogate pair": b'["\\ud800", "b", 1, 1.0]',
+    "a number without end": b'["a", "b", ' + b"9" * 400 + b", 1.0]",
+    "a number too large": b'["a", "b", 9223372036854775808, 1.0]',
+    "no number": b'["a", "b", 1, NaN]',
+    "an object of nothing": b"{}",
+    "an object of other kinds": b'{"uri": 7, "title": [], "text": {}, "blocks": "x", "metadata": [1]}',
+    "a path": b'{"uri": "../../evil", "text": 7}',
+}
+
+
+@pytest.mark.hostile("archives")
+@pytest.mark.parametrize("line", _HOSTILE_LINES.values(), ids=_HOSTILE_LINES)
+@pytest.mark.parametrize("member", ["documents.jsonl", "alias_decisions.jsonl"])
+def test_a_whole_archive_with_hostile_lines_is_refused(open_kb, archive: Path, tmp_path: Path, member, line):
+    rewrite(archive, lambda members: _with_member(members, member, line + b"\n"))
+    other = open_kb(tmp_path / "other")
+    with pytest.raises(InvalidInputError):
+        take_in(other, archive)
+    assert other.record.jobs.list() == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "kb", "other"]
+
+
+@pytest.mark.hostile("archives")
 @pytest.mark.parametrize("data", [b"", b"no zip at all" * 100])
 def test_what_is_no_zip_is_refused(open_kb, tmp_path: Path, data: bytes):
     (tmp_path / "a.zip").write_bytes(data)
@@ -238,11 +280,13 @@ def test_what_is_no_zip_is_refused(open_kb, tmp_path: Path, data: bytes):
         ArchiveReader(tmp_path / "a.zip")
 
 
+@pytest.mark.hostile("archives")
 def test_a_bomb_is_refused_by_its_own_numbers(open_kb, archive: Path, tmp_path: Path):
     with pytest.raises(InvalidInputError, match="line of more than"):
         take_in(open_kb(tmp_path / "other"), archive, limits=LoadLimits(max_text_chars=5))
 
 
+@pytest.mark.hostile("archives")
 def test_nothing_is_written_over_and_no_half_archive_stays(filled, archive: Path, tmp_path: Path):
     with pytest.raises(InvalidInputError, match="already a file"):
         export(filled.record, archive, name="wissen")
@@ -253,3 +297,41 @@ def test_nothing_is_written_over_and_no_half_archive_stays(filled, archive: Path
     with pytest.raises(RecordError, match="damaged"):
         export(filled.record, tmp_path / "b.zip", name="wissen")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "kb"]
+
+
+@pytest.mark.hostile("archives")
+def test_an_archive_that_has_a_member_twice_is_refused(archive: Path):
+    with zipfile.ZipFile(archive, "a") as written, pytest.warns(UserWarning, match="Duplicate name"):
+        written.writestr("documents.jsonl", b"{}")
+    with pytest.raises(InvalidInputError, match="other files than its manifest says"):
+        ArchiveReader(archive)
+
+
+@pytest.mark.hostile("archives")
+@pytest.mark.parametrize("member", ["manifest.json", "documents.jsonl"])
+def test_an_encrypted_archive_is_refused(archive: Path, member: str):
+    data = bytearray(archive.read_bytes())
+    with zipfile.ZipFile(archive) as written:
+        start = written.getinfo(member).header_offset
+    data[start + 6] |= 1  # in the header of the member
+    entry = data.index(b"PK\x01\x02", data.rindex(member.encode()) - 46)
+    data[entry + 8] |= 1  # and in the directory
+    archive.write_bytes(data)
+
+    def read() -> None:
+        with closing(ArchiveReader(archive)) as reader:
+            reader.verify()
+
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read()
+
+
+@pytest.mark.hostile("archives")
+def test_a_link_in_an_archive_is_no_member_of_it(archive: Path, tmp_path: Path):
+    link = zipfile.ZipInfo("vectors.bin.link")
+    link.create_system, link.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(archive, "a") as written:
+        written.writestr(link, "/etc/passwd")
+    with pytest.raises(InvalidInputError, match="other files than its manifest says"):
+        ArchiveReader(archive)
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]

@@ -161,7 +161,7 @@ async def test_odd_questions_do_no_harm(films, question: str, strategy: Strategy
     assert (await films.search(question, strategy=strategy)).strategy == strategy
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     question=st.text(st.characters(exclude_categories=()), min_size=1, max_size=60),
     strategy=st.sampled_from(STRATEGIES),

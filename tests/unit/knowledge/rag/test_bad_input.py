@@ -15,6 +15,8 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, Strategy
 
+pytestmark = pytest.mark.hostile("MCP requests")
+
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 CHANNELS = ("dense", "bm25", "keyword", "graph")
 
@@ -121,7 +123,7 @@ async def test_what_can_be_understood_of_an_odd_question_is_found(harbour, strat
         assert items[0].source in {"note:harbour", "note:code"}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     question=st.text(st.characters(exclude_categories=()), max_size=80)
     | st.lists(
@@ -179,7 +181,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     filters=st.dictionaries(
         st.sampled_from(["source", "document", "path", "language", "type", "title", "tags", "rank", "date"])

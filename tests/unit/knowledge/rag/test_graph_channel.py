@@ -77,7 +77,7 @@ def test_a_question_that_names_nothing_finds_nothing(ask, question):
     assert ask(question) == {}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(names=st.lists(st.sampled_from(list(FILMS)), min_size=1, max_size=4))
 def test_weights_lie_above_0_and_up_to_1(ask, names):
     found = ask(" ".join(names))

@@ -128,7 +128,7 @@ def test_filters_hold_for_what_links_lead_to(web):
 NAMES = list(PASSAGES)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     scores=st.dictionaries(st.sampled_from(NAMES), st.floats(0, 1), max_size=len(NAMES)),
     question=st.sampled_from(["", "Missouri", "Frank Wright's house", "?"]),

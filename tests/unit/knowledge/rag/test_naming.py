@@ -78,7 +78,7 @@ def test_of_a_very_long_question_only_the_beginning_is_looked_at(named):
     assert named("York " + "word " * 100_000 + "厦门") == ["York"]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(words=st.lists(st.sampled_from([*NAMES, "in", "与", "x", "?"]), max_size=12))
 def test_nothing_is_named_that_is_not_there_and_nothing_twice(named, words):
     question = " ".join(words)

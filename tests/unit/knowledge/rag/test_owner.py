@@ -28,6 +28,7 @@ from loom_core.knowledge.rag.owner_client import OwnerClient
 from loom_core.knowledge.rag.peer_settings import PeerSettings
 from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.knowledge.rerankers.features import FeatureReranker
+from loom_core.observability import LoomTracer
 from loom_core.storage.ownership import holder_of, read_card, write_card
 
 TEXTS = {
@@ -155,7 +156,7 @@ async def test_a_forwarded_search_has_its_span_here(open_kb: Open):
     owner = open_kb()
     await fill(owner)
     async with working(owner):
-        peer = open_kb(tracer=provider.get_tracer("test"), name="港口")
+        peer = open_kb(tracer=LoomTracer(provider=provider), name="港口")
         await peer.search("Anna Berg")
         assert forwards(peer)
     (span,) = exporter.get_finished_spans()
@@ -164,6 +165,20 @@ async def test_a_forwarded_search_has_its_span_here(open_kb: Open):
     assert attributes["loom.knowledge_base"] == "港口"
     assert attributes["retrieval.lexical_count"] == 2
     assert attributes["retrieval.result_count"] > 0
+
+
+async def test_what_the_owner_does_belongs_to_the_trace_of_who_asked(open_kb: Open, spans):
+    owner = open_kb()
+    await fill(owner)
+    async with working(owner):
+        peer = open_kb()
+        spans.clear()
+        await peer.search("Anna Berg")
+        assert forwards(peer)
+    (answered, asked) = [span for span in spans if span.name.startswith("KNOWLEDGE_")]
+    assert (answered.name, asked.name) == ("KNOWLEDGE_OWNER search", "KNOWLEDGE_SEARCH")
+    assert answered.parent.span_id == asked.context.span_id
+    assert answered.context.trace_id == asked.context.trace_id
 
 
 OTHER = {
@@ -405,12 +420,12 @@ async def test_requests_that_are_none_are_refused(open_kb: Open):
 
         def asked(**changes: Any) -> bytes:
             return json.dumps(
-                {"protocol": 1, "method": "search", "settings": "", "params": {}, **changes}
+                {"protocol": 2, "method": "search", "settings": "", "params": {}, **changes}
             ).encode()
 
         for nonsense in (b"", b"\xff", b"[]", b"[" * 100_000, asked(method="delete"), asked(more=1)):
             assert "no Request" in await refusal(nonsense or b" ")
-        assert "protocol 1, not 2" in await refusal(asked(protocol=2))
+        assert "protocol 2, not 3" in await refusal(asked(protocol=3))
         assert "other settings" in await refusal(asked())
         digest = owner._owner._digest
         assert "failed" in await refusal(asked(settings=digest, params={"nonsense": 1}))

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.embedding.registry import create_embedder
@@ -113,13 +113,13 @@ def assert_equals_rebuild(steps: list[list[Put] | Remove], *, embedded: bool = F
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(steps)
 def test_any_history_gives_the_same_record_as_adding_the_final_documents_at_once(steps):
     assert_equals_rebuild(steps)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6)
 @given(steps)
 def test_vectors_too_are_those_of_the_final_documents(steps):
     found = assert_equals_rebuild(steps, embedded=True)

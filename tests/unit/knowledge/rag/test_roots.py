@@ -10,7 +10,10 @@ import pytest
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes symbolic links")
+pytestmark = [
+    pytest.mark.hostile("paths and links"),
+    pytest.mark.skipif(sys.platform == "win32", reason="makes symbolic links"),
+]
 
 
 @pytest.fixture

@@ -214,7 +214,6 @@ class Histories(RuleBasedStateMachine):
 Histories.TestCase.settings = settings(
     max_examples=12,
     stateful_step_count=14,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 test_any_history_of_files_gives_the_same_as_building_from_scratch = Histories.TestCase

@@ -13,8 +13,12 @@ from opentelemetry.trace import StatusCode
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, Strategy
+from loom_core.observability import LoomTracer
 
 ALWAYS = {
+    "gen_ai.agent.id",
+    "gen_ai.data_source.id",
+    "gen_ai.operation.name",
     "loom.knowledge_base",
     "retrieval.strategy",
     "retrieval.lexical_count",
@@ -42,7 +46,9 @@ async def traced(exporter: InMemorySpanExporter) -> Iterator[GraphRAGKnowledgeBa
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     knowledge_base = GraphRAGKnowledgeBase.from_config(
-        embedding_provider=create_embedder("hashing"), name="港口", tracer=provider.get_tracer("test")
+        embedding_provider=create_embedder("hashing"),
+        name="港口",
+        tracer=LoomTracer("agent-1", provider=provider),
     )
     await knowledge_base.add_texts(
         [
@@ -79,7 +85,8 @@ async def test_a_search_is_one_span_with_the_facts_of_its_strategy(
     assert finished.name == "KNOWLEDGE_SEARCH"
     attributes = dict(finished.attributes or {})
     assert attributes.keys() == ALWAYS | more
-    assert attributes["loom.knowledge_base"] == "港口"
+    assert attributes["loom.knowledge_base"] == attributes["gen_ai.data_source.id"] == "港口"
+    assert attributes["gen_ai.agent.id"] == "agent-1"
     assert attributes["retrieval.strategy"] == strategy
     assert attributes["retrieval.result_count"] == len(answer.items) > 0
     assert attributes["retrieval.embed_ms"] == answer.embed_ms
@@ -114,8 +121,17 @@ async def test_what_is_refused_is_a_span_with_an_error(
         await traced.search(question, **arguments)
     finished = only(exporter)
     assert finished.status.status_code is StatusCode.ERROR
-    assert finished.events[0].name == "exception"
+    assert (finished.attributes or {})["error.type"] == "InvalidInputError"
     assert "secret" not in finished.to_json()
+
+
+async def test_the_question_is_told_where_the_operator_wants_it(
+    traced, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LOOM_TRACE_CONTENT", "1")
+    monkeypatch.setenv("SOME_API_KEY", "geheim-4711")
+    await traced.search("机密 geheim-4711", limit=1)
+    assert (only(exporter).attributes or {})["gen_ai.retrieval.query.text"] == "机密 [secret]"
 
 
 async def test_the_question_is_never_told(traced, exporter: InMemorySpanExporter):

@@ -128,6 +128,7 @@ async def test_a_page_beyond_the_size_of_a_document_is_not_read(kb, server) -> N
     assert "more than 67,108,864 bytes" in reasons(kb, job)[0]
 
 
+@pytest.mark.hostile("addresses")
 def test_an_address_of_a_private_place_is_refused_at_once(kb, server) -> None:
     for url in (
         server.url("/"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.record import Record
@@ -90,7 +90,6 @@ def test_keys_that_follow_each_other_are_changes_of_their_own(record: Record):
     assert taken == [7, 8, 9, 3, 4, 4, 1]
 
 
-@settings(deadline=None)  # every example makes a record, which takes long where others use the machine
 @given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 7), st.integers(0, 30))
 def test_the_log_gives_back_what_was_noted_from_any_change_on(keys: list[int], limit: int, start: int):
     record = Record(None)

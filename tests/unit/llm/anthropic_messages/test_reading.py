@@ -219,6 +219,7 @@ def test_an_empty_answer_by_tool_is_an_empty_object():
     assert _read(call, *_end("tool_use"), output_tool="e")[1].content == "{}"
 
 
+@pytest.mark.hostile("answers of models")
 def test_a_stream_that_ends_early_is_a_broken_connection():
     with pytest.raises(LLMError, match="The stream ended before it did") as caught:
         _read(_start(0, type="text", text="a"))
@@ -290,6 +291,7 @@ _events = st.builds(
 )
 
 
+@pytest.mark.hostile("answers of models")
 @settings(max_examples=60)
 @given(st.lists(_events, max_size=12))
 def test_whatever_is_sent_is_read_or_refused_as_an_error_of_ours(events: list[object]):

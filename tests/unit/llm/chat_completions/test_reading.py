@@ -312,6 +312,7 @@ def test_usage_may_come_in_the_choice_and_again_and_again() -> None:
     assert _read(early, {**_STOP, "usage": _SAID}, {**_STOP, "usage": None})[0].usage == Usage(10, 20)
 
 
+@pytest.mark.hostile("answers of models")
 @pytest.mark.parametrize("chunks", [(), (_chunk(content="half"),), ({"usage": _SAID, "choices": []},)])
 def test_a_stream_that_ends_early_is_a_broken_connection(chunks: tuple[object, ...]) -> None:
     with pytest.raises(LLMError, match="Here sent half an answer of m") as caught:
@@ -392,6 +393,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.hostile("answers of models")
 @given(st.lists(_JSON, max_size=4), st.booleans())
 def test_no_answer_is_so_odd_that_it_breaks_the_reader(chunks: list[object], tags: bool) -> None:
     try:

@@ -159,6 +159,7 @@ def test_definitions_that_multiply_are_cut_off():
     assert len(str(inlined)) < 500_000
 
 
+@pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize("dialect", ["full", "inline", "gemini"])
 def test_a_schema_that_is_nested_too_deeply_is_refused(dialect: Any):
     schema: dict[str, Any] = {"type": "object"}
@@ -225,7 +226,7 @@ def test_gemini_is_told_the_same_in_other_words(schema: dict[str, Any], expected
     assert adapted(schema, "gemini") == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_what_a_schema_allows_every_dialect_of_it_allows(schemas: ModuleType, data: st.DataObject):
     schema = data.draw(schemas.schemas(exact=False, closed=False))
@@ -240,7 +241,7 @@ def test_what_a_schema_allows_every_dialect_of_it_allows(schemas: ModuleType, da
         assert problems(value, _with_null(gemini)) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_inline_allows_nothing_else_where_nothing_contains_itself(schemas: ModuleType, data: st.DataObject):
     schema = data.draw(schemas.schemas(exact=False, closed=False))

@@ -142,6 +142,7 @@ def test_the_whole_has_to_be_an_object(schema: dict[str, Any]):
     assert strict(schema) is None
 
 
+@pytest.mark.hostile("JSON and schemas")
 def test_a_schema_that_is_nested_too_deeply_is_refused():
     part: dict[str, Any] = {"type": "string"}
     for _ in range(20_000):
@@ -150,7 +151,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused():
         strict(_object(part=part))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_what_strict_mode_allows_is_without_nulls_what_was_meant(schemas: ModuleType, data: st.DataObject):
     schema = data.draw(schemas.schemas(exact=True, closed=True))
@@ -161,7 +162,7 @@ def test_what_strict_mode_allows_is_without_nulls_what_was_meant(schemas: Module
         assert problems(without_nulls(value, schema), schema) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_strict_schemas_keep_to_the_rules_of_the_mode(schemas: ModuleType, data: st.DataObject):
     schema = data.draw(schemas.schemas(exact=False, closed=False))

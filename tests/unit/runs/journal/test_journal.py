@@ -12,8 +12,9 @@ import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError, RecordError
 from loom_core.llm.interface import Usage
+from loom_core.observability.log_fields import logging_with
 from loom_core.runs.journal import Journal, RunLog
-from loom_core.runs.run import Budget, Pending, Run, RunRequest, Spent
+from loom_core.runs.run import Budget, Pending, Run, RunRequest, Spent, caller_name
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -54,6 +55,13 @@ async def test_a_run_is_kept_with_all_that_was_asked_for(journal: Journal):
     assert run.status == "working"
     assert run.request == replace(request, session_id=run.request.session_id)
     assert await journal.get(run.id) == run
+
+
+async def test_what_the_log_calls_who_asks_is_kept_with_the_run(journal: Journal):
+    with logging_with({"caller": "爱丽丝", "run_id": "run_another"}):
+        run = await journal.create(RunRequest(goal="g", caller="token:3f2a9c"))
+    assert caller_name(await journal.get(run.id)) == "爱丽丝"
+    assert caller_name(await journal.create(RunRequest(goal="g"))) == ""
 
 
 async def test_what_changes_in_a_run_is_read_as_it_was_written(journal: Journal):

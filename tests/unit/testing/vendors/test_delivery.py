@@ -202,6 +202,7 @@ async def test_an_error_in_a_stream_ends_it():
             [event async for event in stream]
 
 
+@pytest.mark.hostile("answers of models")
 @pytest.mark.parametrize("sent", [b"", b"{", b"[]", b'{"choices": []}', b"data: {]\n\n", b"\xff\xfe"])
 async def test_any_bytes_can_be_sent_instead_of_an_answer(sent: bytes):
     fake = FakeVendors([Turn(body=sent), Turn(body=sent)])
@@ -293,6 +294,7 @@ async def test_an_answer_that_hangs_ends_with_the_patience_of_its_reader():
     assert fake.disconnects == 2
 
 
+@pytest.mark.hostile("answers of models")
 async def test_answers_may_be_huge():
     async with openai_client(FakeVendors([Turn(text="长" * 1_000_000)]), "zhipu") as client:
         completion = await client.chat.completions.create(**asked("zhipu"))

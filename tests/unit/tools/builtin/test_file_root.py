@@ -66,6 +66,7 @@ def test_files_are_read_by_paths_from_the_folder_on_whole_paths_and_links_inside
     assert root.name(root.locate("in/港口.txt")) == "sub/港口.txt"
 
 
+@pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize(
     "path",
     [
@@ -85,6 +86,7 @@ def test_what_leads_outside_is_refused(folder: Path, path: str) -> None:
     assert _files(folder) == before
 
 
+@pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize("path", ["", " ", "a\0b", "x" * 5000, "loop", "loop/x", "x" * 300, "note.txt/x"])
 def test_what_can_be_no_file_is_told(folder: Path, path: str) -> None:
     with pytest.raises(LoomError) as refused:
@@ -92,6 +94,7 @@ def test_what_can_be_no_file_is_told(folder: Path, path: str) -> None:
     assert refused.value.advice
 
 
+@pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize("path", [".", "sub", "a\nb", "a\x1b[31m", "a\u202eb", "/"])
 def test_what_can_be_no_new_file_is_refused(folder: Path, path: str) -> None:
     with pytest.raises(InvalidInputError):
@@ -104,7 +107,8 @@ _PARTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@pytest.mark.hostile("paths and links")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
 @given(parts=st.lists(_PARTS | st.text(max_size=3), max_size=6), absolute=st.booleans())
 def test_no_path_reaches_outside(folder: Path, parts: list[str], absolute: bool) -> None:
     root = FileRoot(folder)
@@ -139,6 +143,7 @@ def test_folders_are_known_however_their_names_are_composed(folder: Path) -> Non
     assert [each.name for each in folder.iterdir() if not each.name.isascii()] == ["がぎ"]
 
 
+@pytest.mark.hostile("paths and links")
 def test_pipes_sockets_and_devices_are_not_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = FileRoot(folder)
     os.mkfifo(folder / "pipe")
@@ -163,6 +168,7 @@ def test_a_file_that_is_not_there_is_told_with_those_called_alike(folder: Path) 
     assert "List the folder" in missing.value.advice
 
 
+@pytest.mark.hostile("paths and links")
 def test_too_much_is_not_read(folder: Path) -> None:
     with pytest.raises(InvalidInputError, match="too large"):
         FileRoot(folder).read("note.txt", most=4)
@@ -180,6 +186,7 @@ def test_a_file_is_written_whole_with_its_folders_and_keeps_its_mode(folder: Pat
     assert [path.name for path in (folder / "新/文件夹").iterdir()] == ["a.txt"]
 
 
+@pytest.mark.hostile("paths and links")
 def test_a_link_inside_is_written_through_and_a_hard_link_is_cut(folder: Path) -> None:
     root = FileRoot(folder)
     os.link(folder.parent / "secret.txt", folder / "hard.txt")
@@ -213,6 +220,7 @@ def test_a_folder_that_may_not_be_written_is_told(folder: Path) -> None:
         FileRoot(folder).write("sub/x", b"")
 
 
+@pytest.mark.hostile("paths and links")
 def test_a_link_that_is_put_in_the_way_meanwhile_leads_nowhere(folder: Path) -> None:
     """A folder and a link to the outside take turns in one place while it is read and written."""
     root = FileRoot(folder)

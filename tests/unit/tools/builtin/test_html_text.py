@@ -40,6 +40,7 @@ def test_a_page_is_text_with_headings_items_and_links() -> None:
     ]
 
 
+@pytest.mark.hostile("patterns")
 @pytest.mark.parametrize(
     "html",
     ["<!--" * 50_000, "<script>" * 50_000, "<a href='" * 20_000, "<" * 200_000, "<p title=\"" * 20_000,
@@ -51,6 +52,7 @@ def test_a_broken_page_takes_no_longer_than_its_size_allows(html: str) -> None:
     assert time.perf_counter() - begun < 5
 
 
+@pytest.mark.hostile("files of any kind")
 @given(st.text(alphabet="<>/!-ahrefscript=\"' \n&;#文", max_size=200))
 def test_anything_is_read(html: str) -> None:
     assert "\n\n\n" not in html_text(html, base="https://site.example/")

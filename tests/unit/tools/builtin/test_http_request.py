@@ -91,6 +91,7 @@ async def test_places_inside_may_not_be_asked(made: Callable[[], Tool], url: str
     assert "HTTP " not in output.text
 
 
+@pytest.mark.hostile("addresses")
 async def test_a_redirect_to_a_place_inside_is_not_followed(server: LocalServer) -> None:
     url = server.answers("/r", b"", status=302, Location="http://169.254.169.254/latest/")
 
@@ -158,6 +159,7 @@ async def test_a_model_cannot_give_credentials_or_what_the_client_says(
     assert not server.asked
 
 
+@pytest.mark.hostile("addresses")
 async def test_a_header_of_several_lines_is_refused(server: LocalServer) -> None:
     refused = await _problem(
         http_request_tool(_LOCAL),

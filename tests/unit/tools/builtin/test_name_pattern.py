@@ -72,6 +72,7 @@ def test_an_expression_that_cannot_be_used_is_told_why(pattern: str, why: str) -
         text_search(pattern)
 
 
+@pytest.mark.hostile("patterns")
 def test_no_expression_takes_longer_than_the_text_allows() -> None:
     begun = time.perf_counter()
     assert not text_search("(a+)+$")("a" * 50_000 + "b")

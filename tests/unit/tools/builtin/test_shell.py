@@ -90,6 +90,7 @@ async def test_nothing_can_be_asked_of_anybody(tmp_path: Path) -> None:
     assert output.text.startswith("[]\nnot a tty\n[exit code 1")
 
 
+@pytest.mark.hostile("patterns")
 async def test_a_flood_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
     shell = shell_tool(tmp_path, output_bytes=2000)
 
@@ -209,6 +210,7 @@ def test_what_is_for_terminals_only_is_left_out(written: str, read: str) -> None
     assert terminal_text(written) == read
 
 
+@pytest.mark.hostile("patterns")
 def test_endless_beginnings_of_sequences_take_no_longer_than_their_size_allows() -> None:
     begun = time.perf_counter()
     for unit in ("\x1b[", "\x1b]", "\x1b", "\r", "\x1b[1;"):

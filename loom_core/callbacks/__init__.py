@@ -1,0 +1,27 @@
+"""Observers of the runs of an agent: `Agent(callbacks=[…])`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.callbacks.interface import Callback
+    from loom_core.callbacks.logs import LoggingCallback
+    from loom_core.callbacks.numbers import MetricsCallback
+    from loom_core.callbacks.summary import MetricsSummary, ToolSummary
+
+__all__ = ["Callback", "LoggingCallback", "MetricsCallback", "MetricsSummary", "ToolSummary"]
+
+if not TYPE_CHECKING:
+    __getattr__ = exports(
+        __name__,
+        {
+            "Callback": ".interface",
+            "LoggingCallback": ".logs",
+            "MetricsCallback": ".numbers",
+            "MetricsSummary": ".summary",
+            "ToolSummary": ".summary",
+        },
+    )

@@ -1,0 +1,68 @@
+"""`LoggingCallback`: what an agent does, as lines of a log."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from loom_core.callbacks.interface import Callback
+
+if TYPE_CHECKING:
+    from loom_core.runs.events import EventType, StreamEvent
+    from loom_core.runs.run import Run
+
+__all__ = ["LoggingCallback"]
+
+_PIECES: frozenset[EventType] = frozenset({"text_delta", "reasoning_delta", "tool_progress"})
+_PROBLEMS: frozenset[EventType] = frozenset({"error", "aborted", "model_retry", "loop_detected"})
+
+# What may be told of an event: no word of users, models or tools is among it.
+_TOLD: dict[EventType, tuple[str, ...]] = {
+    "request_start": ("profile", "model"),
+    "knowledge": ("outcome",),
+    "model_start": ("iteration", "model"),
+    "model_retry": ("attempt", "wait"),
+    "tool_start": ("call_id", "tool"),
+    "approval_decided": ("call_id", "action", "by"),
+    "tool_result": ("call_id", "tool", "status", "seconds"),
+    "loop_detected": ("tool", "times", "action"),
+    "compression_warning": ("used", "window"),
+    "compression_applied": ("before", "after"),
+    "usage": ("input_tokens", "output_tokens", "cost"),
+    "paused": ("by",),
+    "resumed": ("by", "from_status"),
+    "error": ("failure",),
+    "aborted": ("by",),
+}
+
+
+class LoggingCallback(Callback):
+    """Logs a line for each event: which run, what, and its figures; nothing that people, models or tools say.
+
+    The fields stand beside the message, too (`extra`): `run_id`, `event`, `seq`, and those of the event under
+    `facts`, for handlers that write JSON.
+
+    Args:
+        logger: where to; by default `loom_core.callbacks`.
+        level: of what goes well; what does not is a warning.
+        pieces: whether each piece of an answer, and each sign of progress, is an event, too.
+    """
+
+    def __init__(
+        self, logger: logging.Logger | None = None, *, level: int = logging.INFO, pieces: bool = False
+    ) -> None:
+        self._logger = logger or logging.getLogger("loom_core.callbacks")
+        self._level = level
+        self._pieces = pieces
+
+    def on_event(self, event: StreamEvent, run: Run) -> None:
+        """Log it."""
+        if event.type in _PIECES and not self._pieces:
+            return
+        level = max(self._level, logging.WARNING) if event.type in _PROBLEMS else self._level
+        if not self._logger.isEnabledFor(level):
+            return
+        facts = {name: event.payload[name] for name in _TOLD.get(event.type, ()) if name in event.payload}
+        told = "".join(f" {name}={value}" for name, value in facts.items() if value not in (None, ""))
+        extra = {"run_id": event.run_id, "event": event.type, "seq": event.seq, "facts": facts}
+        self._logger.log(level, "%s #%d %s%s", event.run_id, event.seq, event.type, told, extra=extra)

@@ -1,0 +1,128 @@
+"""What agents of this process are made of where nothing else is said.
+
+    from loom_core import config
+
+    config.set_default_llm("deepseek")
+    config.set_max_iterations(30)
+    config.enable_metrics(True)
+    agent = Agent(tools=[search])
+
+An agent takes the defaults when it is made; what is set later changes none that there is. They may be set and
+read in any thread or task; all of them are replaced at once, so nobody sees half of a change.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from loom_core.errors import ConfigError
+from loom_core.observability.metrics import process_metrics
+
+if TYPE_CHECKING:
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.memory import Memory
+
+__all__ = [
+    "Defaults",
+    "defaults",
+    "enable_metrics",
+    "reset",
+    "set_default_llm",
+    "set_default_memory",
+    "set_max_iterations",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What counts where nothing else is said.
+
+    Attributes:
+        llm: the model of an agent: a provider, which all agents share then, or a configuration for
+            `create_provider`, of which each makes its own; None for none.
+        memory: what keeps the conversations of agents, shared by all; None for one of each agent's own.
+        max_iterations: turns of the model that a run may take, of an agent that is given no budget.
+    """
+
+    llm: LLMProvider | str | None = None
+    memory: Memory | None = None
+    max_iterations: int = 50
+
+
+_lock = threading.Lock()
+_defaults = Defaults()
+
+
+def defaults() -> Defaults:
+    """What counts now."""
+    return _defaults
+
+
+def set_default_llm(llm: LLMProvider | str | None) -> None:
+    """The model of agents that are given none; see `Defaults.llm`.
+
+    Raises:
+        ConfigError: it is no model, or there is no such vendor.
+    """
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.llm.factory import checked_provider
+    from loom_core.llm.interface import LLMProvider
+
+    if llm is not None and not isinstance(cast("object", llm), LLMProvider | str):
+        raise ConfigError(
+            f"{llm!r} is no model.", advice='Give a provider, or the name of a vendor such as "deepseek".'
+        )
+    if isinstance(llm, str):
+        checked_provider(ProviderConfig.of(llm))
+    _set(llm=llm)
+
+
+def set_default_memory(memory: Memory | None) -> None:
+    """What keeps the conversations of agents that are given none; see `Defaults.memory`.
+
+    Raises:
+        ConfigError: it is no memory.
+    """
+    from loom_core.runs.memory import Memory
+
+    if memory is not None and not isinstance(cast("object", memory), Memory):
+        raise ConfigError(f"{memory!r} is no memory.", advice="Give `SQLiteMemory(…)`, or None.")
+    _set(memory=memory)
+
+
+def set_max_iterations(most: int) -> None:
+    """How many turns of the model a run may take, of an agent that is given no budget.
+
+    Raises:
+        ConfigError: it is no whole number from 1 on.
+    """
+    if not isinstance(cast("object", most), int) or isinstance(most, bool) or most < 1:
+        raise ConfigError(f"A run cannot take {most!r} turns.", advice="Use a whole number from 1 on.")
+    _set(max_iterations=most)
+
+
+def enable_metrics(on: bool = True) -> None:
+    """Have the numbers of this process counted (`LoomMetrics`), or no more.
+
+    Raises:
+        ConfigError: it is neither True nor False: `"no"` would count.
+    """
+    if not isinstance(cast("object", on), bool):
+        raise ConfigError(f"Metrics cannot be {on!r}.", advice="Use True or False.")
+    process_metrics.enable(on)
+
+
+def reset() -> None:
+    """Have everything as it was at the beginning; no metrics are counted, and those that were stay."""
+    global _defaults
+    with _lock:
+        _defaults = Defaults()
+    enable_metrics(False)
+
+
+def _set(**changes: object) -> None:
+    global _defaults
+    with _lock:
+        _defaults = replace(_defaults, **changes)  # pyright: ignore[reportArgumentType] - by name

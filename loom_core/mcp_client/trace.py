@@ -1,0 +1,57 @@
+"""What the SDK's span of a request to a server does not say, and the trace in the headers of HTTP.
+
+The SDK makes that span, and puts it into `_meta` of the request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace import get_current_span
+
+from loom_core.observability.propagation import carried
+from loom_core.observability.spans import MCP_CLIENT
+
+if TYPE_CHECKING:
+    import httpx2
+    from opentelemetry.trace import Span
+
+__all__ = ["told_http", "told_stdio"]
+
+_SENDS = MCP_CLIENT.name.partition("{")[0]
+_HEADERS = {"mcp.session.id": "mcp-session-id", "mcp.protocol.version": "mcp-protocol-version"}
+
+
+def told_http(request: httpx2.Request, *, server: str) -> None:
+    """Say of a request to a server how it is sent, and carry the trace in its headers.
+
+    Args:
+        request: as it is sent; it gets the headers.
+        server: the server's id in the configuration.
+    """
+    request.headers.update(carried())
+    current = _of_request()
+    if current is None:
+        return
+    current.set_attributes(
+        {"loom.mcp.server": server, "network.transport": "tcp", "network.protocol.name": "http"}
+    )
+    current.set_attribute("server.address", request.url.host)
+    current.set_attribute("server.port", request.url.port or (443 if request.url.scheme == "https" else 80))
+    for name, header in _HEADERS.items():
+        if value := request.headers.get(header):
+            current.set_attribute(name, value)
+
+
+def told_stdio(*, server: str) -> None:
+    """Say of the request that is being sent that it goes through a pipe."""
+    current = _of_request()
+    if current is not None:
+        current.set_attributes({"loom.mcp.server": server, "network.transport": "pipe"})
+
+
+def _of_request() -> Span | None:
+    """The SDK's span, if it is the current one: of a notification there is none."""
+    current = get_current_span()
+    name: object = getattr(current, "name", "")
+    return current if isinstance(name, str) and name.startswith(_SENDS) else None

@@ -1,0 +1,320 @@
+"""Every number that Loom tells, by name: what docs/reference/metrics.md is made from.
+
+Names and labels are part of the interface: dashboards and alerts are made of them. Labels are of closed sets,
+or of what the operator has named (tools, models, servers); nothing that a user says ever becomes one.
+"""
+
+from __future__ import annotations
+
+from loom_core.observability.registry import Metric
+
+__all__ = [
+    "ACTIVE_AGENTS",
+    "APPROVALS",
+    "BREAKER_STATE",
+    "BUILD_INFO",
+    "CHANNEL_SECONDS",
+    "COMPACTIONS",
+    "COMPACTION_TOKENS",
+    "FAMILIES",
+    "FLOW_KNOWLEDGE",
+    "FLOW_KNOWLEDGE_SECONDS",
+    "FLOW_MESSAGE_SECONDS",
+    "FLOW_REQUESTS",
+    "FLOW_REQUEST_SECONDS",
+    "FLOW_ROUTES",
+    "FLOW_STEPS",
+    "FLOW_STEP_SECONDS",
+    "HTTP_CALLS",
+    "HTTP_REFUSED",
+    "HTTP_SESSIONS",
+    "HTTP_STREAMS",
+    "INGESTED_CHUNKS",
+    "INGESTED_DOCUMENTS",
+    "ITERATIONS",
+    "ITERATION_SECONDS",
+    "LLM_CALLS",
+    "LLM_COST",
+    "LLM_FAILURES",
+    "LLM_SECONDS",
+    "LLM_TOKENS",
+    "MCP_SERVER_UP",
+    "RUNS",
+    "RUN_FAILURES",
+    "SEARCH_SECONDS",
+    "SERVED_CALLS",
+    "SERVED_SECONDS",
+    "TOOL_CALLS",
+    "TOOL_SECONDS",
+]
+
+_QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_USUAL = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_WIDE = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+# All in seconds.
+
+BUILD_INFO = Metric(
+    "loom_build_info", "gauge", "Always 1; says which server this is, and its version.", ("server", "version")
+)
+
+# -- agents and runs ---------------------------------------------------------------------------------
+
+ITERATIONS = Metric("loom_iterations_total", "counter", "Turns of the model that runs of agents have begun.")
+ITERATION_SECONDS = Metric(
+    "loom_iteration_duration_seconds",
+    "histogram",
+    "How long a turn of the model and the calls that it wanted took, without waiting for people.",
+    bounds=_SLOW,
+)
+ACTIVE_AGENTS = Metric(
+    "loom_active_agents",
+    "gauge",
+    "Runs of agents that are worked on in this process now; those that wait for people do not count.",
+)
+RUNS = Metric(
+    "loom_runs_total",
+    "counter",
+    "Runs that came to their end, by how.",
+    ("kind", "status"),
+    {"kind": ("agent", "flow"), "status": ("completed", "failed", "aborted")},
+)
+RUN_FAILURES = Metric(
+    "loom_run_failures_total",
+    "counter",
+    "Runs that failed, by why: a failure of the model, `budget`, `loop`, `hook`, `step`, `changed`,"
+    " `correction`, `other`.",
+    ("kind", "failure"),
+    {"kind": ("agent", "flow")},
+)
+APPROVALS = Metric(
+    "loom_approvals_total",
+    "counter",
+    "Decisions and answers of people in runs, by what they were.",
+    ("action",),
+)
+COMPACTIONS = Metric("loom_compactions_total", "counter", "Conversations that were shortened.")
+COMPACTION_TOKENS = Metric(
+    "loom_compaction_tokens_total",
+    "counter",
+    "Tokens of conversations before and after they were shortened.",
+    ("side",),
+    {"side": ("before", "after")},
+)
+
+# -- tools -------------------------------------------------------------------------------------------
+
+TOOL_CALLS = Metric(
+    "loom_tool_calls_total",
+    "counter",
+    "Calls of tools by agents and flows, by how they ended; a tool that does not exist is `unknown`.",
+    ("tool_name", "status"),
+    {"status": ("success", "error", "denied", "timeout", "aborted", "unknown")},
+)
+TOOL_SECONDS = Metric(
+    "loom_tool_execution_duration_seconds",
+    "histogram",
+    "How long calls of tools ran, without waiting for their turn or an approval.",
+    ("tool_name",),
+    bounds=_USUAL,
+)
+
+# -- language models ---------------------------------------------------------------------------------
+
+LLM_CALLS = Metric(
+    "loom_llm_calls_total",
+    "counter",
+    "Requests to language models, for whatever purpose; one that is tried again counts once.",
+)
+LLM_SECONDS = Metric(
+    "loom_llm_call_duration_seconds",
+    "histogram",
+    "How long requests to language models took, to the end of the answer, retries included.",
+    ("provider", "model"),
+    bounds=_SLOW,
+)
+LLM_FAILURES = Metric(
+    "loom_llm_failures_total",
+    "counter",
+    "Requests to language models that got no answer, by why (`ModelFailure`).",
+    ("provider", "model", "failure"),
+)
+LLM_TOKENS = Metric(
+    "loom_llm_tokens_total",
+    "counter",
+    "Tokens of answered requests. `cache_read` and `cache_write` are part of `input`, `reasoning` of"
+    " `output`.",
+    ("provider", "model", "kind"),
+    {"kind": ("input", "output", "reasoning", "cache_read", "cache_write")},
+)
+LLM_COST = Metric(
+    "loom_llm_cost_dollars_total",
+    "counter",
+    "US dollars that answers cost, as far as prices are known.",
+    ("provider", "model"),
+)
+
+# -- others that are asked ---------------------------------------------------------------------------
+
+BREAKER_STATE = Metric(
+    "loom_breaker_state",
+    "gauge",
+    "Whether a model or host is left alone after failures: 0 no, 1 a trial is due, 2 yes; the worst of"
+    " several.",
+    ("target",),
+)
+MCP_SERVER_UP = Metric(
+    "loom_mcp_server_up",
+    "gauge",
+    "Whether an MCP server that is wanted is connected: 1 yes, 0 no.",
+    ("server",),
+)
+
+# -- knowledge ---------------------------------------------------------------------------------------
+
+SEARCH_SECONDS = Metric(
+    "loom_knowledge_search_duration_seconds",
+    "histogram",
+    "How long questions to knowledge bases took.",
+    ("strategy",),
+    {"strategy": ("vector_first", "graph_first", "hybrid", "graph_only", "bm25")},
+    _QUICK,
+)
+CHANNEL_SECONDS = Metric(
+    "loom_knowledge_channel_duration_seconds",
+    "histogram",
+    "How long each channel of a question took, in the process that works for the knowledge base.",
+    ("channel",),
+    {"channel": ("embedding", "lexical", "vector", "graph", "expansion", "keyword")},
+    _QUICK,
+)
+INGESTED_DOCUMENTS = Metric(
+    "loom_ingest_documents_total",
+    "counter",
+    "Documents of jobs by what became of them.",
+    ("outcome",),
+    {"outcome": ("added", "updated", "moved", "unchanged", "removed", "skipped", "failed")},
+)
+INGESTED_CHUNKS = Metric("loom_ingest_chunks_total", "counter", "Chunks of documents that were written.")
+
+# -- flows -------------------------------------------------------------------------------------------
+
+FLOW_ROUTES = Metric(
+    "loom_flow_routes_total",
+    "counter",
+    "Messages by what was done with them, and what decided that.",
+    ("action", "how"),
+    {
+        "action": (
+            "flow",
+            "skill",
+            "tool",
+            "respond",
+            "clarify",
+            "answer",
+            "correct",
+            "approve",
+            "deny",
+            "cancel",
+            "retry",
+            "greet",
+        ),
+        "how": ("rules", "model", "pending", "choice", "manners", "given", "none"),
+    },
+)
+FLOW_MESSAGE_SECONDS = Metric(
+    "loom_flow_message_duration_seconds",
+    "histogram",
+    "How long a message took until it was done what can be done at once (`whole`), and of that the trigger"
+    " patterns, the decision of the model, its answer, and waiting for knowledge.",
+    ("part",),
+    {"part": ("whole", "rules", "decision", "answer", "knowledge")},
+    _WIDE,
+)
+FLOW_STEPS = Metric(
+    "loom_flow_steps_total",
+    "counter",
+    "Steps of flows by how they ended.",
+    ("status",),
+    {"status": ("success", "failure", "unknown", "declined")},
+)
+FLOW_STEP_SECONDS = Metric(
+    "loom_flow_step_duration_seconds", "histogram", "How long steps of flows took.", bounds=_USUAL
+)
+FLOW_REQUESTS = Metric(
+    "loom_flow_requests_total",
+    "counter",
+    "HTTP requests of flow files, by what came of them in the end: a class of status codes, why there was no"
+    " answer (`NetFailure`), or that nobody waited for it any more. One that is sent again counts once.",
+    ("method", "status"),
+    {
+        "method": ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
+        "status": (
+            "1xx",
+            "2xx",
+            "3xx",
+            "4xx",
+            "5xx",
+            "refused",
+            "connection",
+            "interrupted",
+            "timeout",
+            "unusable",
+            "unavailable",
+            "other",
+            "cancelled",
+        ),
+    },
+)
+FLOW_REQUEST_SECONDS = Metric(
+    "loom_flow_request_duration_seconds",
+    "histogram",
+    "How long HTTP requests of flow files took, from the first attempt to the last answer.",
+    ("method",),
+    {"method": ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")},
+    _USUAL,
+)
+FLOW_KNOWLEDGE = Metric(
+    "loom_flow_knowledge_total",
+    "counter",
+    "Questions to the knowledge of a flow file: answered from what is kept (`cached`), by the same question"
+    " that was under way (`shared`), or what came of asking; `dropped`: the answer was not needed any more.",
+    ("outcome",),
+    {"outcome": ("cached", "shared", "retrieved", "nothing", "failed", "late", "dropped")},
+)
+FLOW_KNOWLEDGE_SECONDS = Metric(
+    "loom_flow_knowledge_duration_seconds",
+    "histogram",
+    "How long the knowledge of a flow file took to answer, where it was asked.",
+    bounds=_WIDE,
+)
+
+# -- the server itself -------------------------------------------------------------------------------
+
+SERVED_CALLS = Metric(
+    "loom_mcp_calls_total",
+    "counter",
+    "Calls of this server's own tools by MCP clients; a tool that does not exist is `unknown`. `error` was"
+    " told to the model, `refused` is an error of the protocol.",
+    ("tool_name", "status"),
+    {"status": ("success", "error", "refused", "cancelled")},
+)
+SERVED_SECONDS = Metric(
+    "loom_mcp_call_duration_seconds",
+    "histogram",
+    "How long calls of this server's own tools took.",
+    ("tool_name",),
+    bounds=_USUAL,
+)
+HTTP_REFUSED = Metric(
+    "loom_http_refused_total",
+    "counter",
+    "Requests refused before they reached a tool.",
+    ("reason",),
+)
+HTTP_SESSIONS = Metric("loom_http_sessions", "gauge", "Sessions of the handshake era.")
+HTTP_CALLS = Metric("loom_http_calls", "gauge", "Calls being answered for tokens.")
+HTTP_STREAMS = Metric("loom_http_streams", "gauge", "Streams open for tokens.")
+
+FAMILIES: tuple[Metric, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
+"""All of them, in the order of this file."""

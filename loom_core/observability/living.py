@@ -1,0 +1,29 @@
+"""The objects of a kind that are there now, for gauges that ask them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+from weakref import WeakSet
+
+__all__ = ["Living"]
+
+_T = TypeVar("_T")
+
+
+class Living(Generic[_T]):
+    """Remembers objects as long as somebody else holds them. It may be used by several threads."""
+
+    def __init__(self) -> None:
+        self._objects: WeakSet[_T] = WeakSet()
+        self._lock = threading.Lock()
+
+    def add(self, one: _T) -> None:
+        """Remember one."""
+        with self._lock:
+            self._objects.add(one)
+
+    def all(self) -> list[_T]:
+        """Those that are there."""
+        with self._lock:
+            return list(self._objects)

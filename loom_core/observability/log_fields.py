@@ -1,0 +1,92 @@
+"""What a line of a log knows beside its message: whose work it was written in.
+
+Fields belong to a context (`contextvars`), so that they reach tasks, and threads of `anyio.to_thread`, that
+are begun in a block, without being handed on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["LOG_FIELDS", "ContextField", "current_fields", "fields_now", "logging_with"]
+
+ContextField: TypeAlias = Literal[
+    "request_id", "method", "tool", "session", "caller", "client", "conversation", "run_id"
+]
+"""What is known of the work that a line was written in."""
+
+LOG_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "time": "When, in UTC, to the microsecond (RFC 3339)",
+        "level": "`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`",
+        "logger": "The module that says it",
+        "message": "What it says, without secrets",
+        "service": "The server, such as `loom-kb`",
+        "pid": "Its process",
+        "request_id": "Id of the MCP request, as its client has chosen it: unique on one connection only",
+        "method": "Method of the MCP request, such as `tools/call`",
+        "tool": "Tool that the request calls",
+        "session": "What tells sessions of the handshake era apart over HTTP: the beginning of a hash of "
+        "the id, as the id itself lets others in",
+        "caller": "Name of the token or subject that has sent the request, or has asked for the run; "
+        "`local` where nobody is asked",
+        "client": "Name and version that the client gives itself; not to be trusted",
+        "conversation": "The session of an agent or a flow (`session_id`) that a run or a message belongs to",
+        "run_id": "The run of an agent or a flow",
+        "trace_id": "The trace, where there is one; as in spans",
+        "span_id": "The span, likewise",
+        "event": "Type of a run's event, in lines of `LoggingCallback`",
+        "seq": "Its number",
+        "facts": "Its figures, an object",
+        "error": "Type of the exception",
+        "traceback": "The exception as Python tells it, in one text",
+    }
+)
+"""Every field of a line of JSON, in the order in which they are written."""
+
+_NOTHING: Mapping[ContextField, str] = MappingProxyType({})
+
+_current: ContextVar[Mapping[ContextField, str]] = ContextVar("loom_log_fields", default=_NOTHING)
+
+
+@contextmanager
+def logging_with(fields: Mapping[ContextField, str], *, anew: bool = False) -> Generator[None]:
+    """Put fields into every line that is logged in the block, and in tasks and threads that it begins.
+
+    Args:
+        fields: what is known; what is empty is left out.
+        anew: whether nothing of what was known before holds any more, as for work that outlives the request
+            which has begun it.
+    """
+    known: dict[ContextField, str] = {name: value for name, value in fields.items() if value}
+    before = _current.set(known if anew else {**_current.get(), **known})
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def current_fields() -> Mapping[ContextField, str]:
+    """What is known of the work that is being done."""
+    return _current.get()
+
+
+def fields_now() -> dict[str, str]:
+    """The same with the current span, if there is one."""
+    fields: dict[str, str] = {**_current.get()}
+    if "opentelemetry.trace" in sys.modules:  # else there is none, and a log need not import it
+        from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+
+        context = get_current_span().get_span_context()
+        if context.is_valid:
+            fields["trace_id"] = format_trace_id(context.trace_id)
+            fields["span_id"] = format_span_id(context.span_id)
+    return fields

@@ -1,0 +1,82 @@
+"""Spans on their way to a collector, without what may not leave: the MCP SDK writes what others have said.
+
+It needs OpenTelemetry's SDK: only `export` imports it, when there is a collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import Status
+from opentelemetry.util.types import AnyValue
+
+from loom_core.observability.content import hidden, records_content
+
+__all__ = ["HidingExporter"]
+
+_SDK = "mcp-python-sdk"
+_TYPE = "exception.type"
+
+
+class HidingExporter(SpanExporter):
+    """Sends spans by another exporter; those of the MCP SDK without secrets.
+
+    Messages of errors, which quote what clients and servers have said, are content: they are sent only with
+    LOOM_TRACE_CONTENT=1.
+
+    Args:
+        exporter: sends them.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans; called in the thread that sends."""
+        return self._exporter.export([_clean(each) for each in spans])
+
+    def shutdown(self) -> None:
+        """Send no more."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Send what is left."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _clean(span: ReadableSpan) -> ReadableSpan:
+    scope = span.instrumentation_scope
+    if scope is None or scope.name != _SDK:
+        return span
+    return ReadableSpan(
+        hidden(span.name),
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=_hidden_texts(span.attributes or {}),
+        events=[_clean_event(each) for each in span.events],
+        links=span.links,
+        kind=span.kind,
+        status=_clean_status(span.status),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=scope,
+    )
+
+
+def _clean_status(status: Status) -> Status:
+    said = status.description if records_content() else None
+    return Status(status.status_code, said and hidden(said))
+
+
+def _clean_event(event: Event) -> Event:
+    told = event.attributes or {}
+    if not records_content():
+        told = {name: value for name, value in told.items() if name == _TYPE}
+    return Event(event.name, _hidden_texts(told), event.timestamp)
+
+
+def _hidden_texts(attributes: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
+    return {name: hidden(value) if isinstance(value, str) else value for name, value in attributes.items()}

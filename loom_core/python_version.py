@@ -1,0 +1,23 @@
+"""The Python that Loom needs. Older ones run this module, too: it is there to tell their users."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["require_python"]
+
+_LEAST = (3, 11)
+
+
+def require_python(program: str) -> None:
+    """End the process with a message where Python is too old: nothing installs what is only on the path.
+
+    Args:
+        program: the command that was started, which is its distribution, too.
+    """
+    if sys.version_info < _LEAST:
+        here = ".".join(map(str, sys.version_info[:2]))
+        sys.exit(
+            f"{program} needs Python {'.'.join(map(str, _LEAST))} or newer, and this is {here}.\n"
+            f"  Install it with another Python: uv tool install --python 3.12 {program}"
+        )

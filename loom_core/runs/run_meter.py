@@ -1,0 +1,155 @@
+"""Counts what happens in a run, from its events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_core.observability import families
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.observability.metrics import LoomMetrics
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.run import Run
+
+__all__ = ["RunMeter"]
+
+_WAITING = frozenset({"input_required", "paused"})
+_TOKENS = ("input", "output", "reasoning", "cache_read", "cache_write")
+
+
+class RunMeter:
+    """Counts one run: it is told its events in their order, as they happen or from the journal.
+
+    An iteration lasts from `model_start` to the next one or to the end of the run; time in which the run
+    waits for people is left out. One that is under way when the run is let go of is not timed.
+
+    Args:
+        metrics: where it counts.
+        kind: whether it is a run of an agent or a flow, as far as that is known; its events say it, too.
+        calls: whether calls of tools and of the model are counted from the events. Else whoever makes them
+            does: in a process they are counted once, also those that no run makes.
+
+    Attributes:
+        active: whether it is a run of an agent that is worked on now.
+    """
+
+    def __init__(
+        self, metrics: LoomMetrics, *, kind: Literal["agent", "flow"] = "agent", calls: bool = False
+    ) -> None:
+        self._metrics = metrics
+        self._kind = kind
+        self._calls = calls
+        self.active = False
+        self._model = ""
+        self._began: float | None = None  # the iteration
+        self._asked: float | None = None  # the model, which has not answered
+        self._waited = 0.0  # seconds of it
+        self._waits_since: float | None = None
+
+    def on_event(self, event: StreamEvent, run: Run) -> None:
+        """Count an event.
+
+        Args:
+            event: what has happened.
+            run: as it stands with that.
+        """
+        payload, add = event.payload, self._metrics.add
+        if self._calls:
+            self._note_request(event)
+        match event.type:
+            case "model_start":
+                self._iteration_ends(event.at)
+                self._began = event.at
+                self._waited, self._waits_since = 0.0, None
+                add(families.ITERATIONS)
+            case "tool_result" if self._calls:
+                self._called(payload)
+            case "approval_decided":
+                add(families.APPROVALS, str(payload["action"]))
+            case "compression_applied":
+                add(families.COMPACTIONS)
+                add(families.COMPACTION_TOKENS, "before", by=payload["before"])
+                add(families.COMPACTION_TOKENS, "after", by=payload["after"])
+            case "route" | "flow_start":
+                self._kind = "flow"
+            case "step_result":
+                add(families.FLOW_STEPS, str(payload["status"]))
+                self._metrics.observe(families.FLOW_STEP_SECONDS, payload["seconds"])
+            case "error":
+                add(families.RUN_FAILURES, self._kind, str(payload["failure"]))
+                self._ended("failed", event.at)
+            case "agent_finish" | "flow_finish":
+                self._ended("completed", event.at)
+            case "aborted":
+                self._ended("aborted", event.at)
+            case _:
+                pass
+        self._note_waiting(event.at, waits=run.status in _WAITING)
+        self._become(active=run.status == "working")
+
+    def on_left(self, run: Run) -> None:
+        """It is not driven here any more."""
+        self._become(active=False)
+
+    def _become(self, *, active: bool) -> None:
+        active = active and self._kind == "agent"
+        if active != self.active:
+            self.active = active
+            self._metrics.add(families.ACTIVE_AGENTS, by=1 if active else -1)
+
+    def _ended(self, status: Literal["completed", "failed", "aborted"], at: float) -> None:
+        self._iteration_ends(at)
+        self._metrics.add(families.RUNS, self._kind, status)
+
+    def _iteration_ends(self, at: float) -> None:
+        if self._began is None:
+            return
+        self._note_waiting(at, waits=False)
+        self._metrics.observe(families.ITERATION_SECONDS, max(0.0, at - self._began - self._waited))
+        self._began = None
+
+    def _note_waiting(self, at: float, *, waits: bool) -> None:
+        if waits:
+            if self._waits_since is None:
+                self._waits_since = at
+        elif self._waits_since is not None:
+            self._waited += at - self._waits_since
+            self._waits_since = None
+
+    def _note_request(self, event: StreamEvent) -> None:
+        match event.type:
+            case "model_start":
+                self._asked, self._model = event.at, str(event.payload.get("model", ""))
+            case "model_retry":
+                self._request_ends(event.at)
+                self._asked = event.at + event.payload["wait"]
+            case "usage":
+                self._request_ends(event.at)
+                self._answered(event.payload)
+            case "paused" | "error" | "aborted":
+                self._request_ends(event.at)
+            case _:
+                pass
+
+    def _request_ends(self, at: float) -> None:
+        """Count a request to the model that is under way, whatever has come of it."""
+        if self._asked is not None:
+            self._metrics.add(families.LLM_CALLS)
+            self._metrics.observe(families.LLM_SECONDS, max(0.0, at - self._asked), "", self._model)
+        self._asked = None
+
+    def _answered(self, usage: Mapping[str, Any]) -> None:
+        model = self._model
+        for kind in _TOKENS:
+            if tokens := usage.get(f"{kind}_tokens"):
+                self._metrics.add(families.LLM_TOKENS, "", model, kind, by=tokens)
+        if cost := usage.get("cost"):
+            self._metrics.add(families.LLM_COST, "", model, by=cost)
+
+    def _called(self, payload: Mapping[str, Any]) -> None:
+        tool, status = str(payload["tool"]), str(payload["status"])
+        self._metrics.add(families.TOOL_CALLS, tool, status)
+        if "execute" in payload["stages"]:
+            self._metrics.observe(families.TOOL_SECONDS, payload["seconds"], tool)

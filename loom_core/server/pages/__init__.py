@@ -1,0 +1,1 @@
+"""Pages for a browser: one file each, that asks nothing of any network."""

@@ -1,0 +1,137 @@
+"""One page in one file: style, script and data inside, and nothing that it may fetch."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from loom_core.errors import InvalidInputError, LoomError
+
+__all__ = ["asset", "embedded_json", "page", "write_page"]
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_IN_SCRIPT = str.maketrans(
+    {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
+)
+_HERE = "loom_core.server.pages"
+
+
+def asset(package: str, name: str) -> str:
+    """The text of a file that a package ships, such as a style sheet."""
+    return resources.files(package).joinpath(name).read_text("utf-8")
+
+
+def page(
+    *,
+    title: str,
+    body: str,
+    css: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    data: Mapping[str, object],
+    policy: Sequence[str] = (),
+) -> str:
+    """A page of HTML that needs nothing beside itself.
+
+    `base.css` and `base.js` stand before the page's own: colours and type for light and dark, switches of
+    theme and language, and `Page`, through which scripts read `data` and build elements.
+
+    Args:
+        title: as plain text.
+        body: HTML, written by us: nothing of a user's belongs here, but in `data`.
+        css: texts of style sheets.
+        scripts: texts of scripts, in order; each may use what those before it declare.
+        data: JSON that scripts find as `Page.data`.
+        policy: more of the content security policy, such as `worker-src blob:`. Without it the page may run
+            its own scripts and styles, show images that it holds itself, and nothing else.
+
+    Raises:
+        LoomError: `data` is no JSON, or a style or script would end its own element.
+    """
+    styles = [_inside("style", text) for text in (asset(_HERE, "base.css"), *css)]
+    programs = [_inside("script", text) for text in (asset(_HERE, "base.js"), *scripts)]
+    rules = [
+        "default-src 'none'",
+        f"style-src {' '.join(map(_hash, styles))}",
+        f"script-src {' '.join(map(_hash, programs))}",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        *policy,
+    ]
+    return "\n".join(
+        (
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{escape("; ".join(rules))}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<meta name="referrer" content="no-referrer">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{escape(title)}</title>",
+            *(f"<style>{text}</style>" for text in styles),
+            "</head>",
+            "<body>",
+            body.strip(),
+            f'<script type="application/json" id="data">{embedded_json(data)}</script>',
+            *(f"<script>{text}</script>" for text in programs),
+            "</body>",
+            "</html>",
+            "",
+        )
+    )
+
+
+def write_page(path: Path, text: str) -> int:
+    """Write a page into a file, in the place of what is there; gives its size in bytes. Blocks.
+
+    Raises:
+        InvalidInputError: the file cannot be written.
+    """
+    data = text.encode()
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            advice="Give --html a file in a folder that exists and that you may write to.",
+        ) from error
+    return len(data)
+
+
+def embedded_json(data: Mapping[str, object]) -> str:
+    """JSON that can stand in a script element: no text in it ends the element or begins a comment.
+
+    Raises:
+        LoomError: it is no JSON.
+    """
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise LoomError(
+            f"The data of a page is no JSON: {error}.",
+            advice="Give it text, finite numbers, lists and objects.",
+        ) from None
+    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.translate(_IN_SCRIPT))
+
+
+def _inside(element: str, text: str) -> str:
+    text = f"\n{text.strip()}\n"  # as it stands in the element: the hash covers every character
+    if re.search(rf"</{element}|<!--", text, re.IGNORECASE):
+        raise LoomError(
+            f"A {element} of a page would end its own element.",
+            advice=f"Write it without `</{element}` and without `<!--`.",
+        )
+    return text
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

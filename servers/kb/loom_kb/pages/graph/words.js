@@ -1,0 +1,71 @@
+// What the graph page says, in English and Chinese. Names and texts of documents are never here.
+
+"use strict";
+
+Page.speak({
+  en: {
+    search: "Search entities", search_hint: "Search names…  /", hits: "Entities found", none_found: "No entity is called so.",
+    picture: "Graph. Arrow keys move it, plus and minus zoom, 0 shows all; search and the panel beside it say the same in words.",
+    legend: "Types shown", view: "View", zoom_in: "Zoom in", zoom_out: "Zoom out", zoom_fit: "Show everything", details: "Details",
+    links: "mentions", links_title: "A passage about the one mentions the other",
+    by_type: "Colours show types, and nearly all entities are of one.", to_type: "Colour by type", to_group: "Colour by group",
+    by_group: "Colours show groups of closely connected entities, as nearly all are of one type.",
+    colouring_title: "Nearly all entities are of one type; groups are those that are closely connected",
+    nothing: "There are no entities here yet.", nothing_shown: "All types are switched off.",
+    entities: "{n} entities", relations: "{n} relations", passages: "{n} passages", mentions: "mentioned {n} times", mentions_one: "mentioned once",
+    left_entities: "{shown} of {all} entities are shown: the best connected ones.", near: "Shown is what lies around {name}.",
+    left_relations: "{shown} of {all} relations are shown.", left_passages: "Of {n} entities no passage fits into this page.",
+    lead: "Choose an entity to see what the documents say about it, or two for the path between them.",
+    most: "Best connected", keys: "Keys", key_search: "search", key_move: "move the picture", key_zoom: "zoom; show everything",
+    key_path: "path from the chosen entity", key_close: "close",
+    also: "Also: {names}", path_to: "Path to…", surroundings: "Centre", close: "Close", more: "Show more connections",
+    relations_of: "Relations", no_relations: "No relation is shown.", passages_of: "Passages", no_passages: "No passage is shown here.",
+    says_mentions: "mentions", times: "{n}×", all_of: "Show all {n}", some_passages: "{n} passages with this name are shown; there may be more.",
+    path: "Path", path_from: "Path from {name}: choose the other end", stop: "Cancel", steps: "{n} steps", step: "1 step",
+    no_path: "No path connects {a} and {b} among what is shown.", read: "Read the passage", reading: "Reading…", failed: "That did not work: {why}",
+    waiting: "Waiting for the graph…", cancelled: "The call was cancelled.", full: "Full screen", chosen: "{name}, {type}, {n} relations",
+    path_said: "Path with {n} steps: {names}", other: "other types", other_groups: "other groups", untitled: "untitled", cut: "…",
+  },
+  zh: {
+    search: "搜索实体", search_hint: "搜索名称…  /", hits: "找到的实体", none_found: "没有叫这个名字的实体。",
+    picture: "图谱。方向键移动，加减号缩放，0 显示全部；搜索框和旁边的面板以文字提供同样的内容。",
+    legend: "显示的类型", view: "视图", zoom_in: "放大", zoom_out: "缩小", zoom_fit: "显示全部", details: "详情",
+    links: "提及", links_title: "讲述前者的段落提到后者",
+    by_type: "颜色表示类型，几乎所有实体都属于同一类型。", to_type: "按类型着色", to_group: "按群组着色",
+    by_group: "几乎所有实体都属于同一类型，因此颜色表示联系紧密的群组。",
+    colouring_title: "几乎所有实体都属于同一类型；群组由联系紧密的实体组成",
+    nothing: "这里还没有实体。", nothing_shown: "所有类型都已隐藏。",
+    entities: "{n} 个实体", relations: "{n} 条关系", passages: "{n} 个段落", mentions: "被提及 {n} 次", mentions_one: "被提及 1 次",
+    left_entities: "共 {all} 个实体，这里显示联系最多的 {shown} 个。", near: "显示的是 {name} 周围的内容。",
+    left_relations: "共 {all} 条关系，这里显示 {shown} 条。", left_passages: "有 {n} 个实体的段落放不进本页。",
+    lead: "选择一个实体，查看文档中的相关内容；选择两个，查看它们之间的路径。",
+    most: "联系最多的实体", keys: "按键", key_search: "搜索", key_move: "移动", key_zoom: "缩放；显示全部",
+    key_path: "从所选实体出发的路径", key_close: "关闭",
+    also: "又名：{names}", path_to: "查找路径…", surroundings: "居中", close: "关闭", more: "显示更多联系",
+    relations_of: "关系", no_relations: "没有显示关系。", passages_of: "段落", no_passages: "这里没有显示段落。",
+    says_mentions: "提及", times: "{n} 次", all_of: "显示全部 {n} 条", some_passages: "显示了 {n} 个出现此名称的段落，可能还有更多。",
+    path: "路径", path_from: "从 {name} 出发：请选择另一端", stop: "取消", steps: "{n} 步", step: "1 步",
+    no_path: "在显示的内容中，{a} 与 {b} 之间没有路径。", read: "阅读段落", reading: "读取中…", failed: "操作未成功：{why}",
+    waiting: "正在等待图谱…", cancelled: "调用已取消。", full: "全屏", chosen: "{name}，{type}，{n} 条关系",
+    path_said: "路径共 {n} 步：{names}", other: "其他类型", other_groups: "其他群组", untitled: "无标题", cut: "…",
+  },
+});
+
+// Types as extractors name them; any other is shown as it is. The number is that of the colour, see base.css.
+const TYPES = [
+  [1, "Person", "人物", "person", "people", "人物", "人"],
+  [2, "Place", "地点", "place", "location", "地点", "地名"],
+  [3, "Organisation", "机构", "organisation", "organization", "company", "组织", "机构", "公司"],
+  [4, "Work", "作品", "work", "book", "作品", "书籍"],
+  [5, "Event", "事件", "event", "事件"],
+  [6, "Product", "产品", "product", "产品"],
+  [7, "Concept", "概念", "concept", "term", "technology", "概念", "术语", "技术"],
+  [8, "Code", "代码", "code", "代码"],
+  [9, "Thing", "事物", "thing", "other", "事物", "其他"],
+];
+
+/** What a type is called in the reader's language. */
+function typeName(type) {
+  const known = TYPES.find((row) => row.includes(type.toLowerCase(), 3));
+  return known ? known[Page.language === "zh" ? 2 : 1] : type;
+}

@@ -1,0 +1,93 @@
+"""Fixtures for the tests of what is written for users."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from loom_kb.cli import run
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+_DOCUMENTS = {
+    "notes/budget.md": "# Budget\n\nThe budget of 2026 was approved by Anna Berg on 3 March.\n",
+    "notes/harbour.md": "# Port Aster\n\nThe master of Port Aster is Ada Lovelace.\n",
+    "笔记/预算.md": "# 预算\n\n预算由安娜批准。\n",
+    "文档/织机.md": "# 织机\n\n织机是织布的机器。\n",
+    ".config/Claude/claude_desktop_config.json": '{"mcpServers": {"files": {"command": "files-server"}}}',
+    "projects/manual.md": "# Manual\n\nOil the loom once a week.\n",
+}
+_PDF = _ROOT / "tests" / "fixtures" / "documents" / "harbour.pdf"
+_UTTERANCE = {"message": "我想请三天假", "expect": {"action": "flow", "flow": "leave_request"}}
+_AGENT = {"profiles": {"default": {"model": "mock"}}}
+
+sys.path.insert(0, str(_ROOT))  # `tools`, whose modules import each other
+
+
+@pytest.fixture(scope="session")
+def markdown(load: Callable[[Path], ModuleType]) -> ModuleType:
+    """The module tests/docs/snippets.py."""
+    return load(_HERE / "snippets.py")
+
+
+@pytest.fixture(scope="session")
+def shell(load: Callable[[Path], ModuleType]) -> ModuleType:
+    """The module tests/docs/shell.py."""
+    return load(_HERE / "shell.py")
+
+
+@pytest.fixture(scope="session")
+def programs(shell: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for `PATH` with whatever commands on the pages begin with."""
+    return shell.make_programs(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="module")
+def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home directory with documents, and a knowledge base of some of them."""
+    home = tmp_path_factory.mktemp("used") / "home"
+    for name, text in _DOCUMENTS.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text, encoding="utf-8")
+    for base in ("default", "demo", "notes"):
+        options = ["--kb", base, "--home", str(home / ".loom"), "--embedder", "hashing"]
+        assert run(["add", str(home / "notes"), *options]) == 0
+    (home / ".loom" / "agent.json").write_text(json.dumps(_AGENT), encoding="utf-8")
+    (home / "utterances.jsonl").write_text(json.dumps(_UTTERANCE), encoding="utf-8")
+    (home / "examples").symlink_to(_ROOT / "examples")
+    for name in ("projects/manual.pdf", "手册.pdf"):
+        shutil.copy(_PDF, home / name)
+    return home
+
+
+@pytest.fixture(scope="module")
+def done() -> set[str]:
+    """What has been run on an earlier page."""
+    return set()
+
+
+@pytest.fixture
+def run_page(
+    markdown: ModuleType, shell: ModuleType, used_home: Path, programs: Path, done: set[str], tmp_path: Path
+) -> Callable[[str], None]:
+    """Runs the commands of a page in a home of its own: `run_page("docs/flow.md")`."""
+
+    def run_commands(page: str) -> None:
+        home = tmp_path / "home"
+        shutil.copytree(used_home, home, symlinks=True)
+        for snippet in markdown.snippets(page, "sh", "console", "jsonc"):
+            if snippet.skipped or snippet.text in done:
+                continue
+            if snippet.language == "jsonc":
+                if '"flows":' in snippet.text:  # what the commands below it are about
+                    (home / ".loom" / "flow.json").write_text(snippet.text, encoding="utf-8")
+                continue
+            shell.run_snippet(snippet, home, programs)
+            done.add(snippet.text)
+
+    return run_commands

@@ -1,0 +1,86 @@
+"""Runs the commands that stand on pages, as a reader would type them.
+
+Loom's programs are those of this environment, however a page starts them (stand_in.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.docs.snippets import Snippet
+
+_STAND_IN = Path(__file__).with_name("stand_in.py")
+_NAMES = (
+    "loom-agent-server", "loom-flow-server", "loom-kb", "loom-query-server", "pip", "python", "uv", "uvx",
+)  # fmt: skip
+_PASSED_ON = ("LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_SECONDS = 120
+
+
+def make_programs(folder: Path) -> Path:
+    """A folder for `PATH` with whatever commands on the pages begin with."""
+    for name in _NAMES:
+        file = folder / name
+        started = shlex.join([sys.executable, str(_STAND_IN), name])
+        file.write_text(f'#!/bin/sh\nexec {started} "$@"\n', encoding="utf-8")
+        file.chmod(0o755)
+    return folder
+
+
+def run_snippet(snippet: Snippet, home: Path, programs: Path) -> None:
+    """Run a block in a home directory; all its commands have to end well.
+
+    In a `console` block, lines that begin with `$ ` are commands, and what they say has to hold the lines
+    below them; `…` stands for anything.
+    """
+    if snippet.language != "console":
+        code, said = run(f"set -x\n{_quiet_background(snippet.text)}", home, programs)
+        assert code == 0, f"{snippet}: exit code {code}\n{said}"
+        return
+    for part in re.split(r"^\$ ", snippet.text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        code, said = run(command, home, programs)
+        assert code == 0, f"{snippet}: {command}: exit code {code}\n{said}"
+        pattern = re.escape(shown.strip()).replace("…", ".*")
+        assert re.search(pattern, said, re.DOTALL), f"{snippet}: {command} says:\n{said}"
+
+
+def run(text: str, home: Path, programs: Path) -> tuple[int, str]:
+    """Run commands in a shell that ends with the first that fails; gives its code and all that they said."""
+    process = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=home, env=_environment(home, programs), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=_SECONDS)
+        return process.returncode, said
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _environment(home: Path, programs: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    path = os.pathsep.join([str(programs), os.defpath])
+    return {
+        **kept,
+        "HOME": str(home),
+        "PATH": path,
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+
+
+def _quiet_background(text: str) -> str:
+    """What goes on in the background says nothing: else the shell's output would not end with the shell."""
+    return re.sub(r"&$", ">/dev/null 2>&1 &", text, flags=re.MULTILINE)

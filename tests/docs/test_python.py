@@ -1,0 +1,225 @@
+"""The blocks of Python on the pages run as they stand, one after the other, and do what the page says.
+
+What a page takes as given (a model, a folder, knowledge bases) is given here. A page whose blocks nobody runs
+fails.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from loom_core import config, plugins
+from loom_core.agent.agent import Agent
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.llm.interface import ChatRequest
+from loom_core.llm.messages import ToolCallPart, ToolMessage, UserMessage
+from loom_core.llm.mock import MockAnswer, MockProvider
+
+_LISTED = Path(__file__).parents[1] / "unit" / "mcp_client" / "listed_server.py"
+_ELSEWHERE = {"README.md", "README.zh.md", "docs/tutorial.md"}
+"""Pages that `test_the_beginning_in_a_program` runs."""
+
+RunPage = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@pytest.fixture
+def run_page(markdown: ModuleType) -> RunPage:
+    """Runs the blocks of a page; gives every name that there is at the end."""
+
+    async def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
+        for snippet in markdown.snippets(page, "python"):
+            if not snippet.skipped:
+                await markdown.run_python(snippet, names)
+        return names
+
+    return run
+
+
+@contextmanager
+def _registered() -> Iterator[None]:
+    """Whatever a block registers as a plugin is gone afterwards; Loom's own, which come when wanted, stay."""
+    factories = plugins._registry._factories
+    before = set(factories)
+    try:
+        yield
+    finally:
+        for key, factory in list(factories.items()):
+            if key not in before and not (factory.__module__ or "").startswith("loom_core."):
+                del factories[key]
+
+
+def _leave(request: ChatRequest) -> str | MockAnswer:
+    """What a model would do: look up the days of leave, or have others do so, and then say them."""
+    asked = max(at for at, message in enumerate(request.messages) if isinstance(message, UserMessage))
+    question = request.messages[asked].text
+    results = [each.text for each in request.messages[asked:] if isinstance(each, ToolMessage)]
+    if request.output is not None:
+        return '{"days": 28}'
+    if results:
+        return f"{results[-1].removesuffix(' 天。')} 天。"
+    years = 5 if question.startswith("五年") else 3
+    calls = {
+        "leave_days": {"years": years},
+        "people": {"goal": "三年后有多少天年假？"},
+        "handoff_to_people": {"note": ""},
+    }
+    there = {tool.name for tool in request.tools}
+    for name, arguments in calls.items():
+        if name in there:
+            return MockAnswer(calls=(ToolCallPart("c", name, arguments),))
+    return f"{request.messages[-1].text}（此致）"
+
+
+async def test_agents(markdown: ModuleType, tmp_path: Path) -> None:
+    said: list[tuple[object, ...]] = []
+    names: dict[str, Any] = {
+        "model": MockProvider(_leave),
+        "small_model": MockProvider([]),
+        "folder": tmp_path,
+        "is_weekend": lambda: False,
+        "print": lambda *values: said.append(values),
+    }
+    for snippet in markdown.snippets("docs/agent.md", "python"):
+        await markdown.run_python(snippet, names)
+        agent = names.pop("agent", None)
+        if agent is not None:
+            assert isinstance(agent, Agent)
+            answer = await agent.run("工作三年后有多少天年假？")
+            assert answer.or_raise().output == "28 天。"
+            await agent.aclose()
+
+    assert names["found"][0].id == names["same"].run_id
+    assert [hit.message.text for hit in names["hits"]] == ["工作三年后有多少天年假？"]
+    assert [" ".join(map(str, values)).partition(" Usage(")[0] for values in said] == [
+        "28 天。",
+        "30 天。",
+        "leave_days success 28",
+        "2 1.0 0.0",
+        '{"资料":"28 天。","地址":{"to":"小王"}}（此致） 28 天。',
+        "28 天。",
+    ]
+    assert names["answer"].output == "30 天。"
+    assert [step.step for step in names["answer"].steps] == ["1 people"]
+
+
+def _days_left(request: ChatRequest) -> str | MockAnswer:
+    if any(isinstance(message, ToolMessage) for message in request.messages):
+        return "还有十一天。"
+    return MockAnswer(calls=(ToolCallPart("c", "days_of_leave", {"employee": "王小明"}),))
+
+
+async def test_tools(run_page: RunPage, tmp_path: Path) -> None:
+    given = {"model": MockProvider(_days_left), "folder": tmp_path, "shell_is_there": sys.platform != "win32"}
+    with _registered():
+        names = await run_page("docs/tools.md", given)
+    await names["agent"].aclose()
+    assert (names["archive"].name, names["archive"].needs_approval) == ("归档", True)
+
+
+@pytest.mark.usefixtures("counted")
+async def test_observability(run_page: RunPage) -> None:
+    try:
+        names = await run_page("docs/observability.md", {})
+        names["knowledge_base"].close()
+        assert "loom_knowledge_" in names["exposition"]
+    finally:
+        config.reset()
+
+
+async def test_other_servers(run_page: RunPage, tmp_path: Path, monkeypatch, capsys) -> None:
+    read = {"name": "read_file", "description": "读文件", "inputSchema": {"type": "object"}}
+    (tmp_path / "says.json").write_text(json.dumps({"tools": [read]}))
+    run = f"runpy.run_path({str(_LISTED)!r}, run_name='__main__')"
+    (tmp_path / "server.py").write_text(f"import runpy, sys; sys.argv = ['', 'says.json']; {run}")
+    entry = {"command": sys.executable, "args": ["server.py"], "cwd": str(tmp_path)}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": entry}}))
+    monkeypatch.setenv("LOOM_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    await run_page("docs/mcp-client.md", {})
+
+    shown = capsys.readouterr().out
+    assert shown.count('"path": "README.md"') == 2
+    assert "['read_file']" in shown
+
+
+async def test_models(run_page: RunPage, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "a-key-of-no-value")
+    answers = MockProvider(["知识图谱是实体和关系的网络。", "它由三元组组成。"])
+    names = await run_page("docs/models.md", {"scripted": answers})
+    assert names["model"].name == "deepseek"
+    shown = capsys.readouterr().out
+    assert "知识图谱是实体和关系的网络。" in shown
+    assert "它由三元组组成。" in shown
+
+
+@asynccontextmanager
+async def _base(name: str, *texts: str) -> AsyncIterator[GraphRAGKnowledgeBase]:
+    from loom_core.embedding.hashing import HashingEmbedder
+
+    base = GraphRAGKnowledgeBase.from_config(embedding_provider=HashingEmbedder(), name=name)
+    try:
+        await base.add_texts(list(texts))
+        yield base
+    finally:
+        base.close()
+
+
+async def test_retrievers(run_page: RunPage) -> None:
+    answers = MockProvider(lambda _: "The warranty lasts two years [1].")
+    async with (
+        _base("handbook", "# Warranty\n\nThe warranty lasts two years.") as handbook,
+        _base("wiki", "# 保修\n\n保修期为两年。") as wiki,
+    ):
+        with _registered():
+            names = await run_page("docs/retrievers.md", {"handbook": handbook, "wiki": wiki, "llm": answers})
+            assert plugins.create("retriever", "newest", [wiki]).name == "newest"
+    assert "two years" in names["passages"][0]["text"]
+    assert not names["answer"].notes
+    assert names["answer"].items[0].id.startswith("handbook:")
+
+
+@pytest.mark.parametrize("page", ["docs/server.md"])
+async def test_what_a_page_imports_is_there(run_page: RunPage, page: str) -> None:
+    names = await run_page(page, {})
+    assert {"LoomServer", "serve", "tool_result"} <= set(names)
+
+
+@pytest.mark.parametrize("page", sorted(_ELSEWHERE))
+async def test_the_beginning_in_a_program(markdown: ModuleType, page: str, tmp_path, monkeypatch) -> None:
+    """As the page has it, but for the vendor: a scripted model answers, that needs no key."""
+
+    def answer(request: ChatRequest) -> str | MockAnswer:
+        results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
+        if results:
+            return f"答：{results[-1]}"
+        search = request.tools[0].name
+        return MockAnswer(calls=(ToolCallPart("c", search, {"query": "什么是织机？"}),))
+
+    said: list[str] = []
+    names: dict[str, Any] = {
+        "model": MockProvider(answer),
+        "print": lambda *values: said.append(" ".join(map(str, values))),
+    }
+    monkeypatch.chdir(tmp_path)
+    for snippet in markdown.snippets(page, "python"):
+        asked = snippet.text.replace('Agent("deepseek"', "Agent(model")
+        await markdown.run_python(markdown.Snippet(page, snippet.line, "python", asked, ""), names)
+    await names["agent"].aclose()
+    names["kb"].close()
+    assert "织机是织布的机器。" in said[0]
+    assert said[-1].startswith("答：")
+    assert "织机是织布的机器。" in said[-1]
+
+
+def test_every_page_with_python_is_run(markdown: ModuleType) -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert [page for page in markdown.with_python() if f'"{page}"' not in source] == []

@@ -1,0 +1,88 @@
+"""A message is checked, given its language, and done with; what its conversation needs later is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+
+import pytest
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.driving import FlowRunner
+from loom_core.flow.equipment import Equipment, Outfit
+from loom_core.flow.intake import Intake, check_message
+from loom_core.flow.repeating import Repeats
+from loom_core.flow.reply import Route
+from loom_core.flow.session import Conversations
+from loom_core.runs.host import RunHost
+from loom_core.runs.journal import Journal
+from loom_core.runs.memory import SQLiteMemory
+from loom_core.runs.run import RunRequest
+from tests.unit.flow.conftest import loaded_flows
+
+GIVEN = Route(action="flow", how="given", flow_id="leave")
+
+
+@asynccontextmanager
+async def taking() -> AsyncGenerator[tuple[Intake, Equipment, Conversations]]:
+    journal = Journal()
+    conversations = Conversations(journal, SQLiteMemory(journal=journal))
+    made = Equipment(loaded_flows(), Outfit(), journal=journal, texts=conversations.texts)
+    runner = FlowRunner(lambda: made)
+    async with made as equipment, RunHost(journal, runner.for_profile, look_seconds=None) as host:
+        repeats = Repeats(journal, conversations)
+        yield Intake(conversations, repeats=repeats, host=host), equipment, conversations
+    await journal.aclose()
+
+
+def asked_for(equipment: Equipment, days: int) -> RunRequest:
+    return equipment.executor.request(
+        "leave", "请假", {"days": days}, route=asdict(GIVEN), idempotency_key="k"
+    )
+
+
+@pytest.mark.parametrize("message", ["假" * 20_001, "half \ud83d"], ids=["too long", "half a character"])
+def test_what_is_no_message_is_refused(message: str) -> None:
+    with pytest.raises(InvalidInputError):
+        check_message(message)
+
+
+def test_a_message_of_any_script_is_taken() -> None:
+    check_message("假" * 20_000)
+    check_message("👍")
+
+
+async def test_a_message_is_done_with_and_its_run_is_open_until_it_has_something_to_say() -> None:
+    async with taking() as (intake, equipment, conversations):
+        async with conversations.turn("", caller="", context={}) as conversation:
+            outcome = await intake.take(intake.acts(equipment, conversation, "我要请三天假"))
+        assert (outcome.route.how, outcome.route.flow_id) == ("rules", "leave")
+        kept = await conversations.look(conversation.session_id, caller="", context={})
+        assert (kept.language, kept.open) == ("zh", [outcome.run_id])
+        assert [each.text for each in await conversations.texts(kept.session_id)] == ["我要请三天假"]
+
+
+async def test_the_language_of_a_conversation_outlives_a_number() -> None:
+    async with (
+        taking() as (intake, equipment, conversations),
+        conversations.turn("", caller="", context={}) as conversation,
+    ):
+        assert intake.acts(equipment, conversation, "take leave please").phrases.language == "en"
+        assert intake.acts(equipment, conversation, "3").phrases.language == "en"
+        assert intake.acts(equipment, conversation, "算了").phrases.language == "zh"
+
+
+async def test_a_flow_that_is_named_is_begun_once_for_a_key() -> None:
+    async with (
+        taking() as (intake, equipment, conversations),
+        conversations.turn("", caller="", context={}) as conversation,
+    ):
+        acts, request = intake.acts(equipment, conversation, "请假"), asked_for(equipment, 3)
+        begun = await intake.begin(acts, request, route=GIVEN, known=None)
+        run = await acts.last_run()
+        assert run is not None
+        again = await intake.begin(acts, request, route=GIVEN, known=run)
+        assert again == begun
+        with pytest.raises(InvalidInputError, match="another set of inputs"):
+            await intake.begin(acts, asked_for(equipment, 4), route=GIVEN, known=run)

@@ -1,0 +1,159 @@
+"""Writes docs/reference/environment.md: the variables of the environment that Loom reads or sets.
+
+    python -m tools.reference environment
+
+Which ones there are is found in the source; what each means stands here. A variable that is read and not
+told, or told and not read, is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from loom_core.embedding.vendors import EMBEDDING_VENDORS
+from loom_core.llm.providers import PROVIDERS
+from tools.provider_reference import table
+
+_ROOT = Path(__file__).parents[1]
+PAGE = _ROOT / "docs" / "reference" / "environment.md"
+
+_HEAD = """\
+# Variables of the environment
+
+Made by `python -m tools.reference` from the code; do not edit.
+
+A client that starts a server gives it few of its own variables: what a server needs stands in `env` of its
+entry ([mcp-json.md](mcp-json.md)). An option of the command line counts before its variable.
+"""
+
+_OURS = {
+    "LOOM_HOME": "Loom's folder: knowledge bases, configurations, runs, tokens; `~/.loom` by default. As "
+    "`--home`",
+    "LOOM_KB_LLM": "language model that helps `loom-kb` to find entities, as `--llm`; `none` for rules alone",
+    "LOOM_LOG_FORMAT": "`text` or `json`, as `--log-format`",
+    "LOOM_LOG_LEVEL": "`debug`, `info`, `warning` or `error`, as `--log-level`",
+    "LOOM_METRICS_FILE": "file in which a server keeps its numbers, as `--metrics-file`",
+    "LOOM_SECRETS_DIR": "folder of secrets as Docker, Kubernetes and systemd hand them over: each file "
+    "becomes the variable that it is named after, unless that is set",
+    "LOOM_STATE_KEYS": "keys, separated by commas, that sign what clients carry from one request to the "
+    "next: the first signs, all are accepted; at least 32 characters each. Servers on several machines "
+    "behind one balancer need the same; by default those of one folder share a file there",
+    "LOOM_TOKEN": "read by clients only: the entry for `mcp.json` that `serve --http --tokens` shows takes "
+    "the token from it",
+    "LOOM_TRACE_CONTENT": "`1`: spans say what was asked and answered, too",
+}
+_ITS_OWN = {
+    "LOOM_COMMAND": "given to every command of the shell tool, which is found by it wherever it has gone",
+    "LOOM_DEPTH": "given to MCP servers that Loom starts: how many programs stand above them",
+    "LOOM_STARTED": "likewise: which entries have started them, so that none starts itself",
+}
+_OF_OTHERS = {
+    "NO_COLOR": "anything: no bold letters on the terminal",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "collector that traces are sent to",
+    "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf`, which is the default; with any other nothing is sent",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same for traces alone, the whole address",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "the same for traces alone",
+    "OTEL_RESOURCE_ATTRIBUTES": "further attributes of the program in traces",
+    "OTEL_SDK_DISABLED": "`true`: no traces",
+    "OTEL_SERVICE_NAME": "another name of the program in traces",
+    "OTEL_TRACES_EXPORTER": "`otlp`: traces are sent, also without an address; anything else: none are",
+    "SSL_CERT_DIR": "folder of certificates to trust instead of the system's",
+    "SSL_CERT_FILE": "file of certificates to trust instead of the system's",
+    "UV": "set by uvx: the program that `install` writes into a client's configuration",
+    "XDG_RUNTIME_DIR": "where processes that share a knowledge base meet; by default the folder for "
+    "temporary files",
+}
+_SOURCES = ("loom_core", "servers/*/loom_*")
+_ELSEWHERE = ("testing",)  # for tests, in no server
+_PREFIXED = re.compile(r"\b(?:LOOM|OTEL)_[A-Z]+(?:_[A-Z]+)*\b")
+_ENVIRONMENTS = {"environ", "environment", "variables"}
+
+
+def page() -> str:
+    """The whole page.
+
+    Raises:
+        ValueError: a variable is read that is not told here, or the reverse.
+    """
+    told = {*_OURS, *_ITS_OWN, *_OF_OTHERS}
+    if wrong := told ^ found():
+        raise ValueError(f"Variables that are read and not told, or told and not read: {sorted(wrong)}")
+    parts = [
+        _HEAD,
+        "## Of Loom",
+        table(_rows(_OURS)),
+        "## Of everybody, and heeded",
+        table(_rows(_OF_OTHERS)),
+        "An MCP server that Loom starts gets of all these only `LOOM_HOME`, `SSL_CERT_FILE`, `SSL_CERT_DIR` "
+        "and `XDG_RUNTIME_DIR`, besides `PATH` and the like, proxies (`HTTPS_PROXY`, `NO_PROXY`…), and "
+        "what its entry says. `OPENAI_CUSTOM_HEADERS` is sent to OpenAI only, `ANTHROPIC_CUSTOM_HEADERS` to "
+        "Anthropic only.",
+        "## Keys",
+        "Each is looked up in the environment, then in the keyring under the same name. A configuration can "
+        "name any other as `env:NAME`.",
+        table(_keys()),
+        "## Set by Loom for what it starts",
+        table(_rows(_ITS_OWN)),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+@cache
+def found() -> frozenset[str]:
+    """The variables in the source: Loom's and OpenTelemetry's anywhere, others where they are read."""
+    names: set[str] = set()
+    for pattern in _SOURCES:
+        for package in _ROOT.glob(pattern):
+            for path in package.rglob("*.py"):
+                if path.relative_to(package).parts[0] not in _ELSEWHERE:
+                    names |= set(_named(ast.parse(path.read_text(encoding="utf-8"))))
+    return frozenset(names)
+
+
+def _named(tree: ast.Module) -> Iterator[str]:
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in prose:
+                yield from _PREFIXED.findall(text)
+            case (
+                ast.Call(
+                    func=ast.Attribute(value=holder, attr="get"), args=[ast.Constant(value=str(name)), *_]
+                )
+                | ast.Subscript(value=holder, slice=ast.Constant(value=str(name)))
+                | ast.Compare(left=ast.Constant(value=str(name)), comparators=[holder])
+            ) if _is_environment(holder) and name.isupper() and name != "PATH":
+                yield name
+            case _:
+                pass
+
+
+def _is_environment(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in _ENVIRONMENTS
+
+
+def _rows(meanings: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    yield "variable", "meaning"
+    for name, meaning in sorted(meanings.items()):
+        yield f"`{name}`", meaning
+
+
+def _keys() -> Iterator[tuple[str, ...]]:
+    yield "variable", "key of"
+    of: dict[str, list[str]] = {}
+    for name, provider in PROVIDERS.items():
+        of.setdefault(provider.vendor.key_variable, []).append(f"`{name}`")
+    for name, vendor in EMBEDDING_VENDORS.items():
+        of.setdefault(vendor.key_variable, []).append(f"`{name}` (embeddings)")
+    of.pop("", None)
+    for variable, names in sorted(of.items()):
+        yield f"`{variable}`", ", ".join(names)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

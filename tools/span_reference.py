@@ -1,0 +1,55 @@
+"""Writes docs/reference/spans.md: every span of Loom's traces, with its attributes.
+
+    python -m tools.reference span
+
+The page is made from the table in loom_core/observability/spans.py; a test compares it with the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from loom_core.observability.content import CONTENT_VARIABLE
+from loom_core.observability.spans import ATTRIBUTES, SPANS, SpanForm
+from tools.provider_reference import table
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "spans.md"
+
+_HEAD = f"""\
+# Spans
+
+Made by `python -m tools.reference` from the code; do not edit.
+
+What [traces](../observability.md#traces) consist of, from the outside in. Names follow the semantic
+conventions of OpenTelemetry for generative AI and MCP; `retrieval.…` and `loom.…` are Loom's own. In a name,
+`{{…}}` stands for the value of an attribute. An attribute is there where there is something to say. Those
+that are marked with † hold what people or models wrote, and are there with `{CONTENT_VARIABLE}=1` only.
+"""
+
+
+def page() -> str:
+    """The page."""
+    parts = [_HEAD, _overview(), *(_part(form) for form in SPANS)]
+    return "\n".join(parts)
+
+
+def _overview() -> str:
+    rows = [("span", "kind", "made by"), *((f"`{f.shown}`", f.kind, f"`{f.scope}`") for f in SPANS)]
+    return table(rows) + "\n"
+
+
+def _part(form: SpanForm) -> str:
+    return f"## `{form.shown}`\n\n{form.about}\n\n{table(_rows(form))}\n"
+
+
+def _rows(form: SpanForm) -> Iterator[tuple[str, ...]]:
+    yield "attribute", "value", "meaning"
+    for name in form.attributes:
+        attribute = ATTRIBUTES[name]
+        yield f"`{name}`{' †' if attribute.content else ''}", attribute.type, f"{attribute.about}."
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")
