@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.agent.agent import Agent
 from loom_core.errors import LoomError
 from loom_core.runs.memory import Memory
 from loom_core.runs.run import Budget
@@ -141,6 +140,8 @@ class SkillAgent:
         answer_seconds: float | None = None,
         budget: Budget = _BUDGET,
     ) -> None:
+        from loom_core.agent.agent import Agent  # a server that only lists its tools needs none
+
         self._file = file
         self._toolbox = toolbox
         self._agent = Agent(
