@@ -167,19 +167,22 @@ def vendor(local_servers: Callable[..., LocalServer]) -> LocalServer:
         body = json.dumps(
             {"error": {"message": said, "type": "invalid_request_error"}, "said": said}
         ).encode()
-        head = f"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        connection.sendall(f"{head}\r\n\r\n".encode() + body)
+        connection.sendall(_head("401 Unauthorized", body) + body)
 
     for path in ("/v1/chat/completions", "/orders", "/mcp", "/page", "/.well-known/oauth-protected-resource"):
         server.routes[path] = quoting
 
     def welcoming(asked: Asked, connection: socket.socket) -> None:
         body = json.dumps({"welcome": asked.headers.get("x-token", ""), "key": _ANSWERED}).encode()
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        connection.sendall(f"{head}\r\n\r\n".encode() + body)
+        connection.sendall(_head("200 OK", body) + body)
 
     server.routes["/login"] = welcoming
     return server
+
+
+def _head(status: str, body: bytes) -> bytes:
+    lines = [f"HTTP/1.1 {status}", "Connection: close", "Content-Type: application/json"]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ async def test_a_web_server_is_asked_with_a_token_and_may_ask_back(asking_server
 
 async def test_a_bearer_is_a_header_of_every_request(local_servers):
     web = local_servers()
-    url = web.answers("/mcp", status=401, Connection="close")
+    url = web.answers("/mcp", status=401)
     with pytest.raises(ServerError, match="401"):
         await HttpClient(url, bearer="t0ken-geheim").connect()
     assert {asked.headers["authorization"] for asked in web.asked} == {"Bearer t0ken-geheim"}

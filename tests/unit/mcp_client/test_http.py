@@ -56,7 +56,6 @@ async def test_a_status_is_told_in_words_with_advice(connected, web, status, bod
         "/mcp",
         body,
         status=status,
-        Connection="close",
         Content_Type="text/html" if body[:1] == b"<" else "text/plain",
     )
     error = await refused(connected, entry(url))
@@ -77,9 +76,7 @@ async def test_the_first_refusal_is_told_and_not_what_the_older_way_of_opening_c
 @pytest.mark.hostile("MCP servers")
 async def test_no_secret_is_told_though_the_server_repeats_it(connected, web):
     token = "tok-very-secret"
-    url = web.answers(
-        "/mcp", f"bad token {token}".encode(), status=401, Connection="close", Content_Type="text/plain"
-    )
+    url = web.answers("/mcp", f"bad token {token}".encode(), status=401, Content_Type="text/plain")
     error = await refused(connected, entry(url, headers={"Authorization": f"Bearer {token}"}))
     assert "bad token [secret]" in str(error)
     assert web.asked[0].headers["authorization"] == f"Bearer {token}"
@@ -125,7 +122,7 @@ async def test_an_answer_that_comes_from_no_server_of_mcp_is_told(connected, web
 @pytest.mark.hostile("MCP servers")
 async def test_a_secret_is_hidden_before_a_refusal_is_cut_through_it(connected, web):
     body = b"x" * 185 + b"sk-geheim-1234567890"
-    url = web.answers("/mcp", body, status=403, Connection="close", Content_Type="text/plain")
+    url = web.answers("/mcp", body, status=403, Content_Type="text/plain")
     error = await refused(connected, entry(url, headers={"Authorization": "Bearer sk-geheim-1234567890"}))
     assert "x[secret]" in str(error)
     assert "sk-" not in str(error)

@@ -51,8 +51,8 @@ async def test_a_person_is_sent_to_no_page_without_encryption(server, person, ho
 async def test_a_login_that_leads_in_circles_ends(server, person, home):
     def lead_on(asked, connection):
         where = server.local.url("/.well-known/oauth-authorization-server")
-        head = f"HTTP/1.1 302 Found\r\nLocation: {where}?again\r\nContent-Length: 0\r\n\r\n"
-        connection.sendall(head.encode())
+        lines = ["HTTP/1.1 302 Found", f"Location: {where}?again", "Connection: close", "Content-Length: 0"]
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
 
     server.local.routes["/.well-known/oauth-authorization-server"] = lead_on
     auth = oauth_auth(entry(server), home, browser=person)
@@ -102,7 +102,8 @@ _NO_METADATA = {
 
 
 def _answers(body, *, status="200 OK"):
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    head = f"{head}Content-Length: {len(body)}\r\n\r\n"
 
     def answer(_asked, connection):
         with suppress(ConnectionError):  # who has read enough goes
