@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from loom_core.server import console
 from loom_core.server.console import ProgressBar, accept_any_text, out, out_json, say, strong
 
 
@@ -24,11 +23,8 @@ def clock(monkeypatch):
     class Clock:
         now = 100.0
 
-        def monotonic(self):
-            return self.now
-
     clock = Clock()
-    monkeypatch.setattr(console, "time", clock)
+    monkeypatch.setattr("time.monotonic", lambda: clock.now)
     return clock
 
 

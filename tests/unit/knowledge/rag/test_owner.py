@@ -389,7 +389,7 @@ async def test_where_no_socket_can_be_made_everybody_answers_alone(
     open_kb: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     (tmp_path / "file").write_text("in the way", encoding="ascii")
-    monkeypatch.setattr("loom_core.storage.local_socket.tempfile.tempdir", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     owner, peer = open_kb(), open_kb()
     await fill(owner)
