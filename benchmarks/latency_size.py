@@ -19,6 +19,7 @@ from synthetic import corpus_of
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.server.interpreter import set_for_serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +35,6 @@ _JOB = 50_000  # documents of a job, so that a million of them are not in memory
 _WARM_UP = 5  # questions before the clock runs: what is loaded at the first question is loaded
 _TAG, _EACH = {"portion": "fiftieth"}, 50
 _INGESTED = 20_000  # documents that are waiting while questions are asked
-_SWITCH_SECONDS = 0.0005  # as a server has it (`loom_core/server/run.py`): questions wait for nothing longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Measured(TypedDict):
 
 def carry_out(task: Task) -> Measured:
     """Do what a task says."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    set_for_serving()
     return anyio.run(_fill if task.kind == "fill" else _ask, task)
 
 

@@ -6,9 +6,8 @@ Case, width, possessives, traditional and simplified characters do not count.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from functools import lru_cache
-from itertools import accumulate, islice, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.cjk import CJK, HAN, cjk_parts, holds_cjk, is_cjk
@@ -16,7 +15,7 @@ from loom_core.knowledge.remembered import remembered
 from loom_core.knowledge.script import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 __all__ = [
     "POSSESSIVE",
@@ -35,6 +34,9 @@ _SURFACE = re.compile(f"[{CJK}]|{_WORD}(?:['’]{_WORD})*")
 _PLAIN_SURFACE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 # Blanks in place of all ASCII that surface tokens do not hold.
 _SURFACE_GAPS = bytes(c if c >= 128 or chr(c).isalnum() or chr(c) == "'" else 32 for c in range(256))
+# What is left of these in text without CJK characters once its ASCII marks are blanks.
+_MARK = re.compile(r"[^\w\s'’]")
+_LONE_APOSTROPHE = re.compile(r"['’](?![^\W_])|(?<![^\W_])['’]")
 POSSESSIVE = re.compile(r"(?:['’]s?)+$")
 _HAN = re.compile(f"[{HAN}]+")
 _SHORTEST_FORM = 4
@@ -62,9 +64,11 @@ def surface_tokens(text: str) -> Iterator[SurfaceToken]:
 def surface_keys(text: str) -> list[str]:
     """The keys of `surface_tokens`, several times as fast as with their places."""
     if not holds_cjk(text):
-        if text.isascii() and "'" not in text:
-            return _bare(text.lower()).split()
-        return " ".join(map(_piece_keys, _bare(text).split())).split()
+        tokens = _spaced(text)
+        if not text.isascii():
+            return list(map(_surface_key, tokens.split()))
+        keys = tokens.lower().split()
+        return [_surface_key(key) if "'" in key else key for key in keys] if "'" in tokens else keys
     gaps, runs = cjk_parts(text)
     keys: list[str] = list(gap_keys(gaps[0]))
     characters = "".join(runs)
@@ -81,41 +85,32 @@ def gap_keys(gap: str) -> tuple[str, ...]:
     return tuple(surface_keys(gap))
 
 
-def _bare(text: str) -> str:
-    """A text of the same length with blanks in place of the ASCII marks that no surface token holds."""
-    return text.encode(errors="surrogatepass").translate(_SURFACE_GAPS).decode(errors="surrogatepass")
-
-
-@remembered
-def _piece_keys(piece: str) -> str:
-    """The surface keys of text without CJK characters and white space, joined by spaces."""
-    return " ".join(map(_surface_key, _PLAIN_SURFACE.findall(piece)))
-
-
-@remembered
-def _key_count(piece: str) -> int:
-    return len(_piece_keys(piece).split())
+def _spaced(text: str) -> str:
+    """A text without CJK characters with blanks in place of all that no surface token holds."""
+    bare = text.encode(errors="surrogatepass").translate(_SURFACE_GAPS).decode(errors="surrogatepass")
+    if not bare.isascii():
+        bare = _MARK.sub(" ", bare)
+    return _LONE_APOSTROPHE.sub(" ", bare) if "'" in bare or "’" in bare else bare
 
 
 def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, int]]:
     """Start and end of some of the `surface_tokens`, by their numbers from 0, which are given."""
-    gaps, runs = cjk_parts(text) if holds_cjk(text) else ([text], [])
+    if not holds_cjk(text):
+        return _spans_between(text, sorted(tokens))
+    gaps, runs = cjk_parts(text)
     spans: dict[int, tuple[int, int]] = {}
     left = sorted(tokens, reverse=True)
     offset = before = 0  # characters and tokens of what is behind
     for gap, run in zip_longest(gaps, runs, fillvalue=""):
         if not left:
             break
-        pieces = _bare(gap).split(" ")
-        counts = list(accumulate(map(_key_count, pieces), initial=before))
-        if left[-1] < counts[-1]:
-            starts = list(accumulate(map(len, pieces), initial=offset))
-            while left and left[-1] < counts[-1]:
-                number = left.pop()
-                place = bisect_right(counts, number) - 1
-                start = starts[place] + place  # a blank after each piece
-                spans[number] = _span_in(pieces[place], start, number - counts[place])
-        offset, before = offset + len(gap), counts[-1]
+        after = before + len(gap_keys(gap))
+        inside: list[int] = []
+        while left and left[-1] < after:
+            inside.append(left.pop() - before)
+        for number, (start, end) in _spans_between(gap, inside).items():
+            spans[before + number] = offset + start, offset + end
+        offset, before = offset + len(gap), after
         while left and left[-1] < before + len(run):
             number = left.pop()
             start = offset + number - before
@@ -124,12 +119,17 @@ def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, in
     return spans
 
 
-def _span_in(piece: str, start: int, number: int) -> tuple[int, int]:
-    """Where a token of a piece stands that begins at some place."""
-    if piece.isalnum():
-        return start, start + len(piece)
-    match = next(islice(_PLAIN_SURFACE.finditer(piece), number, None))
-    return start + match.start(), start + match.end()
+def _spans_between(text: str, tokens: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """`surface_spans` of a text without CJK characters; the numbers ascend."""
+    spans: dict[int, tuple[int, int]] = {}
+    rest, before = _spaced(text), 0  # what is ahead, and how many tokens are behind
+    size = len(rest)
+    for number in tokens:
+        # To cut off the tokens between takes a fraction of looking for each, and the next begins the rest.
+        rest, before = rest.split(None, number - before)[-1], number
+        token = rest.split(None, 1)[0]
+        spans[number] = size - len(rest), size - len(rest) + len(token)
+    return spans
 
 
 @lru_cache(maxsize=65536)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.observability.metrics import process_metrics
 from loom_core.server.http import HttpSettings, serve_http
+from loom_core.server.interpreter import set_for_serving
 from loom_core.server.metrics_file import kept_metrics
 from loom_core.server.stdio import claim_stdio, serve_stdio
 
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _log = logging.getLogger(__name__)
-
-# A question gives the interpreter's lock away some dozens of times, and beside a thread that computes, such
-# as an ingest, it waits so long to get it back each time. Python's own 5 ms made questions during an ingest
-# 2.3 to 5.5 times as slow as at rest (p95), this 1.9 to 2.8 times; the ingest's pace did not tell them apart.
-_SWITCH_SECONDS = 0.0005
 
 # The SDK tells of each session when it begins and when it ends, with its id, which is nobody's business.
 _SESSION_LOGS = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager")
@@ -74,7 +69,7 @@ def serve(
             metrics cannot be written, or a key in `LOOM_STATE_KEYS` is too short.
     """
     wire = None if http else claim_stdio()
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    set_for_serving()
     from loom_core.observability.logs import start_logging
 
     start_logging(log_format, level=log_level, service=service)

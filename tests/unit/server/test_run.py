@@ -19,9 +19,10 @@ from loom_core.server.run import serve
 @pytest.fixture(autouse=True)
 def collected():
     """Undoes what is meant for the whole life of a process."""
-    switching = sys.getswitchinterval()
+    switching, allocations = sys.getswitchinterval(), gc.get_threshold()
     yield
     sys.setswitchinterval(switching)
+    gc.set_threshold(*allocations)
     gc.unfreeze()
     for name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
         logging.getLogger(name).setLevel(logging.NOTSET)
@@ -37,16 +38,16 @@ def test_an_interrupt_while_the_server_is_built_is_an_end_without_a_traceback():
     assert gc.isenabled()
 
 
-def test_a_thread_that_computes_gives_way_to_questions_at_once():
-    intervals: list[float] = []
+def test_a_thread_that_computes_gives_way_to_questions_at_once_and_seldom_searches_for_garbage():
+    found: list[tuple[float, int]] = []
 
     def build():
-        intervals.append(sys.getswitchinterval())
+        found.append((sys.getswitchinterval(), gc.get_threshold()[0]))
         raise KeyboardInterrupt
 
     serve(build, http=HttpSettings())
 
-    assert intervals == [pytest.approx(0.0005)]
+    assert found == [(pytest.approx(0.0005), 5_000)]
 
 
 def test_a_host_that_is_refused_is_a_configuration_error(sample_server):
