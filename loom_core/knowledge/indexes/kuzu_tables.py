@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes.kuzu_session import KuzuSession
     from loom_core.knowledge.interface import EntityEdge, EntityNode
 
-__all__ = ["copy_tables", "write_tables"]
+__all__ = ["copy_tables", "tables_size", "write_tables"]
+
+_TABLES = ("Entity", "REL")
 
 _ENTITY = attrgetter("key", "name", "type", "mentions")
 _RELATION = attrgetter("subject", "object", "predicate", "support", "confidence")
@@ -34,10 +36,15 @@ def copy_tables(session: KuzuSession, folder: Path) -> None:
         InvalidInputError: an entity comes twice, or the end of a relation does not come.
         IndexDamagedError: the engine failed.
     """
-    for table in ("Entity", "REL"):
+    for table in _TABLES:
         file = folder / f"{table}.csv"
         if file.stat().st_size:  # the engine refuses an empty file
             copy_table(session, table, file)
+
+
+def tables_size(folder: Path) -> int:
+    """Bytes of what `write_tables` wrote."""
+    return sum((folder / f"{table}.csv").stat().st_size for table in _TABLES)
 
 
 def _write(file: Path, rows: Iterable[tuple[int | str | float, ...]]) -> None:

@@ -69,6 +69,22 @@ def test_a_load_replaces_what_was_there(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["graph"]
 
 
+def test_a_load_takes_the_memory_it_needs_for_what_is_opened_in_less(tmp_path: Path) -> None:
+    number, path = 100_000, tmp_path / "graph"
+    entities = [EntityNode(key, f"Harbour number {key} of the coast", "", 3) for key in range(1, number + 1)]
+    relations = [
+        EntityEdge(1 + n % number, f"lies {n // number} off", 1 + (7919 * n + 13) % number, 1, 0.5)
+        for n in range(220_000)
+    ]
+    KuzuGraphStore.load(path, entities, relations, buffer_pool_mb=16).close()
+    store = KuzuGraphStore(path, buffer_pool_mb=16)
+    assert store.counts() == (number, 220_000)
+    store.upsert_entities(ENTITIES)
+    assert store.get(range(1, 20)) == [*ENTITIES, *entities[len(ENTITIES) : 19]]
+    assert len(store.neighbours(1)[1]) >= 4
+    store.close()
+
+
 def test_a_load_of_nothing_is_an_empty_graph(tmp_path: Path) -> None:
     store = loaded(tmp_path / "graph", [], [])
     assert store.counts() == (0, 0)
