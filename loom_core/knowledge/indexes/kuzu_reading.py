@@ -14,7 +14,7 @@ from loom_core.knowledge.indexes.child import ChildError, Json, run_in_child
 from loom_core.knowledge.indexes.cypher import CypherResult, check_read_only
 from loom_core.knowledge.indexes.damage import REBUILD_ADVICE, first_line
 from loom_core.knowledge.indexes.kuzu_files import kuzu_files, remove_kuzu_files, snapshot_path
-from loom_core.knowledge.indexes.kuzu_session import connect, open_database
+from loom_core.knowledge.indexes.kuzu_session import connect, lacks_memory, open_database
 
 if TYPE_CHECKING:
     import kuzu
@@ -174,7 +174,7 @@ def _run(
     except (RuntimeError, MemoryError) as error:
         if (time.monotonic() - started) * 1000 >= timeout_ms:
             return f"it took more than {timeout_ms} ms"
-        if "bad_alloc" in str(error) or "Buffer manager" in str(error) or isinstance(error, MemoryError):
+        if lacks_memory(error):
             return "it takes too much memory"
         return first_line(error)
 

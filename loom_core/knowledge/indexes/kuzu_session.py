@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     import kuzu
 
-__all__ = ["ENGINE_ERRORS", "KuzuSession", "connect", "open_database", "translated"]
+__all__ = ["ENGINE_ERRORS", "KuzuSession", "connect", "lacks_memory", "open_database", "translated"]
 
 _log = logging.getLogger(__name__)
+
+_ASK_LESS = "Ask for fewer hops or a more particular entity."
 
 ENGINE_ERRORS = (RuntimeError, IndexError, ValueError, MemoryError, OSError)
 """What the engine raises: its own errors are all RuntimeError, the rest are translated C++ exceptions."""
@@ -39,7 +41,8 @@ class KuzuSession:
         """Run one statement of ours and give all its rows.
 
         Raises:
-            InvalidInputError: it did not end in time, or a parameter is not a 64-bit number or UTF-8.
+            InvalidInputError: a question did not end in time or needs too much memory, or a parameter is no
+                64-bit number or UTF-8.
             IndexDamagedError: the engine failed.
         """
         try:
@@ -48,6 +51,10 @@ class KuzuSession:
                 self._connection.set_query_timeout(max(1, round(left * 1000)))
             return self._connection.execute(self._prepare(statement), parameters).get_all()
         except ENGINE_ERRORS as error:
+            if self._deadline is not None and lacks_memory(error):  # a change that does has to be a rebuild
+                raise InvalidInputError(
+                    "The graph would need more memory for the answer than it may take.", advice=_ASK_LESS
+                ) from error
             raise translated(error, path=self._path) from error
 
     def run(self, statement: str) -> None:
@@ -139,13 +146,18 @@ def connect(module: str, database: kuzu.Database) -> kuzu.Connection:
     return importlib.import_module(module).Connection(database)
 
 
+def lacks_memory(error: Exception) -> bool:
+    """Whether the engine had too little memory, as it says in several ways."""
+    return isinstance(error, MemoryError) or any(
+        sign in str(error) for sign in ("bad_alloc", "Buffer manager")
+    )
+
+
 def translated(error: Exception, *, path: Path) -> LoomError:
     """The engine's error as one of ours, told by its text: all of them are RuntimeError."""
     text = str(error)
     if text.startswith("Interrupted"):
-        return InvalidInputError(
-            "The graph did not answer in time.", advice="Ask for fewer hops or a more particular entity."
-        )
+        return InvalidInputError("The graph did not answer in time.", advice=_ASK_LESS)
     if "Unable to cast Python instance" in text or isinstance(error, UnicodeError):
         return InvalidInputError(
             "The graph cannot store a value.", advice="Use keys below 2^63 and text that is valid Unicode."

@@ -83,6 +83,11 @@ def test_a_load_takes_the_memory_it_needs_for_what_is_opened_in_less(tmp_path: P
     assert store.get(range(1, 20)) == [*ENTITIES, *entities[len(ENTITIES) : 19]]
     assert len(store.neighbours(1)[1]) >= 4
     store.close()
+    store = KuzuGraphStore(path, buffer_pool_mb=3)
+    with pytest.raises(InvalidInputError, match="more memory for the answer") as caught:  # and not damage
+        store.neighbours(1, hops=3)
+    assert "fewer hops" in (caught.value.advice or "")
+    store.close()
 
 
 def test_a_load_of_nothing_is_an_empty_graph(tmp_path: Path) -> None:
