@@ -33,6 +33,7 @@ _WORK = 400_000  # bytes of a message times states of a pattern: a few milliseco
 _SECONDS = 0.003  # for one pattern that goes back and forth
 _ALL_SECONDS = 0.03  # for all of them, on one message
 _MOST_SECONDS = 0.1  # of the processor, for all patterns of whatever kind, on one message
+_CHARGED_SECONDS = 0.01  # for one pattern at most: what takes longer is a pause of the process
 _MEMORY = (16 << 20, 64 << 20, 256 << 20)
 _ONE_MEMORY = 8 << 20
 _PROBE = "\U0010fffd\U000ffffd\U0010fffc"  # private characters that stand in no message
@@ -58,7 +59,10 @@ class Found:
 
 
 class Clock:
-    """How long a message may still take.
+    """How long a message may still take. Used by one thread.
+
+    It counts the processor's time, and of that no more for a pattern than one takes at the worst: a process
+    that collects garbage just then, or is held up, must not make a message mean something else.
 
     Attributes:
         left: seconds for engines that go back and forth.
@@ -66,12 +70,15 @@ class Clock:
 
     def __init__(self) -> None:
         self.left = _ALL_SECONDS
-        self._ends = time.thread_time() + _MOST_SECONDS
+        self._all_left = _MOST_SECONDS
+        self._read = time.thread_time()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether there is time for another pattern at all."""
-        return time.thread_time() < self._ends
+    def has_time(self) -> bool:
+        """Whether there is time for another pattern at all. To be asked once before each."""
+        now = time.thread_time()
+        self._all_left -= min(now - self._read, _CHARGED_SECONDS)
+        self._read = now
+        return self._all_left > 0
 
 
 class Search(Protocol):
@@ -200,7 +207,7 @@ class _Backtracking:
     def _next(self, text: str, at: int, clock: Clock) -> regex.Match[str] | None:
         if clock.left <= 0:
             return None
-        began = time.monotonic()
+        began = time.thread_time()
         try:
             return self._pattern.search(text, at, timeout=min(_SECONDS, clock.left), concurrent=True)
         except TimeoutError:
@@ -209,7 +216,7 @@ class _Backtracking:
                 _log.warning("A trigger pattern takes too long and is left out: %r", self._text.source)
             return None
         finally:
-            clock.left -= time.monotonic() - began
+            clock.left -= min(time.thread_time() - began, _SECONDS)
 
 
 class PatternSet:

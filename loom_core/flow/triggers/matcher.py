@@ -145,7 +145,7 @@ class TriggerMatcher:
         clock = Clock()
         triggers = [self._triggers[number] for number in self._set.candidates(normal.text)]
         triggers.sort(key=lambda trigger: -trigger.flow.priority)
-        in_time = takewhile(lambda _: clock.is_running, triggers)
+        in_time = takewhile(lambda _: clock.has_time(), triggers)
         fitting = (match for trigger in in_time if (match := _match(trigger, normal, clock)))
         found = list(islice(fitting, _MOST_MATCHES))
         found.sort(key=lambda match: (not match.certain, -match.priority, -match.length))

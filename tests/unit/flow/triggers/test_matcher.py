@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -246,8 +247,17 @@ def test_a_message_is_quick_where_it_is_short_and_patterns_are_few() -> None:
 
 
 def test_patterns_that_are_not_come_to_in_time_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher = TriggerMatcher([_flow(f"{at}", "请假", priority=-at) for at in range(40)])
+    assert len(matcher.match("我要请假")) == 40
+    readings = count()
+    monkeypatch.setattr("time.thread_time", lambda: 0.006 * next(readings))
+    assert _ids(matcher, "我要请假") == [f"{at}" for at in range(16)]
+
+
+@pytest.mark.parametrize("reading", [1, 2, 3])
+def test_a_pause_of_the_process_takes_no_pattern_away(monkeypatch: pytest.MonkeyPatch, reading: int) -> None:
+    """A second to collect garbage, before the first pattern or between two."""
     matcher = TriggerMatcher([_flow("low", "请假"), _flow("high", "我要", priority=1)])
+    readings = count()
+    monkeypatch.setattr("time.thread_time", lambda: float(next(readings) >= reading))
     assert _ids(matcher, "我要请假") == ["high", "low"]
-    readings = iter([0.0, 0.0, 1.0])
-    monkeypatch.setattr("time.thread_time", lambda: next(readings))
-    assert _ids(matcher, "我要请假") == ["high"]
