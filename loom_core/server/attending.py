@@ -35,6 +35,7 @@ _LEAST_ASKING = 10.0  # seconds that are left for a person to answer; with fewer
 _LONGEST_ASKING = 30 * 86_400.0
 _TASK_AFTER = 3.0
 _BETWEEN_LINES = 0.25
+_CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be cancelled
 
 
 class RunsOfCallers(Protocol):
@@ -177,6 +178,7 @@ class Attending:
     async def _abort(self, run_id: str, by: str) -> None:
         """The client has cancelled the task: the run is not wanted any more."""
         await self.runs.order(run_id, Abort(reason="The task was cancelled.", by=by))
+        await self.runs.changed(run_id, seconds=_CALLED_OFF_SECONDS)
 
     @asynccontextmanager
     async def _telling(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:

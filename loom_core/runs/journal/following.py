@@ -41,13 +41,13 @@ async def followed(store: Store, run_id: str, *, after: int) -> AsyncGenerator[S
             for event in events:
                 after = event.seq
                 yield event
-            at_end = events[-1].type in FINAL_EVENTS if events else at_end
+            at_end = events[-1].type in FINAL_EVENTS if events else at_end or watch.status in FINAL_STATUSES
             if at_end:
                 run, _ = await store.read(partial(_standing, run_id=run_id))
                 if run.status in FINAL_STATUSES and run.last_seq <= after:
                     return
                 at_end = False
-            elif len(events) < EVENTS_AT_ONCE:
+            if len(events) < EVENTS_AT_ONCE:
                 await watch.changed(count)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, Literal
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +16,9 @@ from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import TypeAdapter
 
 from loom_core.server.tasks import TASKS
+
+if TYPE_CHECKING:
+    from tests.fixtures.local_server import Asked, LocalServer
 
 _ANSWER = TypeAdapter(dict[str, Any])
 _SOON = 1.0  # seconds that a call waits before it becomes a task
@@ -81,11 +87,15 @@ def parcel(write, api):
 def cancelled(call):
     """Calls a tool, which becomes a task, and cancels that: its run."""
 
-    async def make(client, tasks: Tasks, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def make(
+        client, tasks: Tasks, tool: str, *, cancelling: threading.Event | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         before = len(tasks.created)
         await client.call_tool(tool, {"wait_seconds": _SOON, **arguments})
         ((task, run_id),) = tasks.created[before:]
         params = _TaskParams(task_id=task)
+        if cancelling is not None:
+            cancelling.set()
         await client.session.send_request(_Cancel(params=params), _ANSWER)
         with anyio.fail_after(10):
             while (await client.session.send_request(_Get(params=params), _ANSWER))["status"] != "cancelled":
@@ -111,6 +121,27 @@ async def test_the_run_that_a_call_has_begun_is_called_off_with_its_task(
         await call(client, "flow_list")  # from here on everything is open, and a call takes no time
         run = await cancelled(client, tasks, tool, **arguments)
     assert (run["status"], run["problem"].endswith(reason)) == ("aborted", True)
+
+
+async def test_a_task_is_cancelled_when_its_run_has_ended(
+    local_servers: Callable[..., LocalServer], write, connect, call, cancelled
+):
+    api, cancelling = local_servers(), threading.Event()
+    url = api.answers("/parcels", b"{}", Content_Type="application/json")
+    answer = api.routes["/parcels"]
+
+    def late(asked: Asked, connection: socket.socket) -> None:
+        cancelling.wait(10)
+        time.sleep(0.5)
+        answer(asked, connection)
+
+    api.routes["/parcels"] = late  # it changes something, and so may end by itself
+    write({"flow_id": "parcel", "endpoint": f"POST {url}"}, net={"allow": ["127.0.0.1"]})
+    tasks = Tasks()
+    async with connect(extensions=[tasks]) as client:
+        await call(client, "flow_list")
+        run = await cancelled(client, tasks, "flow_run", flow_id="parcel", cancelling=cancelling)
+    assert (run["status"], len(api.asked)) == ("aborted", 1)
 
 
 @pytest.mark.usefixtures("parcel")

@@ -64,6 +64,24 @@ async def test_every_follower_gets_every_event_wherever_it_follows(open_journal:
     assert seen == [added, added, added[650:], []]
 
 
+async def test_who_follows_behind_events_that_never_come_hears_that_the_run_has_ended(
+    open_journal: Callable[[], Journal],
+):
+    here, elsewhere = open_journal(), open_journal()
+    run = await here.create(RunRequest(goal="g"))
+    seen: list[StreamEvent] = []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks, await claimed(here, run.id) as log:
+            tasks.start_soon(collect, here, run.id, seen, 10_000)
+            tasks.start_soon(collect, elsewhere, run.id, seen, 10_000)
+            for number in range(20):  # they wait by now
+                log.add("text_delta", {"text": f"字{number}"})
+                await log.commit()
+                await anyio.sleep(0.02)
+            log.add("agent_finish", {}, status="completed")
+    assert seen == []
+
+
 async def test_nobody_sees_an_event_before_it_is_in_the_file(open_journal: Callable[[], Journal]):
     here, elsewhere = open_journal(), open_journal()
     run = await here.create(RunRequest(goal="g"))
