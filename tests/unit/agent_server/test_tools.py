@@ -197,9 +197,13 @@ async def test_the_first_vendor_with_a_key_is_taken_and_one_without_is_named(run
 
 async def test_a_client_that_goes_leaves_its_run_going(connect, call, running, settings):
     async with connect() as client:
-        with anyio.move_on_after(0.3):
-            await client.call_tool("agent_run", {"goal": "wait 0.8"})
-        (run,) = (await call(client, "agent_runs"))["runs"]
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "agent_run", {"goal": "wait 2"})
+            with anyio.fail_after(20):
+                while not (runs := (await call(client, "agent_runs"))["runs"]):
+                    pass
+            group.cancel_scope.cancel()
+        (run,) = runs
         assert run["status"] == "working"
         done = await call(client, "agent_wait", run_id=run["run_id"])
     assert done["status"] == "completed"

@@ -274,10 +274,10 @@ async def test_a_tool_may_ask_while_the_time_of_its_step_stands_still(flows: Flo
     async def approve(pending: Any) -> Any:
         if pending.kind == "approval":
             return True
-        await anyio.sleep(0.3)
+        await anyio.sleep(1.2)
         return Answered(id=pending.id, action="accept", content={"pin": "1234"})
 
-    flow = {"flow_id": "pin", "steps": [{"stepId": "ask", "tool": "ask_back", "timeout_seconds": 0.2}]}
+    flow = {"flow_id": "pin", "steps": [{"stepId": "ask", "tool": "ask_back", "timeout_seconds": 1}]}
     run = await flows([flow], tools=[ask_back], approve=approve).execute("pin")
     assert (run.status, run.structured) == ("completed", "1234")
 

@@ -208,7 +208,7 @@ async def test_an_answer_of_a_form_comes_as_text():
     ],
 )
 async def test_what_goes_wrong_has_its_failure(turn: Turn, failure: str):
-    async with _client(FakeVendors([turn]), timeout=0.2) as client:
+    async with _client(FakeVendors([turn]), timeout=0.2 if failure == "timeout" else 20) as client:
         with pytest.raises(LLMError) as caught:
             await client.complete(_request())
     error = caught.value
@@ -232,7 +232,7 @@ async def test_what_goes_wrong_has_its_failure(turn: Turn, failure: str):
     ],
 )
 async def test_what_goes_wrong_in_a_stream_has_its_failure(turn: Turn, failure: str):
-    async with _client(FakeVendors([turn]), timeout=0.2) as client:
+    async with _client(FakeVendors([turn]), timeout=0.2 if failure == "timeout" else 20) as client:
         with pytest.raises(LLMError) as caught:
             await _streamed(client, _request())
     assert caught.value.failure == failure
