@@ -122,7 +122,7 @@ class _Step:
 
     def end(self, status: str) -> None:
         self.results.append(status)
-        self._free = status == "failure"  # it was refused, having done nothing
+        self._free = status in {"failure", "declined"}  # by the API or by a person, and nothing was done
         self._again = 0
 
     def permit(self) -> None:
