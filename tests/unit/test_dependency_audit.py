@@ -77,8 +77,8 @@ def test_a_pin_is_read_with_its_version_whatever_stands_around_it(audit) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        "idna==2.0", "idna", "idna>=2.0" + _HASHES, "idna @ https://files.example/idna.whl", "-e .",
-        "git+https://git.example/idna", "--index-url https://mirror.example/simple",
+        "idna==2.0", "idna", "idna>=2.0" + _HASHES, "idna @ https://example.com/a", "-e .",
+        "git+https://git.example/idna", "--index-url https://example.com/b",
         "idna==2.0 \\\n    --hash=md5:" + "a" * 32,
     ],
 )  # fmt: skip

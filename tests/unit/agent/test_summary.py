@@ -63,7 +63,7 @@ def test_long_rows_of_blanks_cost_no_time():
     begun = time.perf_counter()
 
     assert read_sections(hostile * 3) == {}
-    assert time.perf_counter() - begun < 10
+    assert time.perf_counter() - begun < 1.0
 
 
 @given(st.text())

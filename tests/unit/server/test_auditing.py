@@ -72,7 +72,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 
 async def are_on_file(path: Path, number: int) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(5):
         while len(entries(path)) < number:  # noqa: ASYNC110 - a file tells nobody
             await anyio.sleep(0.01)
 

@@ -70,7 +70,7 @@ def test_a_pattern_that_makes_others_take_for_ever_takes_a_moment() -> None:
 
     assert not matcher("*a*a*a*a*a*a*a*a*b")("a" * 20_000)
     assert not matcher("re:(a+)+b")("a" * 20_000)
-    assert perf_counter() - begun < 10
+    assert perf_counter() - begun < 1
 
 
 def test_half_a_character_does_not_slip_past_a_pattern() -> None:

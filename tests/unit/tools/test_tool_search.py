@@ -143,7 +143,7 @@ def test_thousands_of_tools_are_searched_at_once() -> None:
     start = time.perf_counter()
 
     assert search.search("tool 1234")[0][0].name == "s14:tool_1234"
-    assert time.perf_counter() - start < 10
+    assert time.perf_counter() - start < 1
 
 
 @given(st.text())

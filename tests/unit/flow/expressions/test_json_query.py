@@ -71,7 +71,7 @@ def test_what_is_no_query_is_refused(path: str) -> None:
 def test_expressions_in_queries_take_linear_time() -> None:
     began = time.perf_counter()
     assert query("$[?match(@, '(a+)+')]", ["a" * 5000 + "!"]) == []
-    assert time.perf_counter() - began < 10
+    assert time.perf_counter() - began < 1
 
 
 @pytest.mark.hostile("expressions and configurations")

@@ -155,10 +155,10 @@ async def test_a_server_that_asks_for_more_time_than_there_is_has_given_its_answ
 
 async def test_the_limit_of_time_is_for_all_attempts_together(caller, api, endpoint) -> None:
     url = api.on("/a", never)
-    with anyio.fail_after(10):
+    with anyio.fail_after(3):
         error = await failure(caller.call(endpoint(url, "GET", timeout_seconds=0.3, retries=9), Values()))
     assert error.failure == "timeout"
-    with anyio.fail_after(10):
+    with anyio.fail_after(3):
         error = await failure(caller.call(endpoint(url, "POST"), Values(), seconds=0.2))
     assert error.failure == "timeout"
     assert "0.2 seconds" in error.message

@@ -77,7 +77,7 @@ def test_any_pattern_is_compiled_or_refused_and_never_printed_and_never_hangs(
     matches: list[TriggerMatch] = []
     with suppress(ConfigError):
         matches = TriggerMatcher([_flow(pattern)]).match(message)
-    assert time.perf_counter() - began < 10
+    assert time.perf_counter() - began < 1
     assert capfd.readouterr() == ("", "")
     for match in matches:
         assert 0 <= match.start <= match.end <= len(message)

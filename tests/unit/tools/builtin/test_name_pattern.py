@@ -76,7 +76,7 @@ def test_an_expression_that_cannot_be_used_is_told_why(pattern: str, why: str) -
 def test_no_expression_takes_longer_than_the_text_allows() -> None:
     begun = time.perf_counter()
     assert not text_search("(a+)+$")("a" * 50_000 + "b")
-    assert time.perf_counter() - begun < 10
+    assert time.perf_counter() - begun < 2
 
 
 def test_case_is_ignored_in_any_script() -> None:
