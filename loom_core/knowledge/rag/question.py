@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QuestionReader"]
 
+_MANY = 400  # passages whose average says what is usual among them
+
 
 class QuestionReader:
     """Reads questions for one knowledge base.
@@ -99,21 +101,31 @@ class QuestionReader:
         own = frozenset({language})
         return own if groups is None else own & groups
 
-    async def centroids(self, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
+    @property
+    def is_semantic(self) -> bool:
+        """Whether a cosine tells how near a passage is in meaning."""
+        return self._embedder is not None and self._embedder.semantic
+
+    async def centroids(
+        self, languages: frozenset[str], *, asked: str, passages: int
+    ) -> dict[str, NDArray[np.float32]]:
         """What is usual in each language that questions are compared with, see `LanguageCentroids.of`.
 
-        Empty where that makes no difference: with one language only, or without an embedder that compares
-        a question with passages in another one.
+        Empty where that makes no difference: many passages, all of them in the question's language.
 
         Args:
             languages: the language groups of the passages.
+            asked: the question's own, see `language_group`.
+            passages: how many have a vector.
         """
         embedder = self._embedder
-        if embedder is None or self._centroids is None or not embedder.cross_lingual:
+        if embedder is None or self._centroids is None or not embedder.semantic:
             return {}
-        groups = _groups(embedder)
-        compared = languages if groups is None else languages & groups
-        return await self._centroids.of(compared) if len(compared) > 1 else {}
+        covered = self.covered(asked)
+        compared = languages if covered is None else languages & covered
+        if compared <= {asked} and passages >= _MANY:
+            return {}
+        return await self._centroids.of(compared)
 
     async def embed(self, text: str) -> NDArray[np.float32] | None:
         """The vector of a question; None without an embedder, or without one that covers its language.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, LLMError
+from loom_core.knowledge.match import assess_match
 from loom_core.knowledge.rag.answer import Answer, Searched, items
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.config import Strategy
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.interface import Reranker
+    from loom_core.knowledge.match import Match
+    from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.config import RAGConfig
     from loom_core.knowledge.rag.options import SearchRequest
     from loom_core.knowledge.rag.owner_client import OwnerClient
@@ -127,13 +131,17 @@ class Searcher:
         space = self._reader.space
         if embedded and by_vectors:
             vector, notes = await self._embedded(text)
-        centroids = await self._reader.centroids(languages) if vector is not None else {}
-        embed_ms = 1000 * (time.perf_counter() - embedding)
         question = Question.of(text, vector=vector, among=among, space=space)
+        centroids: dict[str, NDArray[np.float32]] = {}
+        if vector is not None:
+            centroids = await self._reader.centroids(languages, asked=question.language, passages=embedded)
+        embed_ms = 1000 * (time.perf_counter() - embedding)
         retrieval, found_notes = await self._retrieved(
             question, wanted.candidates(limit), strategy=strategy, centroids=centroids, chunks=chunks
         )
-        found = await to_thread.run_sync(items, self._record, retrieval.found if retrieval else ())
+        match, found = await to_thread.run_sync(
+            partial(self._matched, text, retrieval, chosen=among is not None or strategy == "graph_first")
+        )
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
         notes += [*found_notes, *refining_notes]
         if self._worker.problem:
@@ -141,6 +149,7 @@ class Searcher:
         total_ms = 1000 * (time.perf_counter() - started)
         answer = Answer(
             items=passages,
+            match=match,
             strategy=strategy,
             embedded=embedded,
             chunks=chunks,
@@ -175,6 +184,27 @@ class Searcher:
         if request.options is not None and request.options.reranker is not None:
             return None
         return await self._owner.search(request)
+
+    def _matched(
+        self, text: str, retrieval: Retrieval | None, *, chosen: bool
+    ) -> tuple[Match, dict[int, KnowledgeItem]]:
+        """How well what was found fits, and the passages by key: their relevance is a share of that.
+
+        Args:
+            text: the question.
+            retrieval: what was found for it.
+            chosen: whether filters chose the passages: then they are given however little speaks for them.
+        """
+        found = items(self._record, retrieval.found if retrieval else ())
+        nearness = retrieval.nearness if retrieval and self._reader.is_semantic else None
+        match = assess_match(text, list(found.values()), nearness=nearness)
+        if match.verdict == "none" and not chosen:
+            return match, {}
+        return match, {
+            key: replace(item, relevance=round(item.relevance * match.confidence, 4))
+            for key, item in found.items()
+            if item.relevance > 0 or chosen
+        }
 
     def _extent(self, by_vectors: bool) -> tuple[int, int, frozenset[str]]:
         """Chunks that have a vector, all chunks, and the languages of the vectors if they are asked."""

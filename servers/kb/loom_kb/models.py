@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
+from loom_core.server.citing import MatchInfo
+
 __all__ = [
     "AddResult",
     "DocumentInfo",
@@ -36,7 +38,7 @@ class Passage(BaseModel):
     end: int
     page: int | None = Field(description="Page or slide, from 1.")
     text: str
-    relevance: float = Field(description="0 to 1 within this answer.")
+    relevance: float = Field(description="0 to 1; of the best passage, the confidence that it answers.")
     scores: dict[str, float] = Field(description="By channel: bm25, vector (cosine), links, graph.")
     why: list[str] = Field(description="The path of evidence.")
 
@@ -45,6 +47,7 @@ class QueryResult(BaseModel):
     """Answer of `query`."""
 
     passages: list[Passage]
+    match: MatchInfo
     embedded: int = Field(description="Passages that have a vector so far…")
     total: int = Field(description="…of so many in the sources that were asked.")
     notes: list[str] = Field(description="What to know about this answer.")

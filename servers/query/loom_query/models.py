@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from loom_core.knowledge.federated import SourceState
+from loom_core.server.citing import MatchInfo
 
 __all__ = [
     "AskResult",
@@ -61,6 +62,7 @@ class QueryResult(BaseModel):
     """Answer of `query`."""
 
     passages: list[Passage]
+    match: MatchInfo
     sources: list[SourceOutcome] = Field(description="Every source that was asked.")
     notes: list[str] = Field(
         description="What to know about this answer: which sources are not in it, and why."

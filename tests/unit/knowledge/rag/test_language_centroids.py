@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError
@@ -116,31 +117,35 @@ async def test_a_slow_embedder_is_not_waited_for_for_ever(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(
-    ("embedder", "languages", "made"),
+    ("embedder", "languages", "passages", "made"),
     [
-        (CountingEmbedder(), BOTH, BOTH),
-        (CountingEmbedder(), {"zh"}, set()),
-        (CountingEmbedder(), set(), set()),
-        (CountingEmbedder(cross_lingual=False), BOTH, set()),
-        (CountingEmbedder(languages=frozenset({"en", "zh"})), {*BOTH, "ja"}, BOTH),
-        (CountingEmbedder(languages=frozenset({"zh"})), BOTH, set()),
-        (None, BOTH, set()),
+        (CountingEmbedder(), BOTH, 1000, BOTH),
+        (CountingEmbedder(), {"zh"}, 1000, {"zh"}),  # a question in English
+        (CountingEmbedder(), {"alphabetic"}, 1000, set()),
+        (CountingEmbedder(), {"alphabetic"}, 3, {"alphabetic"}),  # their average is chance
+        (CountingEmbedder(), set(), 0, set()),
+        (CountingEmbedder(cross_lingual=False), BOTH, 1000, set()),
+        (CountingEmbedder(languages=frozenset({"en", "zh"})), {*BOTH, "ja"}, 1000, BOTH),
+        (CountingEmbedder(languages=frozenset({"zh"})), BOTH, 1000, {"zh"}),
+        (HashingEmbedder(), BOTH, 3, set()),
+        (None, BOTH, 3, set()),
     ],
 )
-async def test_only_languages_that_questions_are_compared_with_are_embedded(embedder, languages, made):
+async def test_only_languages_that_questions_are_compared_with_are_embedded(
+    embedder, languages, passages, made
+):
     record = Record(None)
-    centroids = await QuestionReader(record, embedder).centroids(frozenset(languages))
+    reader = QuestionReader(record, embedder)
+    centroids = await reader.centroids(frozenset(languages), asked="alphabetic", passages=passages)
     assert centroids.keys() == made
-    assert embedder is None or set(embedder.embedded) == made
+    assert set(getattr(embedder, "embedded", ())) == made
     record.close()
 
 
-async def test_a_knowledge_base_embeds_them_at_its_first_question_over_several_languages():
+async def test_a_knowledge_base_embeds_them_at_its_first_question_by_vectors():
     embedder = CountingEmbedder()
     knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=embedder)
-    await knowledge_base.add_texts(["Zell is a town in Austria.", "Boats go back to the harbour."])
-    await knowledge_base.search("town")
-    await knowledge_base.add_texts(["采尔是奥地利的城市。"])
+    await knowledge_base.add_texts(["Zell is a town in Austria.", "采尔是奥地利的城市。"])
     for strategy in ("bm25", "graph_only"):
         await knowledge_base.search("town", strategy=strategy)
     assert embedder.embedded == []
