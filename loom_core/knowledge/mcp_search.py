@@ -24,6 +24,7 @@ _LIMITS = (
     "limit", "top_k", "topK", "k", "n_results", "num_results", "max_results", "maxResults", "count", "size",
 )  # fmt: skip
 _FILTERS = "filters"
+_FORMAT, _DETAILED = "response_format", "detailed"
 _FETCHING = ("fetch", "get_document", "read_document", "get_by_id", "get_page", "read", "open")
 _FETCHED = ("id", "uri", "url", "document_id", "documentId", "doc_id", "path", "ids")
 
@@ -165,7 +166,7 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
         most=int(most) if isinstance(most, int | float) and most >= 1 else None,
         filters=filters,
         by_name=dict(config.filters),
-        fixed=dict(config.arguments),
+        fixed={**_in_detail(properties), **config.arguments},
     )
 
 
@@ -234,6 +235,12 @@ def _properties(tool: mcp_types.Tool) -> dict[str, Mapping[str, Any]]:
 def _required(tool: mcp_types.Tool) -> set[str]:
     required: object = tool.input_schema.get("required")
     return {str(name) for name in cast("list[object]", required)} if isinstance(required, list) else set()
+
+
+def _in_detail(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The usual argument for an answer with scores and places, where the tool has it."""
+    forms: object = properties.get(_FORMAT, {}).get("enum")
+    return {_FORMAT: _DETAILED} if isinstance(forms, list) and _DETAILED in forms else {}
 
 
 def _first(properties: Mapping[str, Mapping[str, Any]], names: Sequence[str], types: set[str]) -> str:

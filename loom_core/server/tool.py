@@ -155,11 +155,17 @@ class Tool:
 
 
 def shaped(reply: ToolReply[BaseModel]) -> CallToolResult:
-    """A reply as the protocol has it."""
+    """Convert a reply to the protocol's form.
+
+    Structured fields that have their default value are left out, as the output schema allows: many hosts show
+    this to the model as well as the text, or in its place.
+    """
     texts = [] if reply.contents and not reply.text else [reply.text]
     return CallToolResult(
         content=[block(content) for content in (*texts, *reply.contents)],
-        structured_content=well_formed(reply.structured.model_dump(mode="json", by_alias=True)),
+        structured_content=well_formed(
+            reply.structured.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        ),
     )
 
 

@@ -117,7 +117,9 @@ def test_each_tenant_finds_their_own(server):
 def test_nothing_of_a_tenant_is_seen_by_another(server):
     added = server.call("alice", "add", text="# Zwei\n\nNochmal.", source="甲方").json()["result"]
     job = added["structuredContent"]["job"]["id"]
-    passage = server.call("alice", "query", query="预算").json()["result"]["structuredContent"]["passages"][0]
+    passage = server.call("alice", "query", query="预算", response_format="detailed").json()["result"][
+        "structuredContent"
+    ]["passages"][0]
     answers = [
         server.rpc("bob", "tools/list"),
         server.rpc("bob", "resources/list"),

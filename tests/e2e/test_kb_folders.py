@@ -47,8 +47,7 @@ def test_a_folder_of_mixed_files_is_added_and_what_cannot_be_read_is_a_line_each
     assert len({document["uri"] for document in listed}) == job["counts"]["added"]
 
     def covered():
-        content = server.call("query", query="harbour")["structuredContent"]
-        return content["embedded"] == content["total"]
+        return "total" not in server.call("query", query="harbour")["structuredContent"]
 
     until(covered)
     for question, name, page in [
@@ -57,7 +56,7 @@ def test_a_folder_of_mixed_files_is_added_and_what_cannot_be_read_is_a_line_each
         ("维尔德港是什么时候建的？", "%E6%B8%AF%E5%8F%A3.pdf", 1),
     ]:
         found = server.call("query", query=question)["structuredContent"]["passages"]
-        assert (name, page) in {(p["uri"].rpartition("/")[2], p["page"]) for p in found[:3]}, question
+        assert (name, page) in {(p["uri"].rpartition("/")[2], p.get("page")) for p in found[:3]}, question
 
 
 def test_the_same_folder_again_is_unchanged_and_only_what_changed_is_read_anew(start_kb, tmp_path):
@@ -102,7 +101,7 @@ def test_a_large_folder_goes_on_in_the_background_and_can_be_asked_meanwhile(sta
         answer = server.call("query", query="Who is the keeper of Lighthouse 0?")
         content = answer["structuredContent"]
     assert content["passages"][0]["title"] == "Lighthouse 0"
-    assert content["embedded"] < content["total"]
+    assert content.get("embedded", 0) < content["total"]
     assert f"{content['total']:,} passages have vectors so far" in answer["content"][0]["text"]
 
     later = server.call("job", id=job["id"])["structuredContent"]["jobs"][0]

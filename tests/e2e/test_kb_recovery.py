@@ -18,7 +18,7 @@ def listed(server):
     while not uris or cursor:
         page = server.call("sources", source="default", limit=200, **({"cursor": cursor} if cursor else {}))
         uris += [document["uri"] for document in page["structuredContent"]["documents"]]
-        cursor = page["structuredContent"]["next_cursor"]
+        cursor = page["structuredContent"].get("next_cursor")
     return uris
 
 

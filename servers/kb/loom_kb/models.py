@@ -21,33 +21,55 @@ __all__ = [
     "SourcesResult",
 ]
 
+_CONCISE: dict[str, object] = {
+    "number": 0,
+    "source": "",
+    "document_id": "",
+    "start": None,
+    "end": None,
+    "relevance": None,
+    "scores": {},
+    "why": [],
+}
+
 
 class Passage(BaseModel):
-    """A passage that was found."""
+    """A passage that was found. What has a default is left out of a concise answer."""
 
-    number: int = Field(description="Citation number in the text: [1], [2]…")
+    number: int = Field(default=0, description="Citation number: its place in the list, from 1.")
     id: str = Field(description="For `fetch`.")
-    source: str = Field(description="Knowledge base.")
-    document_id: str = Field(description="For `fetch` and `remove`.")
+    source: str = Field(default="", description="Knowledge base.")
+    document_id: str = Field(default="", description="For `fetch` and `remove`: `id` as far as its dot.")
     title: str
-    heading_path: list[str]
+    heading_path: list[str] = []
     uri: str
-    start: int = Field(description="Offset in the document, in characters.")
-    end: int
-    page: int | None = Field(description="Page or slide, from 1.")
+    start: int | None = Field(default=None, description="Offset in the document, in characters.")
+    end: int | None = None
+    page: int | None = Field(default=None, description="Page or slide, from 1.")
     text: str
-    relevance: float = Field(description="0 to 1 within this answer.")
-    scores: dict[str, float] = Field(description="By channel: bm25, vector (cosine), links, graph.")
-    why: list[str] = Field(description="The path of evidence.")
+    relevance: float | None = Field(default=None, description="0 to 1 within this answer.")
+    scores: dict[str, float] = Field(
+        default={}, description="By channel: bm25, vector (cosine), links, graph."
+    )
+    why: list[str] = Field(default=[], description="The path of evidence.")
 
 
 class QueryResult(BaseModel):
     """Answer of `query`."""
 
     passages: list[Passage]
-    embedded: int = Field(description="Passages that have a vector so far…")
-    total: int = Field(description="…of so many in the sources that were asked.")
-    notes: list[str] = Field(description="What to know about this answer.")
+    embedded: int = Field(default=0, description="Passages that have a vector so far…")
+    total: int = Field(default=0, description="…of so many in the sources that were asked.")
+    notes: list[str] = Field(default=[], description="What to know about this answer.")
+
+    def concise(self) -> QueryResult:
+        """Reduce it to what a concise text tells, too, so that it costs no more tokens than that."""
+        shorter: dict[str, object] = {
+            "passages": [each.model_copy(update=_CONCISE) for each in self.passages]
+        }
+        if self.embedded == self.total:
+            shorter |= {"embedded": 0, "total": 0}
+        return self.model_copy(update=shorter)
 
 
 class FetchResult(BaseModel):

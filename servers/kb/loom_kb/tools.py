@@ -117,7 +117,8 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         result = await service.query(query, source=source, filters=dict(filters or {}), limit=limit)
         detailed = response_format == "detailed"
         text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
-        return tool_result(text, result.model_copy(update={"passages": result.passages[:shown]}))
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result if detailed else result.concise())
 
     @server.tool(
         title="Read a document",
