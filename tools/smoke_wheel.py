@@ -30,7 +30,7 @@ from loom_core.testing.vendors.app import FakeVendors
 from loom_core.testing.vendors.script import Recorded, Turn
 from tests.e2e.jsonrpc import Era, StdioServer
 
-_KB_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job"}
+_KB_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job", "job_cancel"}
 _QUERY_TOOLS = {"query", "fetch", "sources", "ask"}
 _AGENT_TOOLS = {
     "agent_run", "agent_wait", "agent_reply", "agent_decide", "agent_control", "agent_runs", "agent_events",

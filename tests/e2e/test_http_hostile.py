@@ -135,7 +135,7 @@ def test_nothing_of_a_tenant_is_seen_by_another(server):
         server.call("bob", "fetch", id=passage["uri"]),
         server.call("bob", "fetch", id=passage["document_id"], source="甲方"),
         server.call("bob", "job", id=job),
-        server.call("bob", "job", id=job, action="cancel"),
+        server.call("bob", "job_cancel", id=job),
         server.call("bob", "job"),
         server.call("bob", "remove", ids=[passage["document_id"]]),
         server.call("bob", "remove", ids=[passage["document_id"]], source="甲方"),

@@ -87,6 +87,8 @@ BAD_ARGUMENTS = {
     "an unknown job": ("job", {"id": "job-0"}, "Call `job` without an id"),
     "waiting for no job": ("job", {"action": "wait"}, "To wait, give the job's id."),
     "an unknown action": ("job", {"id": "job-0", "action": "stop"}, "'status', 'wait' or 'cancel'"),
+    "cancelling by the tool that looks": ("job", {"id": "job-0", "action": "cancel"}, "Call `job_cancel`"),
+    "cancelling an unknown job": ("job_cancel", {"id": "job-0"}, "There is no job 'job-0'"),
     "an unknown entity": ("graph", {"entity": "Nobody Known"}, "There is no entity like"),
     "a blank entity": ("graph", {"entity": " "}, "There is no entity like"),
     "too many hops": ("graph", {"entity": "x", "hops": 9}, "less than or equal to 3"),
@@ -155,7 +157,8 @@ def test_a_link_inside_an_added_folder_is_left_out_when_it_leads_outside(shared_
         added = server.call("add", paths=["."])["structuredContent"]["job"]
         job = server.call("job", id=added["id"], action="wait")["structuredContent"]["jobs"][0]
         assert job["counts"]["added"] == 1
-        assert any("link.txt" in problem for problem in job["problems"])
+        rest = server.call("job", id=added["id"], cursor=job["next_cursor"])["structuredContent"]["jobs"][0]
+        assert any("link.txt" in problem for problem in rest["problems"])
         assert "xyzzy" not in str(server.call("query", query="What is the secret word?"))
 
 

@@ -152,6 +152,14 @@ def test_arguments_in_json_strings_and_numbers_in_strings_are_understood(server)
     assert len(answer["structuredContent"]["passages"]) == 1
 
 
+def test_null_is_an_argument_left_out(server):
+    optional = ("source", "filters", "limit", "response_format", "max_tokens")
+    answer = server.call("query", query="boat", **dict.fromkeys(optional))
+    assert answer["structuredContent"]["passages"]
+    refused = server.call("query", query=None, limit=None)
+    assert "`query` is required" in text_of(refused)
+
+
 def test_a_link_between_documents_is_followed_and_told(server, root):
     add_files(
         server,
@@ -309,7 +317,7 @@ def test_jobs_are_listed_newest_first_and_told_by_id(server):
     newest = server.call("job")["structuredContent"]["jobs"][0]
     by_id = server.call("job", id=added["id"])["structuredContent"]["jobs"][0]
     for job in (added, newest, by_id):
-        job.pop("embedded")  # which goes on behind it
+        job.pop("embedded", None)  # which goes on behind it
     assert newest == added == by_id
     waited = server.call("job", id=added["id"], action="wait")
     told = f"{added['id']} in jobs: done, 1 of 1 documents (1 added), 1 passages, read in "
@@ -318,7 +326,8 @@ def test_jobs_are_listed_newest_first_and_told_by_id(server):
 
 def test_cancelling_a_finished_job_changes_nothing(server):
     job = server.call("add", text="# Keel", source="finished")["structuredContent"]["job"]
-    cancelled = server.call("job", id=job["id"], action="cancel")["structuredContent"]["jobs"]
+    assert server.call("job_cancel", id=job["id"])["structuredContent"] == {"id": job["id"], "state": "done"}
+    cancelled = server.call("job", id=job["id"])["structuredContent"]["jobs"]
     for each in (job, *cancelled):
         each.pop("embedded")  # which goes on behind it
     assert cancelled == [job]

@@ -56,7 +56,7 @@ def test_a_typescript_client_lists_adds_asks_and_is_refused(generation, transpor
     seen = seen_by(generation, transport, target)
     assert seen["server"] == "loom-kb"
     assert seen.get("version") == VERSIONS[generation]
-    assert seen["tools"] == ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+    assert seen["tools"] == ["query", "fetch", "sources", "add", "remove", "job", "job_cancel", "graph"]
     assert seen["added"] == "done"
     assert seen["text"].startswith("[1] 青岛港 (text:")
     assert "李明" in seen["passages"][0]["text"]

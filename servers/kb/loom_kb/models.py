@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 __all__ = [
     "AddResult",
+    "CancelResult",
     "DocumentInfo",
     "EntityInfo",
     "EstimateInfo",
@@ -17,6 +18,7 @@ __all__ = [
     "QueryResult",
     "RelationInfo",
     "RemoveResult",
+    "SkippedInfo",
     "SourceDetails",
     "SourcesResult",
 ]
@@ -97,11 +99,20 @@ class DocumentInfo(BaseModel):
     length: int = Field(description="Characters.")
 
 
+class SkippedInfo(BaseModel):
+    """Documents that a job skipped for one reason."""
+
+    reason: str = Field(default="", description="And what can be done; empty for all other reasons.")
+    count: int
+    types: dict[str, int] = Field(default={}, description="By extension; of many, the most frequent.")
+
+
 class JobInfo(BaseModel):
     """How far a job is."""
 
     id: str
     source: str
+    kind: str = Field(default="add", description="add, or sync.")
     state: str = Field(description="queued, listing, running, done, failed or cancelled.")
     total: int = Field(description="Documents, as far as listed.")
     processed: int
@@ -119,7 +130,12 @@ class JobInfo(BaseModel):
     tokens_read: int | None = Field(default=None, description="By a language model, so far.")
     tokens_written: int | None = None
     cost: float | None = Field(default=None, description="US dollars; null where the price is not known.")
-    problems: list[str] = Field(description="A line for each document that was skipped or failed.")
+    skipped: list[SkippedInfo] = []
+    problems: list[str] = Field(
+        default=[],
+        description="A line for each of the first documents that failed; with `cursor`, for further ones and "
+        "for each that was skipped.",
+    )
     notes: list[str] = Field(default=[], description="A line for each document that another one equals.")
     next_cursor: str | None = Field(default=None, description="For further problems.")
 
@@ -197,7 +213,15 @@ class GraphResult(BaseModel):
     path: list[str] = Field(description="Names from `entity` to `to`, where a path was asked for.")
 
 
+class CancelResult(BaseModel):
+    """Answer of `job_cancel`."""
+
+    id: str
+    state: str = Field(description="cancelled, or what it was before: done or failed.")
+
+
 class JobResult(BaseModel):
     """Answer of `job`."""
 
     jobs: list[JobInfo]
+    next_cursor: str | None = Field(default=None, description="For older jobs.")

@@ -1,12 +1,10 @@
-"""The seven tools: what a model reads about them, and what they answer."""
+"""The tools that search, read, list, add and remove documents and explore the graph."""
 
 from __future__ import annotations
 
-import math
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import anyio
 from anyio import to_thread
 from pydantic import Field
 
@@ -16,7 +14,6 @@ from loom_core.server.asking import can_ask, consent
 from loom_core.server.citing import reading_text
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
-from loom_core.server.progress import progress
 from loom_core.server.results import TextBudget, ToolReply, tool_result
 from loom_core.server.search_arguments import (
     AnswerLimit,
@@ -33,20 +30,19 @@ from loom_core.storage.ownership import holder_of
 from loom_kb.arguments import Source
 from loom_kb.graph import explore
 from loom_kb.graph_app import GRAPH_TOOL_META
+from loom_kb.job_tools import WHOLE, cancel_job, register_job_tools, wait_for_job
 from loom_kb.language_model import configuration
 from loom_kb.models import (
     AddResult,
     DocumentInfo,
     FetchResult,
     GraphResult,
-    JobInfo,
-    JobResult,
     QueryResult,
     RemoveResult,
     SourceDetails,
     SourcesResult,
 )
-from loom_kb.service import Service, document_info, estimate_info, job_info, position
+from loom_kb.service import Service, document_info, estimate_info, position
 from loom_kb.texts import (
     UNFORESEEN_QUESTION,
     confirmation_question,
@@ -69,8 +65,6 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_HEAD", "register_tools"]
 
 _ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
-_JOB_WAIT = 45.0  # below the 50 s after which hosts give up
-_POLL = 0.05
 _MANY = 20  # documents that are removed at once without asking the user
 _CONFIRM = "call `{}` again with the same arguments and confirm: true"
 
@@ -92,7 +86,8 @@ def register_tools(server: LoomServer, service: Service) -> None:
     """Register all tools of the full profile."""
     _register_reading(server, service)
     _register_writing(server, service)
-    _register_upkeep(server, service)
+    _register_removing(server, service)
+    register_job_tools(server, service)
     _register_graph(server, service)
 
 
@@ -233,11 +228,11 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
-        info = await _wait(knowledge_base, job, _ADD_WAIT, ctx)
+        info = await wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
-            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(_cancel, knowledge_base, job)
+            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(cancel_job, knowledge_base, job)
         ):
-            info = await _wait(knowledge_base, job, math.inf, ctx)
+            info = await wait_for_job(knowledge_base, job, WHOLE, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
         lines = [job_text([info]), *map(document_line, documents)]
         if info.state in {"queued", "running"}:
@@ -245,7 +240,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         return tool_result("\n".join(lines), AddResult(job=info, documents=documents))
 
 
-def _register_upkeep(server: LoomServer, service: Service) -> None:
+def _register_removing(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Remove documents",
         description=(
@@ -279,42 +274,6 @@ def _register_upkeep(server: LoomServer, service: Service) -> None:
         lines = [f"Removed {len(removed)} of {len(ids)} documents.", *map(document_line, removed)]
         lines += [f"- unknown: {id_}" for id_ in unknown]
         return tool_result("\n".join(lines), RemoveResult(removed=removed, unknown=unknown))
-
-    @server.tool(
-        title="Follow jobs",
-        description=(
-            "See how far adding documents is, and which files were left out and why; wait for a job, or "
-            "cancel it. Without an id it lists the newest jobs. Returns state, counts and problems. "
-            'Example: {"id": "job-1a2b3c4d", "action": "wait"}'
-        ),
-        read_only=False,
-        destructive=True,
-        idempotent=True,
-        open_world=False,
-        task="optional",
-    )
-    async def job(
-        ctx: ToolContext,
-        id: Annotated[str | None, Field(description="Id that `add` returned; left out, all jobs.")] = None,  # noqa: A002
-        action: Annotated[
-            Literal["status", "wait", "cancel"],
-            Field(description="`wait` returns when the job is done, or after 45 s."),
-        ] = "status",
-        cursor: Annotated[str | None, Field(description="`next_cursor`, for further problems.")] = None,
-    ) -> ToolReply[JobResult]:
-        if id is None:
-            if action != "status":
-                raise InvalidInputError(f"To {action}, give the job's id.")
-            infos = await service.jobs()
-            return tool_result(job_text(infos), JobResult(jobs=infos))
-        knowledge_base, found = await service.job(id)
-        if action == "cancel":
-            await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
-        seconds = 0.0
-        if action == "wait":
-            seconds = math.inf if await become_task(ctx, f"waiting for {id}") else _JOB_WAIT
-        info = await _wait(knowledge_base, id, seconds, ctx, after=position(cursor))
-        return tool_result(job_text([info]), JobResult(jobs=[info]))
 
 
 def _register_graph(server: LoomServer, service: Service) -> None:
@@ -441,30 +400,6 @@ async def _list_sources(
     if more:
         text += f'\n[more: cursor="{more}"]'
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
-
-
-async def _cancel(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:
-    found = await to_thread.run_sync(knowledge_base.record.jobs.get, job)
-    if found is not None:
-        await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
-
-
-async def _wait(
-    knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext, *, after: int = 0
-) -> JobInfo:
-    report = progress(ctx)
-    with anyio.move_on_after(seconds):
-        while True:
-            state = await to_thread.run_sync(knowledge_base.job, job)
-            if state.finished:
-                break
-            told = f"{state.processed} of {state.total} documents"
-            if state.state == "listing":
-                told = f"listing: {state.total:,} files so far"
-            await report.report(state.processed, told)
-            await anyio.sleep(_POLL)
-    state = await to_thread.run_sync(knowledge_base.job, job)
-    return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))
 
 
 def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
