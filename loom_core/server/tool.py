@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ class Tool:
         annotations: ToolAnnotations,
         wording: WordingFunction | None,
         keywords: Mapping[str, Any] | None,
+        hidden: Collection[str],
         meta: dict[str, Any] | None,
     ) -> Tool:
         """Make a tool of a function; parameters as in `LoomServer.tool`.
@@ -96,7 +97,7 @@ class Tool:
             name=name,
             title=title,
             description=_described(name, description or inspect.getdoc(function) or ""),
-            input_schema=arguments.schema,
+            input_schema=_without(arguments.schema, hidden),
             output_schema=without_titles(
                 _output_model(function, name).model_json_schema(mode="serialization")
             ),
@@ -152,6 +153,12 @@ class Tool:
         schema["properties"] = properties
         description = _described(self.name, well_formed(wording.description))
         return self._definition.model_copy(update={"description": description, "input_schema": schema})
+
+
+def _without(schema: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """Copy the schema of a tool's arguments without those that are accepted but not offered."""
+    properties = {name: each for name, each in schema["properties"].items() if name not in hidden}
+    return {**schema, "properties": properties}
 
 
 def shaped(reply: ToolReply[BaseModel]) -> CallToolResult:

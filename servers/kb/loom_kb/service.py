@@ -251,7 +251,7 @@ class Service:
         if not settings.allow_urls:
             raise InvalidInputError(
                 "This server fetches no web pages, as what a model reads could make it ask for any address.",
-                advice="Give the text itself in `text`, or start the server with --allow-urls.",
+                advice="Give the text itself in `text`, or restart the server with --allow-urls.",
             )
         from loom_core.knowledge.fetching import client_for
 
@@ -278,7 +278,7 @@ class Service:
         if not self.settings.roots:
             raise InvalidInputError(
                 "This server reads no files: it was started without a folder to read from.",
-                advice="Give the text itself in `text`, or start the server with --root FOLDER.",
+                advice="Give the text itself in `text`, or restart the server with --root FOLDER.",
             )
         return await to_thread.run_sync(readable_paths, paths, self.settings.roots)
 

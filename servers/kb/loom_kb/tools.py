@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_kb.settings import Settings
 
 __all__ = ["QUERY_HEAD", "register_tools"]
 
@@ -162,30 +163,44 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         return await _list_sources(service, source, limit, cursor)
 
 
-def _readable(service: Service) -> str:
-    """What `add` may read, for its description."""
-    roots = ", ".join(map(str, service.settings.roots))
-    files = (
-        f"`paths` may name files and folders under: {roots}."
-        if roots
-        else "This server was started without a folder to read from: only `text` works."
+def _add_description(settings: Settings) -> str:
+    """Describe `add` with what it can read on this server."""
+    kinds, uses, limits = ["a text"], "something remembered", "It modifies the knowledge base only."
+    read: list[str] = []
+    example = '{"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
+    if settings.roots:
+        kinds.append("files and folders")
+        uses += " or a folder made searchable"
+        folders = ", ".join(map(str, settings.roots))
+        read.append(f"`paths` may name files and folders under: {folders[:600]}.")
+        limits = "It modifies the knowledge base, never the files."
+    if settings.allow_urls:
+        kinds.append("web pages")
+        read.append("`urls` may name web pages.")
+    if read:
+        read.append("Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code are read.")
+    else:
+        read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")
+    listed = " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])}, or {kinds[-1]}"
+    return (
+        f"Add {listed} to a knowledge base; a new name makes a new one. Use it when the user wants {uses}. "
+        f"{' '.join(read)} Unchanged documents cost nothing, changed ones are replaced. {limits} Returns "
+        "within seconds with a job: small additions are done by then, for large ones ask `job`. "
+        f"Example: {example}"
     )
-    web = "`urls` may name web pages." if service.settings.allow_urls else "It fetches no web pages."
-    return f"{files[:600]} {web}"
+
+
+def _unusable(settings: Settings) -> list[str]:
+    """The arguments of `add` that cannot work on this server."""
+    usable = {"paths": bool(settings.roots), "urls": settings.allow_urls}
+    return [name for name, works in usable.items() if not works]
 
 
 def _register_writing(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Add documents",
-        description=(
-            "Add a text, files and folders, or web pages to a knowledge base; a new name makes a new one. "
-            "Use it when the user wants something remembered or a folder made searchable. "
-            f"{_readable(service)} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code "
-            "are read; unchanged documents cost nothing, changed ones are replaced. It modifies the "
-            "knowledge base, never the files. Returns within seconds with a job: small additions are done "
-            "by then, for large ones ask `job`. "
-            'Example: {"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
-        ),
+        description=_add_description(service.settings),
+        hidden=_unusable(service.settings),
         read_only=False,
         destructive=True,
         idempotent=True,
@@ -223,7 +238,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         submit = await _submission(service, text, paths, urls, title=title, uri=uri)
         submit = partial(submit, source=source, metadata=metadata, description=description)
         try:
-            unforeseen = urls is not None and bool(configuration(service.settings.llm))
+            unforeseen = bool(urls) and bool(configuration(service.settings.llm))
             knowledge_base, job = await _submitted(ctx, submit, confirm=confirm, unforeseen=unforeseen)
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
@@ -303,7 +318,7 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         limit: Annotated[int, Field(description="How many entities a hop.", ge=1, le=100)] = 20,
     ) -> ToolReply[GraphResult]:
         knowledge_base = await service.one(source)
-        result = await explore(knowledge_base, entity, to=to, hops=hops, limit=limit)
+        result = await explore(knowledge_base, entity, to=to or None, hops=hops, limit=limit)
         return tool_result(graph_text(result), result)
 
 
@@ -317,8 +332,13 @@ async def _submission(
     uri: str,
 ) -> Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]]:
     """What writes down that something is to be added."""
+    if text or paths or urls:  # empty ones in the same call come from hosts that fill in every argument
+        text, paths, urls = text or None, paths or None, urls or None
     if [text, paths, urls].count(None) != 2:
-        raise InvalidInputError("Give one of `text`, `paths` and `urls`.", advice="One call adds one kind.")
+        unusable = _unusable(service.settings)
+        names = [f"`{name}`" for name in ("text", "paths", "urls") if name not in unusable]
+        kinds = f"one of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+        raise InvalidInputError(f"Give {kinds}.", advice="One call adds one kind.")
     if paths is not None:
         return partial(service.add_paths, await service.allowed(paths), roots=service.settings.roots)
     if urls is not None:
@@ -362,7 +382,7 @@ async def _list_sources(
     service: Service, source: str | None, limit: int, cursor: str | None
 ) -> ToolReply[SourcesResult]:
     entries = await to_thread.run_sync(service.library.list)
-    if source is None:
+    if not source:
         details = [
             SourceDetails(
                 name=entry.name,
