@@ -101,7 +101,7 @@ def _smoke_query(programs: Path, era: Era) -> None:
             ):
                 answer = _call(server, "query", query=question)
                 best = answer["structuredContent"]["passages"][0]
-                assert (best["source"], fact in best["text"]) == (source, True), answer
+                assert (best["id"].partition(":")[0], fact in best["text"]) == (source, True), answer
                 assert fact in _call(server, "fetch", id=best["id"])["content"][0]["text"]
                 print(f"{era}: {question} → {source}: {fact}")
             assert server.close_input() == 0, server.stderr
@@ -246,7 +246,7 @@ def _answer(server: StdioServer, question: str) -> dict[str, Any]:
     deadline = time.monotonic() + _MINUTE
     while True:
         answer = _call(server, "query", query=question, limit=3)
-        if answer["structuredContent"]["embedded"] == answer["structuredContent"]["total"]:
+        if "total" not in answer["structuredContent"]:  # which is told as long as vectors are missing
             return answer
         assert time.monotonic() < deadline, "vectors are still missing"
         time.sleep(0.5)

@@ -53,7 +53,7 @@ def test_a_job_of_a_killed_server_is_finished_by_the_next_one(start_kb, write_li
 
     def covered():
         content = server.call("query", query="boats", limit=1)["structuredContent"]
-        return content["embedded"] == content["total"] == 2 * FILES
+        return "total" not in content  # which is told as long as vectors are missing
 
     assert until(covered)
 
