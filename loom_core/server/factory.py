@@ -7,7 +7,7 @@ own words, without touching anything private. Both protocol eras are served from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -161,6 +161,7 @@ class LoomServer:
         description: str = "",
         wording: WordingFunction | None = None,
         keywords: Mapping[str, Any] | None = None,
+        hidden: Collection[str] = (),
         meta: dict[str, Any] | None = None,
         task: TaskSupport = "none",
     ) -> Callable[[ToolFunctionT], ToolFunctionT]:
@@ -183,6 +184,8 @@ class LoomServer:
             wording: asked at each `tools/list` for a description that depends on what is there.
             keywords: JSON Schema keywords for the arguments that no signature can say, such as `allOf` or
                 `$defs`; calls are checked against them.
+            hidden: names of optional arguments that its schema does not offer, as they cannot work on this
+                server. They are accepted, so that the function can say why.
             meta: the definition's `_meta`.
             task: whether it may go on as a task, see `tasks.become_task`.
 
@@ -205,6 +208,7 @@ class LoomServer:
                 annotations=annotations,
                 wording=wording,
                 keywords=keywords,
+                hidden=hidden,
                 meta=meta,
             )
             self._tools.add(tool)

@@ -220,8 +220,7 @@ def _entry(path: Path) -> ScanEntry:
     if not stat.S_ISREG(status.st_mode):
         skipped = "not a regular file"
     elif format_for(path) is None:
-        kind = path.suffix.lower() or "no extension"
-        skipped = f"unsupported type ({kind}). {unsupported_advice(path.suffix)}"
+        skipped = f"unsupported type. {unsupported_advice(path.suffix)}"
     elif status.st_size == 0:
         skipped = "empty"
     return ScanEntry(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, skipped)

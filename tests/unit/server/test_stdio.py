@@ -306,7 +306,7 @@ def test_both_eras_are_served_raw(process):
     document = process.request("resources/read", {"uri": "loom://产品文档/一"})
 
     assert tools[0]["name"] == "query"
-    assert answer["structuredContent"] == {"hits": [{"title": "你好0", "score": 1.0}]}
+    assert answer["structuredContent"] == {"hits": [{"title": "你好0"}]}
     assert document["contents"][0]["text"] == "你好，世界"
 
 

@@ -53,10 +53,10 @@ def test_unsupported_and_empty_files_are_reported_with_a_reason(tmp_path: Path) 
     reasons = {entry.path.name: entry.skipped for entry in scan(tmp_path)}
     assert reasons == {
         "README": None,
-        "a.doc": "unsupported type (.doc). Save it as .docx.",
-        "b.bin": "unsupported type (.bin). Convert it to PDF, DOCX, HTML, Markdown or plain text.",
+        "a.doc": "unsupported type. Save it as .docx.",
+        "b.bin": "unsupported type. Convert it to PDF, DOCX, HTML, Markdown or plain text.",
         "empty.md": "empty",
-        "noext": "unsupported type (no extension). Convert it to PDF, DOCX, HTML, Markdown or plain text.",
+        "noext": "unsupported type. Convert it to PDF, DOCX, HTML, Markdown or plain text.",
     }
 
 
