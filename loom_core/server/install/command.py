@@ -156,10 +156,18 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
     """
     client = CLIENTS[args.client]
     file = ConfigFile.read(_file(client, args, program.machine))
+    within = program.machine.project if args.scope == "project" else program.machine.home
     change = planned_uninstall(
-        client, args.name, file, program=program.name, module=program.module, force=args.force
+        client,
+        args.name,
+        file,
+        program=program.name,
+        module=program.module,
+        within=Path(within),
+        force=args.force,
     )
-    return _carried_out(change, client, args, [], show)
+    notes = [] if change.deletes_within is None else ["Nothing else was in the file: it is deleted."]
+    return _carried_out(change, client, args, notes, show)
 
 
 def _file(client: Client, args: argparse.Namespace, machine: Machine) -> Path:
