@@ -162,13 +162,10 @@ def check_launch(launch: Launch, program: str) -> None:
         ConfigError: it does not start.
     """
     command = [launch.command, *launch.arguments, "--version"]
-    environment = host_environment()
-    if os.name != "nt":
-        environment["PATH"] = os.defpath  # that of a desktop is shorter than a terminal's
     try:
         done = subprocess.run(
             command,
-            env=environment,
+            env=host_environment(),
             cwd=os.path.sep,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -221,7 +221,7 @@ def test_a_program_is_tried_as_a_host_starts_it(tmp_path: Path, monkeypatch: pyt
     check_launch(launch, "loom-kb")
     given = dict(line.split("=", 1) for line in (tmp_path / "env").read_text("utf-8").splitlines())
     assert {"DEEPSEEK_API_KEY", "PYTHONPATH", "UV"} & given.keys() == set()
-    assert given["PATH"] == os.defpath
+    assert given["PATH"] == os.environ["PATH"]
     assert given["HOME"] == os.environ["HOME"]
     assert (tmp_path / "pwd").read_text("utf-8") == "/\n"
     assert "DEEPSEEK_API_KEY" not in host_environment()
