@@ -26,6 +26,7 @@ from loom_core.server.admission import Admission
 from loom_core.server.auditing import Auditing
 from loom_core.server.changes import Changes
 from loom_core.server.completions import CompleteFunction, Completions
+from loom_core.server.handshake import FIXED_TTL_MS
 from loom_core.server.negotiation import serve_stream
 from loom_core.server.prompt import Prompt, PromptFunction
 from loom_core.server.prompts import Prompts
@@ -56,8 +57,8 @@ ListFunctionT = TypeVar("ListFunctionT", bound=ListFunction)
 PromptFunctionT = TypeVar("PromptFunctionT", bound=PromptFunction)
 CompleteFunctionT = TypeVar("CompleteFunctionT", bound=CompleteFunction)
 
-# What changes with the program only, a client may keep for a while. What is said in a result itself wins.
-_FIXED = CacheHint(ttl_ms=300_000)
+# What is said in a result itself wins.
+_FIXED = CacheHint(ttl_ms=FIXED_TTL_MS)
 
 
 class _ProtocolServer(Server[object]):
