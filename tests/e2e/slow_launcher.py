@@ -2,7 +2,7 @@
 
     slow_launcher.py COMMAND [ARGUMENT …]
 
-It keeps the client's input back until `initialize` is in it, which a client sends only after it has given up its
+It keeps the input back until `initialize` is in it, which a client sends only after it has given up its
 `server/discover`, and then hands all of it on. So the test depends on no clock.
 """
 
