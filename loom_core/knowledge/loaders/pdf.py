@@ -50,7 +50,7 @@ def load_pdf(source: Source) -> Content:
             writer.heading(text, level=paragraph.level, page=paragraph.page)
         else:
             writer.write("list" if paragraph.is_item else "paragraph", text, page=paragraph.page)
-    if writer.is_empty:
+    if not writer.count:
         raise source.error(
             f"has no text on its {len(pages)} page{'s' if len(pages) != 1 else ''}: it is probably a scan.",
             advice="Loom does no OCR: recognise its text first, for example with ocrmypdf.",

@@ -88,6 +88,22 @@ _ODS = Format(
     is_text=False,
     is_foreign=True,
 )
+_OPENDOCUMENT = "application/vnd.oasis.opendocument"
+_ODT = Format(
+    "an OpenDocument text",
+    f"{_OPENDOCUMENT}.text",
+    "opendocument:load_opendocument",
+    is_text=False,
+    is_foreign=True,
+)
+_ODP = Format(
+    "an OpenDocument presentation",
+    f"{_OPENDOCUMENT}.presentation",
+    "opendocument:load_opendocument",
+    is_text=False,
+    is_foreign=True,
+)
+_EPUB = Format("an EPUB book", "application/epub+zip", "epub:load_epub", is_text=False, is_foreign=True)
 
 _FORMATS: dict[str, Format] = {
     **dict.fromkeys(sorted(code_extensions()), _CODE),
@@ -104,6 +120,9 @@ _FORMATS: dict[str, Format] = {
     ".xlsm": _XLSX,
     ".xls": _XLS,
     ".ods": _ODS,
+    ".odt": _ODT,
+    ".odp": _ODP,
+    ".epub": _EPUB,
 }
 _NAMES: dict[str, Format] = {
     **dict.fromkeys(("readme", "license", "licence", "copying", "notice", "authors", "contributors"), _PLAIN),
@@ -122,9 +141,8 @@ _ADVICE = {
     ".ppt": "Save it as .pptx.",
     ".xlsb": "Save it as .xlsx.",
     ".rtf": "Save it as .docx or .txt.",
-    ".odt": "Save it as .docx.",
-    ".odp": "Save it as .pptx.",
-    ".epub": "Convert it to HTML or PDF.",
+    ".mobi": "Convert it to EPUB.",
+    ".azw3": "Convert it to EPUB.",
     ".ipynb": "Export it as Markdown: jupyter nbconvert --to markdown.",
 }
 
