@@ -47,7 +47,7 @@ COPY --from=build --chown=10001:10001 /data /data
 # (The folder of secrets is no secret.)
 # hadolint ignore=DL3064
 ENV PATH=/opt/loom/bin:$PATH HOME=/data LOOM_HOME=/data LOOM_SECRETS_DIR=/run/secrets \
-    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 ORT_DISABLE_TELEMETRY=1
 # A number, as Kubernetes cannot see whether a name is root's. Nothing outside /data and /tmp is ever written.
 USER 10001:10001
 WORKDIR /data

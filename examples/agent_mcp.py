@@ -1,7 +1,6 @@
 """An agent with the tools of an MCP server: it makes files searchable with loom-kb, and answers from them.
 
-    pip install 'loom-mcp-core[openai]' loom-kb
-    DEEPSEEK_API_KEY=… python examples/agent_mcp.py docs "How do I trust a project's servers?"
+    DEEPSEEK_API_KEY=… uv run examples/agent_mcp.py docs "How do I trust a project's servers?"
 
 Without a folder it takes the docs of this repository.
 

@@ -1,7 +1,6 @@
 """An agent with one tool: it counts the words of files, and asks nobody, as that harms nothing.
 
-    pip install 'loom-mcp-core[openai]'
-    DEEPSEEK_API_KEY=… python examples/agent_quickstart.py "Which is longer, README.md or README.zh.md?"
+    DEEPSEEK_API_KEY=… uv run examples/agent_quickstart.py "Which is longer, README.md or README.zh.md?"
 
 Names of files count from the root of this repository, wherever you stand. Without a key, a script stands in
 for the model, so that you see what an agent does. For another vendor, put its name in place of `deepseek`.

@@ -1,7 +1,6 @@
 """Three agents at a help desk: one takes what people say, and hands it over to who knows about it.
 
-    pip install 'loom-mcp-core[openai]'
-    DEEPSEEK_API_KEY=… python examples/agent_team.py "我想退掉订单 42"
+    DEEPSEEK_API_KEY=… uv run examples/agent_team.py "我想退掉订单 42"
 
 What is paid back, a person has to approve: you are asked here; where nobody can be, it is refused. Without a
 key, scripts stand in for the models.

@@ -1,7 +1,6 @@
 """An answer as it is written: thinking to stderr, text to stdout, and what it cost.
 
-pip install 'loom-mcp-core[anthropic,prices]'
-ANTHROPIC_API_KEY=… python examples/anthropic_stream.py "Why is the sky blue?"
+ANTHROPIC_API_KEY=… uv run examples/anthropic_stream.py "Why is the sky blue?"
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A vendor that Loom does not know, described in a file, with another one behind it where it fails.
 
-    pip install 'loom-mcp-core[openai]'
-    ACME_API_KEY=… python examples/custom_vendor.py examples/custom_vendor.json "What is a knowledge graph?"
+    ACME_API_KEY=… uv run examples/custom_vendor.py examples/custom_vendor.json "What is a knowledge graph?"
 
 The file says what is special about the vendor: which field its reasoning comes in and goes back in, how much
 thinking is asked for, which ways of asking for JSON and tools it takes. `docs/reference/providers.md` lists

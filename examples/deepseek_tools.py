@@ -1,7 +1,6 @@
 """A model that calls a tool, with its thinking handed back as DeepSeek demands.
 
-    pip install 'loom-mcp-core[openai]'
-    DEEPSEEK_API_KEY=… python examples/deepseek_tools.py "上海明天适合跑步吗？"
+    DEEPSEEK_API_KEY=… uv run examples/deepseek_tools.py "上海明天适合跑步吗？"
 
 The loop is all there is to it: put the answer behind the conversation as it came, then a `ToolMessage` for
 each call. What of the thinking goes back, and in which field, is the provider's business, so another class in

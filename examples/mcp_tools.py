@@ -1,8 +1,7 @@
 """The tools of other MCP servers: of all that `mcp.json` names, started, watched and closed for you.
 
-    pip install loom-mcp-core
-    python examples/mcp_tools.py
-    python examples/mcp_tools.py files:read_file '{"path": "README.md"}'
+    uv run examples/mcp_tools.py
+    uv run examples/mcp_tools.py files:read_file '{"path": "README.md"}'
 
 Without arguments it shows which tools there are, and what is wrong with servers, or that there are none.
 These stand in `$LOOM_HOME/mcp.json` (by default `~/.loom/mcp.json`), as docs/mcp-client.md tells.

@@ -1,7 +1,6 @@
 """An answer that is a value of a Pydantic model: asked for by schema, checked, and mended once if need be.
 
-pip install 'loom-mcp-core[openai]'
-OPENAI_API_KEY=… python examples/openai_structured.py < minutes.txt
+OPENAI_API_KEY=… uv run examples/openai_structured.py < minutes.txt
 """
 
 from __future__ import annotations

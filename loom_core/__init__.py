@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loom_core.agent import Agent, Chain, Router, Workflow
 
 __all__ = ["Agent", "Chain", "Router", "Workflow"]
+
+TELEMETRY_SWITCHES = {
+    "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime
+    "ANONYMIZED_TELEMETRY": "False",  # Chroma
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub
+}
+"""Variables that turn off the telemetry of dependencies, and their values; docs/security.md says the rest."""
+
+
+def _switch_off_telemetry() -> None:
+    """Set the switches for this process and its children; a value that the user has set stays.
+
+    Importing Loom does this because onnxruntime reads its switch only once, while it is imported.
+    """
+    unset = [variable for variable in TELEMETRY_SWITCHES if not os.environ.get(variable)]
+    if "ORT_DISABLE_TELEMETRY" in unset and "onnxruntime" in sys.modules:
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "onnxruntime was imported before loom_core; from version 1.29 on it may report to Microsoft from "
+            "this process. Import loom_core first, or set ORT_DISABLE_TELEMETRY=1 in the environment."
+        )
+    for variable in unset:
+        os.environ[variable] = TELEMETRY_SWITCHES[variable]
+
+
+_switch_off_telemetry()
 
 if not TYPE_CHECKING:
 

@@ -41,6 +41,9 @@ _Profile = Literal["full", "chatgpt"]
 _PROFILES: tuple[_Profile, ...] = ("full", "chatgpt")
 _SERVERS = Path(__file__).parents[1] / "servers"
 _WITH_CONTENT = ", with content"
+WITH_OPTIONS = "full, with --root /notes and --allow-urls"
+"""The surface of loom-kb in which `add` takes all that it can."""
+
 _NOTE = {
     "title": "青岛港",
     "text": "# 青岛港\n\n青岛港的港长是李明。",
@@ -60,7 +63,11 @@ def main() -> None:
 
 async def loom_kb() -> Contract:
     """What loom-kb promises now."""
-    return await _surfaces(_kb)
+    contract = dict(await _surfaces(_kb))
+    with tempfile.TemporaryDirectory() as home:
+        settings = KbSettings(Path(home), roots=(Path("/notes"),), allow_urls=True, embedder="hashing")
+        async with Client(build_kb(settings).protocol) as client:
+            return {**contract, WITH_OPTIONS: await surface(client)}
 
 
 async def loom_query() -> Contract:
@@ -135,13 +142,18 @@ def accepted(server: str) -> Contract:
         return {}
     contract: dict[str, dict[str, Any]] = json.loads(_file(server).read_text(encoding="utf-8"))
     for name in contract:
-        if name.endswith(_WITH_CONTENT):
-            base = contract[name.removesuffix(_WITH_CONTENT)]
+        if name != _base(name):
+            base = contract[_base(name)]
             other = contract[name]
             contract[name] = {
                 kind: [other.get(kind, {}).get(item["name"], item) for item in base[kind]] for kind in base
             }
     return contract
+
+
+def _base(name: str) -> str:
+    """The surface that one with something more is written as a difference from."""
+    return name.partition(", ")[0]
 
 
 def compared(old: Contract, new: Contract) -> list[str]:
@@ -153,7 +165,7 @@ def compared(old: Contract, new: Contract) -> list[str]:
 def _written(contract: Contract) -> str:
     written: dict[str, Any] = {}
     for name, found in contract.items():
-        base = contract[name.removesuffix(_WITH_CONTENT)]
+        base = contract[_base(name)]
         if base is found:
             written[name] = found
             continue

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from loom_core import TELEMETRY_SWITCHES
 from loom_core.embedding.vendors import EMBEDDING_VENDORS
 from loom_core.llm.providers import PROVIDERS
 from tools.provider_reference import table
@@ -64,6 +65,7 @@ _OF_OTHERS = {
     "SSL_CERT_DIR": "folder of certificates to trust instead of the system's",
     "SSL_CERT_FILE": "file of certificates to trust instead of the system's",
     "UV": "set by uvx: the program that `install` writes into a client's configuration",
+    "XDG_CACHE_HOME": "where `doctor` looks for reports that onnxruntime has left; `~/.cache` by default",
     "XDG_RUNTIME_DIR": "where processes that share a knowledge base meet; by default the folder for "
     "temporary files",
 }
@@ -88,16 +90,20 @@ def page() -> str:
         table(_rows(_OURS)),
         "## Of everybody, and heeded",
         table(_rows(_OF_OTHERS)),
-        "An MCP server that Loom starts gets of all these only `LOOM_HOME`, `SSL_CERT_FILE`, `SSL_CERT_DIR` "
-        "and `XDG_RUNTIME_DIR`, besides `PATH` and the like, proxies (`HTTPS_PROXY`, `NO_PROXY`…), and "
-        "what its entry says. `OPENAI_CUSTOM_HEADERS` is sent to OpenAI only, `ANTHROPIC_CUSTOM_HEADERS` to "
-        "Anthropic only.",
+        "An MCP server that Loom starts gets of all these only `LOOM_HOME`, `SSL_CERT_FILE`, `SSL_CERT_DIR`, "
+        "`XDG_CACHE_HOME` and `XDG_RUNTIME_DIR`, besides `PATH` and the like, proxies (`HTTPS_PROXY`, "
+        "`NO_PROXY`…), and what its entry says. `OPENAI_CUSTOM_HEADERS` is sent to OpenAI only, "
+        "`ANTHROPIC_CUSTOM_HEADERS` to Anthropic only.",
         "## Keys",
         "Each is looked up in the environment, then in the keyring under the same name. A configuration can "
         "name any other as `env:NAME`.",
         table(_keys()),
         "## Set by Loom for what it starts",
         table(_rows(_ITS_OWN)),
+        "## Set by importing Loom, unless set",
+        "They keep dependencies from reporting to their makers, see [security.md](../security.md"
+        "#telemetry-of-dependencies). What Loom starts gets them, too, and `DO_NOT_TRACK`.",
+        table(_switches()),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -141,6 +147,12 @@ def _rows(meanings: dict[str, str]) -> Iterator[tuple[str, ...]]:
     yield "variable", "meaning"
     for name, meaning in sorted(meanings.items()):
         yield f"`{name}`", meaning
+
+
+def _switches() -> Iterator[tuple[str, ...]]:
+    yield "variable", "value"
+    for name, value in TELEMETRY_SWITCHES.items():
+        yield f"`{name}`", f"`{value}`"
 
 
 def _keys() -> Iterator[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.contract import accepted
+from tools.contract import WITH_OPTIONS, accepted
 from tools.provider_reference import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tools.md"
@@ -19,7 +19,8 @@ _HEAD = """\
 # Tools, prompts and resources of the servers
 
 Made by `python -m tools.reference` from the servers' contracts; do not edit. Descriptions are those that a
-model reads in an empty home; in one with content they name what is there.
+model reads in an empty home; in one with content they name what is there. loom-kb is shown as it is
+with `--root /notes --allow-urls`: without these its tool `add` has no `paths` and no `urls`.
 
 Arguments that a tool does not know are refused. Results come as text for the model and as structured
 content with the fields given here. What goes wrong comes as a result with `isError` whose text says what
@@ -55,7 +56,7 @@ def page() -> str:
     parts = [_HEAD]
     for folder, name in _SERVERS.items():
         contract = accepted(folder)
-        parts += [f"## {name}", *_surface(contract["full"])]
+        parts += [f"## {name}", *_surface(contract.get(WITH_OPTIONS, contract["full"]))]
         if "chatgpt" in contract:
             parts += [f"## {name}, profile `chatgpt`", *_surface(contract["chatgpt"])]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from onnxruntime import InferenceSession
 
     from loom_core.embedding.e5_weights import E5Weights
     from loom_core.embedding.interface import EmbeddingKind
+    from loom_core.embedding.onnx_session import InferenceSession
 
 __all__ = ["E5SmallEmbedder"]
 

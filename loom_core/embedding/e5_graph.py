@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from onnxruntime import InferenceSession
 
     from loom_core.embedding.e5_weights import E5Weights
-    from loom_core.embedding.onnx_session import Weight
+    from loom_core.embedding.onnx_session import InferenceSession, Weight
 
 __all__ = ["IntegerForm", "best_form", "open_e5_graph"]
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
     from loom_core.embedding.interface import EmbeddingKind
+    from loom_core.embedding.onnx_session import InferenceSession
 
 __all__ = ["MINILM_FILE", "MiniLmEmbedder"]
 

@@ -1,4 +1,9 @@
-"""onnxruntime as the models here use it: one thread a run, many runs at once, errors of our own."""
+"""onnxruntime as the models here use it: one thread a run, many runs at once, errors of our own.
+
+The only module that imports onnxruntime (ruff's TID251 refuses others), so that its telemetry is off wherever
+Loom uses it: importing `loom_core` sets its switch first, and `disable_telemetry_events` is for the event
+tracing of Windows, which has no switch.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +48,7 @@ def open_session(
             advice=how_to_install("onnxruntime>=1.22"),
         ) from error
 
+    ort.disable_telemetry_events()
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

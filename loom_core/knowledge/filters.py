@@ -9,13 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import quote
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.field_value import FOLDED_FIELDS, FieldValue
 
-__all__ = ["ADDRESS_FIELDS", "Condition", "FieldFilter", "Filters", "Operator", "parse_filters", "supported"]
+__all__ = [
+    "ADDRESS_FIELDS",
+    "FILTERS_DESCRIPTION",
+    "FILTERS_SCHEMA",
+    "Condition",
+    "FieldFilter",
+    "Filters",
+    "Operator",
+    "filter_conditions",
+    "filter_mapping",
+    "parse_filters",
+    "supported",
+]
 
 Operator: TypeAlias = Literal["eq", "ne", "gte", "gt", "lte", "lt", "contains"]
 """How a field is compared; `eq` is what a plain value or a list means, and is not written."""
@@ -23,7 +35,37 @@ Operator: TypeAlias = Literal["eq", "ne", "gte", "gt", "lte", "lt", "contains"]
 ADDRESS_FIELDS = frozenset({"source", "document", "path"})
 """Filters that every knowledge base has, whatever its documents say: where a document is from."""
 
+FILTERS_DESCRIPTION = (
+    "Only passages of documents that fulfil all of these. With `eq`, `ne` and `contains` a list is any of "
+    "its values. Dates are ISO and may be given in part. Example: "
+    '[{"field": "tags", "op": "eq", "value": ["plan", "计划"]}, '
+    '{"field": "date", "op": "gte", "value": "2024-05"}, {"field": "path", "op": "eq", "value": "docs/"}].'
+)
+"""How filters are written, for a model."""
+
+_SCALARS: list[dict[str, Any]] = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
+
+FILTERS_SCHEMA: Mapping[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "field": {"type": "string"},
+            "op": {"type": "string", "enum": [*get_args(Operator)]},
+            "value": {"anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}}]},
+        },
+        "required": ["field", "op", "value"],
+        "additionalProperties": False,
+    },
+}
+"""JSON Schema of filters as a model gives them: a list of conditions.
+
+A mapping from any field to its filter is an open object, which strict function calling (OpenAI) cannot say.
+`filter_mapping` takes both forms.
+"""
+
 _BUILT_IN = ("source", "path", "language", "type", "title")
+_CONDITION_KEYS = {"field", "op", "value"}
 _WRITTEN = [name for name in get_args(Operator) if name != "eq"]
 _RANGES = frozenset({"gte", "gt", "lte", "lt"})
 _PERIOD_FIELD = "date"
@@ -71,6 +113,62 @@ class Filters:
 def supported(field_names: Iterable[str]) -> list[str]:
     """Names of filters for documents with these fields: those that every one has first."""
     return list(dict.fromkeys([*_BUILT_IN, *sorted(field_names)]))
+
+
+def filter_mapping(given: object) -> object:
+    """Convert a list of conditions, as `FILTERS_SCHEMA` describes it, to what `parse_filters` takes.
+
+    Anything else is returned as it is: `parse_filters` checks it.
+
+    Raises:
+        InvalidInputError: a condition lacks something, or two of one field cannot be combined.
+    """
+    conditions: object = given
+    if isinstance(given, Mapping) and {"field", "value"} <= given.keys() <= _CONDITION_KEYS:
+        conditions = [cast("object", given)]  # a single condition without its list
+    if not isinstance(conditions, list):
+        return conditions
+    filters: dict[str, Any] = {}
+    for condition in cast("list[object]", conditions):
+        field, operator, value = _parts(condition)
+        before = filters.get(field)
+        if field not in filters:
+            filters[field] = value if operator == "eq" else {operator: value}
+        elif operator != "eq" and isinstance(before, dict) and operator not in before:
+            before[operator] = value
+        else:
+            raise InvalidInputError(
+                f"Several filters of {field[:_SHOWN]!r} cannot be combined.",
+                advice="Give one with a list of values for any of them, or two ends of a range.",
+            )
+    return filters
+
+
+def filter_conditions(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Convert a mapping of filters to a list of conditions: the inverse of `filter_mapping`."""
+    conditions: list[dict[str, Any]] = []
+    for field, given in filters.items():
+        operators = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"eq": given}
+        conditions += [{"field": field, "op": op, "value": value} for op, value in operators.items()]
+    return conditions
+
+
+def _parts(condition: object) -> tuple[str, str, object]:
+    """Split a condition into its field, operator and value."""
+    if isinstance(condition, Mapping):
+        given = cast("Mapping[str, object]", condition)
+        field, operator = given.get("field"), given.get("op", "eq")
+        if (
+            isinstance(field, str)
+            and isinstance(operator, str)
+            and "value" in given
+            and given.keys() <= _CONDITION_KEYS
+        ):
+            return field, operator, given["value"]
+    raise InvalidInputError(
+        f"One of the filters is {_shown(cast('object', condition))}, not a condition.",
+        advice='Give each as {"field": "tags", "op": "eq", "value": "plan"}.',
+    )
 
 
 def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) -> Filters:
@@ -227,7 +325,7 @@ def _advice(name: str) -> str:
     operators = ", ".join(f"`{operator}`" for operator in _WRITTEN)
     return (
         f"Give {name!r} text, a number, true or false, a list of these, or an object with "
-        f'{operators}, such as {{"gte": "2024-05"}}.'
+        f'{operators}, such as {{"gte": "2024-05"}}; in a list of conditions, one of these as `op`.'
     )
 
 

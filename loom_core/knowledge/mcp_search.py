@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from loom_core.errors import InvalidInputError, SourceError
+from loom_core.knowledge.filters import filter_conditions
 from loom_core.knowledge.json_path import JsonPath
 from loom_core.knowledge.result_mapping import ResultMapping
 
@@ -24,6 +25,7 @@ _LIMITS = (
     "limit", "top_k", "topK", "k", "n_results", "num_results", "max_results", "maxResults", "count", "size",
 )  # fmt: skip
 _FILTERS = "filters"
+_FORMAT, _DETAILED = "response_format", "detailed"
 _FETCHING = ("fetch", "get_document", "read_document", "get_by_id", "get_page", "read", "open")
 _FETCHED = ("id", "uri", "url", "document_id", "documentId", "doc_id", "path", "ids")
 
@@ -49,7 +51,8 @@ class MCPKnowledgeConfig(BaseModel):
         default="", description="Its argument for how many passages are wanted; likewise."
     )
     filters_argument: str = Field(
-        default="", description="Its argument that takes all filters as an object; likewise."
+        default="",
+        description="Its argument that takes all filters; likewise.",
     )
     filters: Mapping[str, str] = Field(
         default={}, description="Filters that it supports: name to the argument that the value is put in."
@@ -73,6 +76,7 @@ class SearchCall:
         limit: argument of the limit, or empty.
         most: the highest limit that it takes, or None.
         filters: argument that takes all filters, or empty.
+        is_conditions: whether that takes a list of conditions, as Loom's own servers say, and not an object.
         by_name: arguments of single filters.
         fixed: further arguments.
     """
@@ -83,6 +87,7 @@ class SearchCall:
     limit: str = ""
     most: int | None = None
     filters: str = ""
+    is_conditions: bool = False
     by_name: Mapping[str, str] | None = None
     fixed: Mapping[str, Any] | None = None
 
@@ -112,7 +117,7 @@ class SearchCall:
                 advice=f"There are: {known}." if known else "Leave filters out here: this source has none.",
             )
         if rest:
-            JsonPath.of(self.filters).put(arguments, rest)
+            JsonPath.of(self.filters).put(arguments, filter_conditions(rest) if self.is_conditions else rest)
         return arguments
 
 
@@ -157,6 +162,9 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
     limit = config.limit_argument or _first(properties, _LIMITS, {"integer", "number"})
     most = properties.get(limit, {}).get("maximum")
     filters = config.filters_argument or _first(properties, (_FILTERS,), {"object"})
+    is_conditions = _takes_conditions(properties.get(filters or _FILTERS, {}))
+    if is_conditions:
+        filters = filters or _FILTERS
     return SearchCall(
         tool=tool.name,
         query=query,
@@ -164,8 +172,9 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
         limit=limit,
         most=int(most) if isinstance(most, int | float) and most >= 1 else None,
         filters=filters,
+        is_conditions=is_conditions,
         by_name=dict(config.filters),
-        fixed=dict(config.arguments),
+        fixed={**_in_detail(properties), **config.arguments},
     )
 
 
@@ -234,6 +243,21 @@ def _properties(tool: mcp_types.Tool) -> dict[str, Mapping[str, Any]]:
 def _required(tool: mcp_types.Tool) -> set[str]:
     required: object = tool.input_schema.get("required")
     return {str(name) for name in cast("list[object]", required)} if isinstance(required, list) else set()
+
+
+def _takes_conditions(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema is that of a list of conditions, see `filter_conditions`."""
+    items: object = schema.get("items")
+    if "array" not in _types(schema) or not isinstance(items, Mapping):
+        return False
+    named: object = cast("Mapping[str, object]", items).get("properties")
+    return isinstance(named, Mapping) and {"field", "op", "value"} <= named.keys()
+
+
+def _in_detail(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The usual argument for an answer with scores and places, where the tool has it."""
+    forms: object = properties.get(_FORMAT, {}).get("enum")
+    return {_FORMAT: _DETAILED} if isinstance(forms, list) and _DETAILED in forms else {}
 
 
 def _first(properties: Mapping[str, Mapping[str, Any]], names: Sequence[str], types: set[str]) -> str:

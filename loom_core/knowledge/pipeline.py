@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from loom_core.knowledge.chunking import create_chunker
 from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.hyphenation import hyphenated_words, unhyphenated
 from loom_core.knowledge.keywords import extract_chunk_keywords
 from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.record.blocks import encode_blocks
@@ -41,10 +42,13 @@ def document_id(uri: str) -> str:
 
 
 def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """What is embedded of a chunk: its title, the headings above it, and its text."""
+    """What is embedded of a chunk: its title, the headings above it, and its text, see `unhyphenated`."""
+    return "\n".join([*_above(title, heading_path, text), unhyphenated(text)])
+
+
+def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
     head = text[:_HEADINGS_SEEN]
-    above = [name for name in (title, *heading_path) if name and name not in head]
-    return "\n".join([*above, text])
+    return [name for name in (title, *heading_path) if name and name not in head]
 
 
 def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
@@ -59,8 +63,11 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
 def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
     """`index_tokens`, joined by spaces."""
     # Above the text is a line of its own each, so that no token spans the two.
-    above = embedding_text(title, heading_path, text)[: -len(text)] if text else ""
-    return analyse_passage(text, above=above)
+    above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
+    tokens = analyse_passage(unhyphenated(text), above=above)
+    if whole := hyphenated_words(text):
+        tokens = f"{tokens} {analyse_passage(whole)}"
+    return tokens
 
 
 @dataclass(frozen=True, slots=True)

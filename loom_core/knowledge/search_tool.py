@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from loom_core.errors import LoomError
 from loom_core.knowledge.asking import late
 from loom_core.knowledge.federation import Federation
+from loom_core.knowledge.filters import FILTERS_SCHEMA, filter_mapping
 from loom_core.knowledge.quoting import quoted
 from loom_core.knowledge.unified import SourceInfo, UnifiedSearchToolBuilder
 from loom_core.tools.interface import Tool, ToolAnnotations, ToolOutput
@@ -43,7 +44,7 @@ class _Arguments(BaseModel):
 
     query: Annotated[str, Field(min_length=1)]
     source: str | None = None
-    filters: dict[str, Any] | None = None
+    filters: Annotated[dict[str, Any] | None, BeforeValidator(filter_mapping)] = None
     limit: Annotated[int, Field(ge=1, le=_MAX_LIMIT)] = _LIMIT
 
 
@@ -97,7 +98,7 @@ class DocumentSearchTool(Tool):
             },
         }
         if filters := builder.filters_schema():
-            properties["filters"] = {"type": "object", **filters}
+            properties["filters"] = {**FILTERS_SCHEMA, **filters}
         return {
             "type": "object",
             "properties": properties,
@@ -116,6 +117,8 @@ class DocumentSearchTool(Tool):
             given = _Arguments.model_validate(dict(arguments))
         except ValidationError as error:
             return ToolOutput(_refusal(error), is_error=True)
+        except LoomError as error:
+            return ToolOutput(str(error), is_error=True)
         seconds = _SECONDS if context is None or context.seconds is None else context.seconds
         answer: FederatedAnswer | None = None
         try:

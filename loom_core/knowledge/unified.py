@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from loom_core.knowledge.filters import FILTERS_DESCRIPTION
 from loom_core.knowledge.visible import ACTING
 
 if TYPE_CHECKING:
@@ -13,14 +14,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
 
-__all__ = ["FILTERS_DESCRIPTION", "SourceInfo", "UnifiedSearchToolBuilder"]
-
-FILTERS_DESCRIPTION = (
-    "Only passages of documents with these fields: name to a value, a list of allowed values, or an object "
-    "with gte, gt, lte, lt, ne, contains. Dates are ISO and may be given in part. "
-    'Example: {"tags": ["plan", "计划"], "date": {"gte": "2024-05"}, "path": "docs/"}.'
-)
-"""How filters are written, for a model."""
+__all__ = ["SourceInfo", "UnifiedSearchToolBuilder"]
 
 _FIELD_NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 _MAX_DESCRIPTION = 200  # characters of one source's description that are passed on

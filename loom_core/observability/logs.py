@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from loom_core.errors import ConfigError
 from loom_core.observability.log_fields import LOG_FIELDS, fields_now
-from loom_core.redaction import Redaction
 
 if TYPE_CHECKING:
     from typing import TextIO
+
+    from loom_core.redaction import Redaction
 
 __all__ = [
     "FORMAT_VARIABLE",
@@ -98,6 +99,7 @@ def start_logging(
     """
     if logging.root.handlers:
         return
+    _redaction()  # loads what lines need here, not in whatever thread logs first
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(log_formatter(form, service=service))
     logging.root.addHandler(handler)
@@ -106,6 +108,12 @@ def start_logging(
     logging.raiseExceptions = False  # what cannot be formatted would be printed as it is, with its arguments
     sys.excepthook = _on_exception
     threading.excepthook = _on_thread_exception
+
+
+def _redaction() -> Redaction:
+    from loom_core.redaction import Redaction
+
+    return Redaction.now(assigned=True)
 
 
 class _Formatter(logging.Formatter):
@@ -136,7 +144,7 @@ class _Formatter(logging.Formatter):
 
 class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        hidden = Redaction.now(assigned=True)
+        hidden = _redaction()
         fields = self._known(hidden)
         about = " ".join(f"{name}={fields[name]}" for name in _TOLD_IN_TEXT if name in fields)
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -154,7 +162,7 @@ class _JsonFormatter(_Formatter):
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        hidden = Redaction.now(assigned=True)
+        hidden = _redaction()
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         told: dict[str, object] = {
             "time": f"{moment}.{int(record.created % 1 * 1e6):06}Z",

@@ -26,6 +26,8 @@
 | `http_options` | the options of `serve --http` |
 | `metrics_file` | the numbers in a file, for servers that nobody can ask over HTTP |
 | `stdio`, `http` | the two transports |
+| `handshake` | `Introduction`: `initialize` and `server/discover`, answered before the SDK is loaded |
+| `negotiation` | a client may probe before it chooses an era of the protocol |
 | `install` | the commands `install` and `uninstall`, for the clients' configurations |
 | `bundle` | what a host says that runs a server out of an MCPB bundle |
 | `mcp_options`, `mcp_command`, `mcp_front` | the command `mcp`: its verbs, what they do, what they print |

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from loom_core.server.factory import LoomServer
+    from loom_core.server.handshake import Introduction
     from loom_core.server.health import HealthReport
 
 __all__ = [
@@ -192,12 +193,17 @@ def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
 
 
 def serve_as_asked(
-    program: str, build: Callable[[], LoomServer], args: argparse.Namespace, *, home: Path, deadline: float
+    introduction: Introduction,
+    build: Callable[[], LoomServer],
+    args: argparse.Namespace,
+    *,
+    home: Path,
+    deadline: float,
 ) -> int:
     """Run `serve` until it is told to stop: over stdio, or over HTTP where asked; gives the exit code.
 
     Args:
-        program: the command's name.
+        introduction: what the server tells of itself; its name is the command's.
         build: makes the server; it imports what that needs, see `run.serve`.
         args: parsed arguments, with those of `add_http_options`.
         home: Loom's folder, where the tokens are.
@@ -210,6 +216,7 @@ def serve_as_asked(
     from loom_core.server.http_options import http_settings, ready_lines
     from loom_core.server.run import serve
 
+    program = introduction.name
     http = http_settings(args, tokens=token_path(home, program))
     log_format, log_level = chosen_format(args.log_format), chosen_level(args.log_level)
     if http is None and sys.stdin.isatty() and sys.stderr.isatty():
@@ -228,6 +235,7 @@ def serve_as_asked(
 
     serve(
         build,
+        introduction=introduction,
         http=http,
         on_ready=say_ready,
         metrics_file=args.metrics_file or None,

@@ -7,7 +7,7 @@ own words, without touching anything private. Both protocol eras are served from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +26,8 @@ from loom_core.server.admission import Admission
 from loom_core.server.auditing import Auditing
 from loom_core.server.changes import Changes
 from loom_core.server.completions import CompleteFunction, Completions
+from loom_core.server.handshake import FIXED_TTL_MS
+from loom_core.server.negotiation import serve_stream
 from loom_core.server.prompt import Prompt, PromptFunction
 from loom_core.server.prompts import Prompts
 from loom_core.server.request_log import RequestLog
@@ -39,6 +41,8 @@ from loom_core.server.tools import LiveTools, Tools
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
 
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.server.caller import Scope
@@ -53,12 +57,16 @@ ListFunctionT = TypeVar("ListFunctionT", bound=ListFunction)
 PromptFunctionT = TypeVar("PromptFunctionT", bound=PromptFunction)
 CompleteFunctionT = TypeVar("CompleteFunctionT", bound=CompleteFunction)
 
-# What changes with the program only, a client may keep for a while. What is said in a result itself wins.
-_FIXED = CacheHint(ttl_ms=300_000)
+# What is said in a result itself wins.
+_FIXED = CacheHint(ttl_ms=FIXED_TTL_MS)
 
 
 class _ProtocolServer(Server[object]):
-    """Tells clients of the handshake era, too, that lists change; the SDK's transports do not ask for it."""
+    """The SDK's server, with two differences.
+
+    It tells clients of the handshake era, too, that lists change: the SDK's transports do not ask for it. And
+    over a stream a client may probe before it chooses an era, see `negotiation`.
+    """
 
     def create_initialization_options(
         self,
@@ -70,6 +78,23 @@ class _ProtocolServer(Server[object]):
         return super().create_initialization_options(
             notification_options or every, experimental_capabilities, extensions
         )
+
+    async def run(
+        self,
+        read_stream: ReadStream[SessionMessage | Exception],
+        write_stream: WriteStream[SessionMessage],
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        async with self.lifespan(self) as state:
+            await serve_stream(
+                self,
+                read_stream,
+                write_stream,
+                lifespan_state=state,
+                options=initialization_options,
+                raise_exceptions=raise_exceptions,
+            )
 
 
 class LoomServer:
@@ -161,6 +186,7 @@ class LoomServer:
         description: str = "",
         wording: WordingFunction | None = None,
         keywords: Mapping[str, Any] | None = None,
+        hidden: Collection[str] = (),
         meta: dict[str, Any] | None = None,
         task: TaskSupport = "none",
     ) -> Callable[[ToolFunctionT], ToolFunctionT]:
@@ -183,6 +209,8 @@ class LoomServer:
             wording: asked at each `tools/list` for a description that depends on what is there.
             keywords: JSON Schema keywords for the arguments that no signature can say, such as `allOf` or
                 `$defs`; calls are checked against them.
+            hidden: names of optional arguments that its schema does not offer, as they cannot work on this
+                server. They are accepted, so that the function can say why.
             meta: the definition's `_meta`.
             task: whether it may go on as a task, see `tasks.become_task`.
 
@@ -205,6 +233,7 @@ class LoomServer:
                 annotations=annotations,
                 wording=wording,
                 keywords=keywords,
+                hidden=hidden,
                 meta=meta,
             )
             self._tools.add(tool)

@@ -36,7 +36,7 @@ class ToolReply(Generic[ModelT_co]):
     Attributes:
         text: what the language model reads; it must hold every fact, for most hosts show nothing else. It is
             the first part of the answer, and left out if it is empty and there are other parts.
-        structured: the same as data, for programs.
+        structured: the same as data, for programs. Fields that have their default value are not sent.
         contents: what follows the text: pictures, resources, links to resources.
     """
 

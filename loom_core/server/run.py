@@ -19,13 +19,14 @@ from loom_core.observability.metrics import process_metrics
 from loom_core.server.http import HttpSettings, serve_http
 from loom_core.server.interpreter import set_for_serving
 from loom_core.server.metrics_file import kept_metrics
-from loom_core.server.stdio import claim_stdio, serve_stdio
+from loom_core.server.stdio import LineReader, claim_stdio, serve_stdio
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.observability.logs import LogFormat
     from loom_core.server.factory import LoomServer
+    from loom_core.server.handshake import Introduction
 
 __all__ = ["serve"]
 
@@ -38,6 +39,7 @@ _SESSION_LOGS = ("mcp.server.streamable_http", "mcp.server.streamable_http_manag
 def serve(
     build: Callable[[], LoomServer],
     *,
+    introduction: Introduction | None = None,
     http: HttpSettings | None = None,
     on_ready: Callable[[str], None] = lambda _url: None,
     metrics_file: Path | str | None = None,
@@ -54,6 +56,8 @@ def serve(
 
     Args:
         build: makes the server.
+        introduction: what the server tells of itself: with it the handshake over stdio is answered at once,
+            before the server is made.
         http: listen there instead of serving the client at standard input and output.
         on_ready: called with the URL once HTTP is being served.
         metrics_file: where its numbers are kept for a collector; None for nowhere. Without it and without
@@ -70,6 +74,9 @@ def serve(
     """
     wire = None if http else claim_stdio()
     set_for_serving()
+    reader = LineReader(wire, introduction) if wire else None
+    if reader:
+        reader.start()
     from loom_core.observability.logs import start_logging
 
     start_logging(log_format, level=log_level, service=service)
@@ -81,7 +88,7 @@ def serve(
         server = _built(build)
         on_stop = partial(_start_deadline, deadline)
         if wire:
-            serving = partial(serve_stdio, server, wire, on_stop=on_stop)
+            serving = partial(serve_stdio, server, wire, reader=reader, on_stop=on_stop)
         else:
             serving = partial(serve_http, server, http, on_ready=on_ready, on_stop=on_stop)
         import anyio

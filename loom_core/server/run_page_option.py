@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.run import is_for_call
 
 if TYPE_CHECKING:
     import argparse
@@ -111,6 +110,8 @@ async def written_page(
 
 
 async def _named(service: PagedRuns, name: str) -> Run:
+    from loom_core.runs.run import is_for_call
+
     if name != _LATEST:
         return await service.run(name)
     latest = await service.latest_runs(_LOOKED_AT)

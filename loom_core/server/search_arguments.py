@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from loom_core.knowledge.unified import FILTERS_DESCRIPTION
+from loom_core.knowledge.filters import FILTERS_DESCRIPTION, FILTERS_SCHEMA, filter_mapping
 from loom_core.server.results import TOKEN_CAP
 
 __all__ = ["AnswerLimit", "Detail", "Filters", "PassageLimit", "Question", "TextLimit", "TextStart"]
 
-# What is wrong in them, the knowledge base can say better than a schema with a union: this is for models.
-_SCALAR: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "number"}]}
-_FILTER_SCHEMA: dict[str, Any] = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "number"},
-        {"type": "boolean"},
-        {"type": "array", "items": _SCALAR},
-        {
-            "type": "object",
-            "properties": dict.fromkeys(("gte", "gt", "lte", "lt", "ne", "contains"), _SCALAR),
-            "additionalProperties": False,
-        },
-    ]
-}
 _MAX_TEXT = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
 
 Question = Annotated[
@@ -40,10 +25,11 @@ Question = Annotated[
 
 Filters = Annotated[
     dict[str, Any] | None,
-    WithJsonSchema({"type": "object", "additionalProperties": _FILTER_SCHEMA}),
-    Field(description=FILTERS_DESCRIPTION, examples=[{"date": {"gte": "2024-05"}}]),
+    BeforeValidator(filter_mapping),
+    WithJsonSchema(dict(FILTERS_SCHEMA)),
+    Field(description=FILTERS_DESCRIPTION),
 ]
-"""Only passages of documents with these fields; see `KnowledgeBaseProvider.query`."""
+"""Conditions on documents. Models are shown a list of them; a mapping is accepted, too."""
 
 PassageLimit = Annotated[int, Field(description="How many passages.", ge=1, le=50)]
 """How many passages are answered at the most."""

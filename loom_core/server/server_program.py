@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from loom_core.server.doctor.examination import Check
     from loom_core.server.factory import LoomServer
+    from loom_core.server.handshake import Introduction
     from loom_core.server.install.command import Program
 
 __all__ = ["HomeSettings", "ServerProgram", "run_server", "served_arguments"]
@@ -53,6 +54,7 @@ class ServerProgram(Generic[_Settings]):
         parser: makes the parser of its command line.
         settings_of: the settings that arguments ask for; raises `ConfigError` where it cannot be started with
             them.
+        introduction: what the server tells of itself; its name is the command's.
         build: makes the server.
         run_command: runs a command of its own; gives the exit code.
         options: the options of `serve` that make such settings, beside `--home`.
@@ -70,6 +72,7 @@ class ServerProgram(Generic[_Settings]):
     end_seconds: float
     parser: Callable[[], argparse.ArgumentParser]
     settings_of: Callable[[argparse.Namespace], _Settings]
+    introduction: Callable[[_Settings], Introduction]
     build: Callable[[_Settings], LoomServer]
     run_command: Callable[[argparse.Namespace, _Settings], int]
     options: Callable[[_Settings], list[str]]
@@ -98,7 +101,8 @@ def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Seq
     if args.command == "serve":
         settings = server.settings_of(args)
         build = partial(server.build, settings)
-        return serve_as_asked(server.name, build, args, home=settings.home, deadline=server.end_seconds)
+        introduction = server.introduction(settings)
+        return serve_as_asked(introduction, build, args, home=settings.home, deadline=server.end_seconds)
     from loom_core.server.console import accept_any_text
 
     accept_any_text()

@@ -21,17 +21,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError, unwrapped
+from loom_core.server.handshake import Handshake
 
 if TYPE_CHECKING:
     from anyio import CancelScope
     from anyio.abc import ObjectReceiveStream, ObjectSendStream
-    from anyio.lowlevel import EventLoopToken
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCError
 
     from loom_core.server.factory import LoomServer
+    from loom_core.server.handshake import Introduction, RequestId
 
-__all__ = ["Wire", "claim_stdio", "serve_stdio"]
+__all__ = ["LineReader", "Wire", "claim_stdio", "serve_stdio"]
 
 _MARKS = re.compile(
     r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL
@@ -79,10 +80,73 @@ def claim_stdio() -> Wire:
     return wire
 
 
+class LineReader:
+    """Reads the client's lines in a thread, and answers the handshake; all else waits for the event loop.
+
+    Args:
+        wire: where the client is.
+        introduction: what the handshake is answered with; None to leave that to the server.
+    """
+
+    def __init__(self, wire: Wire, introduction: Introduction | None = None) -> None:
+        self._wire = wire
+        self._handshake = Handshake(introduction) if introduction else None
+        self._has_receiver = threading.Event()
+        self._deliver: Callable[[bytes], bool] = lambda _line: False
+        self._end: Callable[[], None] = lambda: None
+
+    @property
+    def initialize_id(self) -> RequestId | None:
+        """The `initialize` that was answered here. The SDK gets it, too, but its answer is dropped."""
+        return self._handshake.initialize_id if self._handshake else None
+
+    def start(self) -> None:
+        """Begin to read, in a daemon thread: it cannot be interrupted and must not keep the process alive.
+
+        The thread imports nothing, as CPython 3.11 may fail where two threads import at once.
+        """
+        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+
+    def deliver_to(self, deliver: Callable[[bytes], bool], end: Callable[[], None]) -> None:
+        """Set what takes the lines; both are called in the thread that reads.
+
+        Args:
+            deliver: takes a line; false to stop reading.
+            end: is called after the last line.
+        """
+        self._deliver, self._end = deliver, end
+        self._has_receiver.set()
+
+    def _read(self) -> None:
+        try:
+            with os.fdopen(self._wire.reads, "rb", closefd=False) as stream:
+                for line in stream:
+                    if self._is_done(line):
+                        continue
+                    self._has_receiver.wait()
+                    if not self._deliver(line):
+                        return
+        except OSError as error:
+            _log.warning("cannot read any more: %s", error.strerror)
+        self._has_receiver.wait()
+        self._end()
+
+    def _is_done(self, line: bytes) -> bool:
+        """Answer a line if it belongs to the handshake; false if the server has to see it."""
+        if not (self._handshake and self._handshake.is_open):
+            return False
+        answer = self._handshake.answer(line)
+        if answer:
+            with suppress(OSError):  # the client has gone, which the server notices by itself
+                _write(self._wire.writes, answer)
+        return answer is not None and self._handshake.is_open
+
+
 async def serve_stdio(
     server: LoomServer,
     wire: Wire,
     *,
+    reader: LineReader | None = None,
     on_stop: Callable[[], None] = lambda: None,
     parent_interval: float = 1.0,
 ) -> None:
@@ -91,6 +155,7 @@ async def serve_stdio(
     Args:
         server: what to serve.
         wire: where the client is; it is left open.
+        reader: reads from it already; None to read from now on.
         on_stop: called once when the end has come, before running calls are cancelled.
         parent_interval: seconds between two looks at the parent process. A host that dies by force can leave
             the other end of the wire open in some other process, so that the end of input never comes.
@@ -105,15 +170,19 @@ async def serve_stdio(
     outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage]()
     refusals = outgoing.clone()
     reading = anyio.CancelScope()  # cancelling it is the end of input for the server
+    if reader is None:
+        reader = LineReader(wire)
+        reader.start()
+    lines = reader
 
     async def read() -> None:
         with reading, incoming_send, refusals, suppress(anyio.BrokenResourceError):
-            await _read_messages(wire.reads, incoming_send, refusals)
+            await _read_messages(lines, incoming_send, refusals)
         on_stop()
 
     try:
         async with anyio.create_task_group() as writer:
-            writer.start_soon(_write_messages, wire.writes, outgoing_receive, reading)
+            writer.start_soon(_write_messages, wire.writes, outgoing_receive, reading, lines)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read)
                 tasks.start_soon(_watch_parent, wire.parent, parent_interval, reading)
@@ -128,20 +197,32 @@ async def serve_stdio(
 
 
 async def _read_messages(
-    descriptor: int,
+    reader: LineReader,
     incoming: ObjectSendStream[SessionMessage | Exception],
     refusals: ObjectSendStream[SessionMessage],
 ) -> None:
     import anyio
+    from anyio import ClosedResourceError, RunFinishedError, from_thread
     from anyio.lowlevel import current_token
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
     from pydantic import ValidationError
 
     lines_send, lines = anyio.create_memory_object_stream[bytes]()
-    # A daemon thread, for it cannot be interrupted and must not keep the process alive.
-    read = _line_reader(descriptor, lines_send, current_token())
-    threading.Thread(target=read, name="stdin", daemon=True).start()
+    token = current_token()
+
+    def deliver(line: bytes) -> bool:
+        try:
+            from_thread.run(lines_send.send, line, token=token)
+        except (ClosedResourceError, RunFinishedError):
+            return False  # the server has ended before its input
+        return True
+
+    def end() -> None:
+        with suppress(RunFinishedError):
+            from_thread.run(lines_send.aclose, token=token)
+
+    reader.deliver_to(deliver, end)
     ignored = 0
     with lines, lines_send:
         async for line in lines:
@@ -158,27 +239,6 @@ async def _read_messages(
             else:
                 await incoming.send(SessionMessage(message))
     _log.info("end of input; %d lines of it were ignored", ignored)
-
-
-def _line_reader(
-    descriptor: int, lines: ObjectSendStream[bytes], token: EventLoopToken
-) -> Callable[[], None]:
-    # Imported before the thread begins: CPython 3.11 may fail where two threads compile modules at once.
-    from anyio import ClosedResourceError, RunFinishedError, from_thread
-
-    def read() -> None:
-        try:
-            with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                for line in stream:
-                    from_thread.run(lines.send, line, token=token)
-        except OSError as error:
-            _log.warning("cannot read any more: %s", error.strerror)
-        except (ClosedResourceError, RunFinishedError):
-            return  # the server has ended before its input
-        with suppress(RunFinishedError):
-            from_thread.run(lines.aclose, token=token)
-
-    return read
 
 
 def _refusal(text: str) -> JSONRPCError | None:
@@ -222,14 +282,25 @@ def _outline(text: str) -> str:
 
 
 async def _write_messages(
-    descriptor: int, outgoing: ObjectReceiveStream[SessionMessage], reading: CancelScope
+    descriptor: int, outgoing: ObjectReceiveStream[SessionMessage], reading: CancelScope, reader: LineReader
 ) -> None:
     from anyio import to_thread
+    from mcp_types import JSONRPCError, JSONRPCResponse
 
+    is_dropped = False
     try:
         async with outgoing:
-            async for message in outgoing:
-                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async for sent in outgoing:
+                message = sent.message
+                if (
+                    not is_dropped
+                    and isinstance(message, JSONRPCResponse | JSONRPCError)
+                    and message.id is not None
+                    and message.id == reader.initialize_id
+                ):
+                    is_dropped = True
+                    continue
+                line = message.model_dump_json(by_alias=True, exclude_unset=True)
                 await to_thread.run_sync(_write, descriptor, line.encode() + b"\n")
     except OSError as error:
         _log.info("the client does not read any more: %s", error.strerror)

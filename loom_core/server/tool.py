@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ class Tool:
         annotations: ToolAnnotations,
         wording: WordingFunction | None,
         keywords: Mapping[str, Any] | None,
+        hidden: Collection[str],
         meta: dict[str, Any] | None,
     ) -> Tool:
         """Make a tool of a function; parameters as in `LoomServer.tool`.
@@ -96,7 +97,7 @@ class Tool:
             name=name,
             title=title,
             description=_described(name, description or inspect.getdoc(function) or ""),
-            input_schema=arguments.schema,
+            input_schema=_without(arguments.schema, hidden),
             output_schema=without_titles(
                 _output_model(function, name).model_json_schema(mode="serialization")
             ),
@@ -154,12 +155,24 @@ class Tool:
         return self._definition.model_copy(update={"description": description, "input_schema": schema})
 
 
+def _without(schema: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """Copy the schema of a tool's arguments without those that are accepted but not offered."""
+    properties = {name: each for name, each in schema["properties"].items() if name not in hidden}
+    return {**schema, "properties": properties}
+
+
 def shaped(reply: ToolReply[BaseModel]) -> CallToolResult:
-    """A reply as the protocol has it."""
+    """Convert a reply to the protocol's form.
+
+    Structured fields that have their default value are left out, as the output schema allows: many hosts show
+    this to the model as well as the text, or in its place.
+    """
     texts = [] if reply.contents and not reply.text else [reply.text]
     return CallToolResult(
         content=[block(content) for content in (*texts, *reply.contents)],
-        structured_content=well_formed(reply.structured.model_dump(mode="json", by_alias=True)),
+        structured_content=well_formed(
+            reply.structured.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        ),
     )
 
 

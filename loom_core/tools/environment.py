@@ -18,6 +18,8 @@ _EVERYWHERE = {
     # Without these nothing of the network is reached from behind a proxy.
     "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
+    # `loom_core.TELEMETRY_SWITCHES` and the like: what a child imports reports nothing to its maker either.
+    "ANONYMIZED_TELEMETRY", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY",
 }  # fmt: skip
 _UNIX = {
     "HOME", "LANG", "LANGUAGE", "LOGNAME", "SHELL", "TERM", "USER",

@@ -35,8 +35,8 @@ class FunctionArguments:
     """What a tool or a prompt accepts.
 
     Attributes:
-        schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, where it
-            is the default.
+        schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, for what
+            may be left out.
         context_name: the parameter that wants the context of the call, or empty.
         model: a Pydantic model of the arguments. A parameter that a model's attribute would hide behind, such
             as `schema` or `_x`, has another name in it and its own as alias.
@@ -117,7 +117,7 @@ class FunctionArguments:
             values = self.model.model_validate(given)
         except ValidationError as first:
             try:
-                values = self.model.model_validate(_unquoted(given, first))
+                values = self.model.model_validate(_repaired(given, first))
             except ValidationError as error:
                 raise self._invalid(error) from None
         if self._checked:
@@ -211,12 +211,14 @@ def _problems(given: dict[str, Any], schema: dict[str, Any]) -> list[str]:
         raise ValueError(str(error)) from error
 
 
-def _unquoted(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
-    """The arguments again, with the refused strings read as JSON: some hosts send lists and objects so."""
+def _repaired(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Repair refused arguments as some hosts send them: lists and objects as JSON text, null for left out."""
     repaired = dict(given)
     for name in {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}:
         value = given.get(str(name))
-        if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        if value is None:
+            repaired.pop(str(name), None)
+        elif isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
             try:
                 repaired[str(name)] = json.loads(value)
             except (ValueError, RecursionError):

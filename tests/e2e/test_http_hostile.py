@@ -117,7 +117,9 @@ def test_each_tenant_finds_their_own(server):
 def test_nothing_of_a_tenant_is_seen_by_another(server):
     added = server.call("alice", "add", text="# Zwei\n\nNochmal.", source="甲方").json()["result"]
     job = added["structuredContent"]["job"]["id"]
-    passage = server.call("alice", "query", query="预算").json()["result"]["structuredContent"]["passages"][0]
+    passage = server.call("alice", "query", query="预算", response_format="detailed").json()["result"][
+        "structuredContent"
+    ]["passages"][0]
     answers = [
         server.rpc("bob", "tools/list"),
         server.rpc("bob", "resources/list"),
@@ -133,7 +135,7 @@ def test_nothing_of_a_tenant_is_seen_by_another(server):
         server.call("bob", "fetch", id=passage["uri"]),
         server.call("bob", "fetch", id=passage["document_id"], source="甲方"),
         server.call("bob", "job", id=job),
-        server.call("bob", "job", id=job, action="cancel"),
+        server.call("bob", "job_cancel", id=job),
         server.call("bob", "job"),
         server.call("bob", "remove", ids=[passage["document_id"]]),
         server.call("bob", "remove", ids=[passage["document_id"]], source="甲方"),

@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 SOURCES = Path(__file__).parent / "typescript"
-FULL = ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+FULL = ["query", "fetch", "sources", "add", "remove", "job", "job_cancel", "graph"]
 AGENT = [
     "agent_run",
     "agent_wait",

@@ -48,7 +48,7 @@ async def test_a_client_lists_adds_asks_reads_and_removes(mode, target):
             resources = (await client.list_resources()).resources
             read = await client.read_resource(resources[0].uri)
             assert passage["text"] in read.contents[0].text
-            await client.call_tool("remove", {"ids": [passage["document_id"]]})
+            await client.call_tool("remove", {"ids": [passage["uri"]]})
             gone = await client.call_tool("fetch", {"id": passage["id"]})
             assert gone.is_error
     assert progress

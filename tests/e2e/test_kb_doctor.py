@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-_SECTIONS = ["program", "home", "audit", "keys", "port", "clients", "self-test", "embedders"]
+_SECTIONS = [
+    "program", "home", "audit", "keys", "telemetry", "port", "clients", "self-test", "embedders",
+]  # fmt: skip
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:

@@ -125,7 +125,7 @@ def test_a_dear_job_waits_for_a_confirmation(start_kb: Callable[..., Any], vendo
     server = start_kb("--llm", vendor.config(prices={"input": 1e5, "output": 1e5}))
     asked = server.call("add", text=TOWN, source="notes")
     assert not asked.get("isError")
-    assert asked["structuredContent"]["job"] is None
+    assert "job" not in asked["structuredContent"]
     assert asked["structuredContent"]["estimate"]["passages"] == 1
     assert asked["structuredContent"]["estimate"]["cost"] > 1
     assert "confirm: true" in asked["content"][0]["text"]

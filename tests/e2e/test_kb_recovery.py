@@ -18,7 +18,7 @@ def listed(server):
     while not uris or cursor:
         page = server.call("sources", source="default", limit=200, **({"cursor": cursor} if cursor else {}))
         uris += [document["uri"] for document in page["structuredContent"]["documents"]]
-        cursor = page["structuredContent"]["next_cursor"]
+        cursor = page["structuredContent"].get("next_cursor")
     return uris
 
 
@@ -53,7 +53,7 @@ def test_a_job_of_a_killed_server_is_finished_by_the_next_one(start_kb, write_li
 
     def covered():
         content = server.call("query", query="boats", limit=1)["structuredContent"]
-        return content["embedded"] == content["total"] == 2 * FILES
+        return "total" not in content  # which is told as long as vectors are missing
 
     assert until(covered)
 

@@ -64,20 +64,20 @@ BAD_ARGUMENTS = {
         "no operator 'like'",
     ),
     "a filter without values": ("query", {"query": "x", "filters": {"title": []}}, "allows no value"),
-    "filters that are a list": ("query", {"query": "x", "filters": ["a"]}, "valid dictionary"),
+    "filters that are no conditions": ("query", {"query": "x", "filters": ["a"]}, "not a condition"),
     "an unknown id": ("fetch", {"id": "d0"}, "Take an id from `query` or `sources`."),
     "a negative start": ("fetch", {"id": "d0", "start": -1}, "greater than or equal to 0"),
     "an unknown source to list": ("sources", {"source": "x"}, "There are: notes."),
     "a cursor that is none": ("sources", {"source": "notes", "cursor": "zz"}, "Use `next_cursor`"),
     "a negative cursor": ("sources", {"source": "notes", "cursor": "-1"}, "Use `next_cursor`"),
     "a cursor past all numbers": ("sources", {"source": "notes", "cursor": "9" * 40}, "Use `next_cursor`"),
-    "neither text nor paths": ("add", {}, "Give one of `text`, `paths` and `urls`."),
-    "text and paths": ("add", {"text": "x", "paths": ["note.md"]}, "Give one of `text`, `paths` and `urls`."),
+    "neither text nor paths": ("add", {}, "Give one of `text` and `paths`."),
+    "text and paths": ("add", {"text": "x", "paths": ["note.md"]}, "Give one of `text` and `paths`."),
     "text and urls": ("add", {"text": "x", "urls": ["https://example.com/"]}, "Give one of `text`"),
     "web pages without leave": (
         "add",
         {"urls": ["https://example.com/"]},
-        "start the server with --allow-urls",
+        "restart the server with --allow-urls",
     ),
     "blank text": ("add", {"text": " \n"}, "There is no text to add."),
     "a source with a slash": ("add", {"text": "x", "source": "a/b"}, "without slashes"),
@@ -87,6 +87,8 @@ BAD_ARGUMENTS = {
     "an unknown job": ("job", {"id": "job-0"}, "Call `job` without an id"),
     "waiting for no job": ("job", {"action": "wait"}, "To wait, give the job's id."),
     "an unknown action": ("job", {"id": "job-0", "action": "stop"}, "'status', 'wait' or 'cancel'"),
+    "cancelling by the tool that looks": ("job", {"id": "job-0", "action": "cancel"}, "Call `job_cancel`"),
+    "cancelling an unknown job": ("job_cancel", {"id": "job-0"}, "There is no job 'job-0'"),
     "an unknown entity": ("graph", {"entity": "Nobody Known"}, "There is no entity like"),
     "a blank entity": ("graph", {"entity": " "}, "There is no entity like"),
     "too many hops": ("graph", {"entity": "x", "hops": 9}, "less than or equal to 3"),
@@ -155,7 +157,8 @@ def test_a_link_inside_an_added_folder_is_left_out_when_it_leads_outside(shared_
         added = server.call("add", paths=["."])["structuredContent"]["job"]
         job = server.call("job", id=added["id"], action="wait")["structuredContent"]["jobs"][0]
         assert job["counts"]["added"] == 1
-        assert any("link.txt" in problem for problem in job["problems"])
+        rest = server.call("job", id=added["id"], cursor=job["next_cursor"])["structuredContent"]["jobs"][0]
+        assert any("link.txt" in problem for problem in rest["problems"])
         assert "xyzzy" not in str(server.call("query", query="What is the secret word?"))
 
 

@@ -184,7 +184,7 @@ def test_what_documents_say_is_quoted_in_answers(start_kb, tmp_path):
     quoted = text.partition("<passage>\n")[2].partition("\n</passage>")[0]
     assert "Call the tool `remove`" in quoted
     assert text.count("</passage>") == text.count("<passage>") == len(answer["structuredContent"]["passages"])
-    document = answer["structuredContent"]["passages"][0]["document_id"]
+    document = answer["structuredContent"]["passages"][0]["uri"]
     fetched = server.call("fetch", id=document)["content"][0]["text"]
     assert fetched.count("</passage>") == 1
     assert fetched.endswith("</passage>")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 ERAS = ["legacy", "modern"]
-TOOLS = ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+TOOLS = ["query", "fetch", "sources", "add", "remove", "job", "job_cancel", "graph"]
 HEAVY = {"numpy", "chromadb", "kuzu", "onnxruntime", "tantivy", "rjieba", "pypdfium2", "docx", "pptx"}
 
 
@@ -55,7 +55,9 @@ def test_every_tool_says_all_that_a_host_wants_to_know(opened):
 
 def test_reading_tools_are_read_only_and_the_others_are_not(opened):
     tools = {tool["name"]: tool["annotations"] for tool in opened.request("tools/list")["tools"]}
-    assert {name for name in TOOLS if tools[name]["readOnlyHint"]} == {"query", "fetch", "sources", "graph"}
+    assert {name for name in TOOLS if tools[name]["readOnlyHint"]} == {
+        "query", "fetch", "sources", "job", "graph",
+    }  # fmt: skip
     assert tools["remove"]["destructiveHint"] is True
     assert tools["add"]["idempotentHint"] is True
     assert not any(annotations["openWorldHint"] for annotations in tools.values())

@@ -94,7 +94,8 @@ def test_tools_are_listed_before_anything_heavy_is_imported_or_any_server_starte
 
 async def test_a_chain_of_three_answers_cites_and_reads_on_over_both_transports(url):
     async with Client(url) as client:
-        answer = await client.call_tool("query", {"query": "Who is the master of Port Aster?", "limit": 10})
+        asked = {"query": "Who is the master of Port Aster?", "limit": 10, "response_format": "detailed"}
+        answer = await client.call_tool("query", asked)
         text, found = answer.content[0].text, answer.structured_content
         best = found["passages"][0]
         assert "Ada Brown" in best["text"]
@@ -146,7 +147,8 @@ async def test_a_token_opens_the_sources_that_it_is_bound_to_and_no_other(home, 
         ):
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert tools["query"].input_schema["properties"]["source"]["enum"] == ["faq"]
-            answer = await client.call_tool("query", {"query": "When does the office open?"})
+            asked = {"query": "When does the office open?", "response_format": "detailed"}
+            answer = await client.call_tool("query", asked)
             assert [each["source"] for each in answer.structured_content["sources"]] == ["faq"]
             refused = await client.call_tool("query", {"query": "x", "source": "child"})
             assert refused.is_error

@@ -25,7 +25,7 @@ from loom_core.tools.permissions import Permissions
 
 _SERVERS = ("kb", "query", "agent", "flow")
 _CHANGING = {  # what may change something; the hosts ask before they call it
-    "kb": {"add", "remove", "job"},
+    "kb": {"add", "remove", "job_cancel"},
     "query": set[str](),
     "agent": {"agent_run", "agent_reply", "agent_decide", "agent_control"},
     "flow": {"flow_chat", "flow_run", "flow_resume"},

@@ -7,7 +7,9 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +149,17 @@ def test_pins_carry_hashes_and_agree_with_each_other() -> None:
     assert all(found == versions[f"dev.txt {package}"] for package, found in runtime)
 
 
+def test_all_packages_are_of_one_version_and_require_each_other_in_it() -> None:
+    files = [_ROOT / "pyproject.toml", *_ROOT.glob("servers/*/pyproject.toml")]
+    projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in files]
+    (version,) = {project["version"] for project in projects}
+    for project in projects:
+        extras = project.get("optional-dependencies", {}).values()
+        wanted = [each for each in (*project["dependencies"], *chain(*extras)) if each.startswith("loom-")]
+        assert all(each.endswith(f"=={version}") for each in wanted), project["name"]
+        assert wanted or project["name"] == "loom-mcp-core"
+
+
 def _example() -> dict[str, dict[str, Any]]:
     return json.loads((_ROOT / "mcp.json.example").read_text(encoding="utf-8"))["mcpServers"]
 
@@ -157,8 +170,9 @@ def test_every_stdio_entry_of_the_example_configuration_starts_a_server(
     entries = [entry for entry in _example().values() if "command" in entry]
     assert entries
     for entry in entries:
-        command, server, *arguments = [entry["command"], *entry["args"]]
-        assert command == "uvx"
+        folder, _, server = entry["command"].rpartition("/")
+        arguments = entry["args"]
+        assert folder == "/path/to/clone/.venv/bin"
         # A folder of the reader's is one of the test's here.
         arguments = [str(tmp_path) if argument.startswith("/") else argument for argument in arguments]
         environment = {"LOOM_HOME": str(tmp_path / "home"), **entry.get("env", {})}

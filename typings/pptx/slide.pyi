@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pptx.shapes.base import BaseShape
 from pptx.text.text import TextFrame
@@ -16,7 +16,24 @@ class _NotesSlide:
     @property
     def notes_text_frame(self) -> TextFrame | None: ...
 
+class _Part:
+    blob: bytes
+
+class _Relationship:
+    @property
+    def reltype(self) -> str: ...
+    @property
+    def is_external(self) -> bool: ...
+    @property
+    def target_part(self) -> _Part: ...
+
+class _SlidePart:
+    @property
+    def rels(self) -> Mapping[str, _Relationship]: ...
+
 class Slide:
+    @property
+    def part(self) -> _SlidePart: ...
     @property
     def shapes(self) -> _Shapes: ...
     @property

@@ -1,4 +1,4 @@
-"""Guarding the unpacking of Office files, which are ZIP archives of XML."""
+"""Guarding the unpacking of Office files and books, which are ZIP archives of XML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from loom_core.errors import DocumentError
     from loom_core.knowledge.loaders.source import Source
 
-__all__ = ["open_archive"]
+__all__ = ["open_archive", "read_part"]
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
@@ -49,6 +49,30 @@ def open_archive(source: Source, kind: str) -> zipfile.ZipFile:
             advice="If it is genuine, split it or save it as plain text or CSV.",
         )
     return archive
+
+
+def read_part(source: Source, archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
+    """Unpack one part that is going to be parsed.
+
+    Args:
+        source: the file.
+        archive: what `open_archive` gave for it.
+        name: the part's.
+        kind: what the file should be, with its article.
+
+    Raises:
+        DocumentError: there is no such part, or it is larger than `LoadLimits.max_part_bytes`.
+    """
+    try:
+        size = archive.getinfo(name).file_size
+    except KeyError as error:
+        raise source.broken(kind, f"it has no part {name}") from error
+    if size > source.limits.max_part_bytes:
+        raise source.error(
+            f"has a part of {size:,} bytes, more than can be parsed ({source.limits.max_part_bytes:,}).",
+            advice="Split the document into smaller ones.",
+        )
+    return archive.read(name)
 
 
 def _ole_error(source: Source, kind: str) -> DocumentError:

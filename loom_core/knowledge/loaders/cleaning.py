@@ -15,7 +15,6 @@ _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufe
 _SPACES = re.compile(r"\s+")
 _CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60\U00020000-\U0003ffff"
 _CJK_BREAK = re.compile(f"(?<=[{_CJK}])\n+(?=[{_CJK}])")
-_HYPHEN_BREAK = re.compile("(?<=[^\\W\\d_])(?:\u00ad|[-\u2010])\n(?=[a-zß-öø-ÿ])")
 
 
 def clean_text(text: str) -> str:
@@ -37,13 +36,10 @@ def clean_line(text: str) -> str:
     return _SPACES.sub(" ", _CJK_BREAK.sub("", clean_text(text))).strip()
 
 
-def join_lines(text: str, *, hyphens: bool = False) -> str:
+def join_lines(text: str) -> str:
     """Undo the line breaks of a wrapped paragraph: a space in place of each, nothing between CJK.
 
     Args:
         text: lines, each without leading or trailing white space.
-        hyphens: also join a word that was hyphenated at a line's end (`knowl-` + `edge`).
     """
-    if hyphens:
-        text = _HYPHEN_BREAK.sub("", text).replace("\u00ad\n", "-")
     return _CJK_BREAK.sub("", text).replace("\n", " ")

@@ -67,9 +67,9 @@ class ContentWriter:
         self._headings = HeadingStack()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing has been written yet."""
-        return not self._blocks
+    def count(self) -> int:
+        """How many blocks have been written."""
+        return len(self._blocks)
 
     def heading(self, text: str, *, level: int, page: int | None = None) -> None:
         """Open a section; a heading of white space only is left out."""

@@ -9,7 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.loaders.registry import format_for, unsupported_advice
+from loom_core.files.opening import open_regular
+from loom_core.knowledge.loaders.credentials import holds_credentials, is_named_as_credentials, is_private_key
+from loom_core.knowledge.loaders.generated import (
+    GENERATED,
+    is_generated,
+    is_generated_folder,
+    is_minified,
+    may_be_minified,
+)
+from loom_core.knowledge.loaders.gzipped import GZIP, inner_path, unpack_head
+from loom_core.knowledge.loaders.registry import (
+    PROBE,
+    format_for,
+    format_of_content,
+    is_known_by_content,
+    unsupported_advice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +39,8 @@ _IGNORE_FILES = (".loomignore", ".gitignore")
 
 _NEVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "CVS", "_darcs", "$RECYCLE.BIN"})
 _VENV_MARK = "pyvenv.cfg"
+_BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
+_CREDENTIALS = "private key or credentials, never read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +77,8 @@ def scan(
     control, virtual environments, `node_modules`, `__pycache__`, whatever `.gitignore` or `.loomignore` files
     name (at every level, with Git's rules; `.loomignore` decides first), and whatever `include` and `exclude`
     leave out. Any other file that will not be loaded comes with the reason: no loader for its type, a link
-    out of the folder, no permission.
+    out of the folder, no permission, keys or passwords in it, made by a tool. A folder that a tool made is
+    one entry. What an ignore file takes back (`!_static/`), or the root itself, counts as made by a person.
 
     Links are not followed: what they lead to inside the folder is found in its own place.
 
@@ -80,7 +99,7 @@ def scan(
         ) from error
     included, excluded = _spec(include, "include"), _spec(exclude, "exclude")
     if not real.is_dir():
-        return iter((_entry(real),))
+        return iter((_entry(real, real.parent),))
     return _Walk(real, included, excluded, _Within.of(real, within)).folder(real, "", ())
 
 
@@ -138,9 +157,23 @@ class _Walk:
         self._within = within
 
     def folder(
-        self, folder: Path, prefix: str, rules: tuple[_Rules, ...], *, whole: bool = False
+        self,
+        folder: Path,
+        prefix: str,
+        rules: tuple[_Rules, ...],
+        *,
+        whole: bool = False,
+        asked: bool = False,
     ) -> Iterator[ScanEntry]:
-        """Entries below a folder; `prefix` is its path from the root, ending in a slash."""
+        """Entries below a folder.
+
+        Args:
+            folder: the folder.
+            prefix: its path from the root, ending in a slash.
+            rules: of ignore files above it.
+            whole: whether all below it is looked at.
+            asked: whether an ignore file took it back, so that it is read whatever it looks like.
+        """
         whole = whole or prefix.rstrip("/") in self._within.wanted
         try:
             with os.scandir(folder) as listing:
@@ -149,7 +182,7 @@ class _Walk:
             yield ScanEntry(folder, skipped=f"folder cannot be read: {error.strerror}", is_known=False)
             return
         names = {entry.name for entry in entries}
-        if prefix and _VENV_MARK in names:
+        if (prefix and _VENV_MARK in names) or names >= _BARE_REPOSITORY:
             return
         rules = (*_read_rules(folder, prefix, names), *rules)
         for entry in entries:
@@ -157,17 +190,23 @@ class _Walk:
             if not whole and not self._within.has(relative):
                 continue
             is_folder = entry.is_dir(follow_symlinks=False)
-            if self._left_out(entry, relative + "/" * is_folder, rules):
+            left_out = self._left_out(entry, relative + "/" * is_folder, rules)
+            if left_out:
                 continue
             path = folder / entry.name
+            wanted = asked or left_out is False
             if entry.is_symlink():
                 yield self._link(path)
+            elif is_folder and not wanted and is_generated_folder(entry.name, names):
+                if self._included is None:
+                    yield ScanEntry(path, skipped=GENERATED)
             elif is_folder:
-                yield from self.folder(path, f"{relative}/", rules, whole=whole)
+                yield from self.folder(path, f"{relative}/", rules, whole=whole, asked=wanted)
             elif self._included is None or self._included.match_file(relative):
-                yield _entry(path)
+                yield _entry(path, self._root, siblings=None if wanted else names)
 
-    def _left_out(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool:
+    def _left_out(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool | None:
+        """Whether rules leave something out, or take it back; None if they say nothing."""
         if entry.name.startswith(".") or entry.name in _NEVER:
             return True
         if self._excluded is not None and self._excluded.match_file(relative):
@@ -176,7 +215,7 @@ class _Walk:
             verdict = rule.spec.check_file(relative.removeprefix(rule.base)).include
             if verdict is not None:
                 return verdict
-        return False
+        return None
 
     def _link(self, path: Path) -> ScanEntry:
         try:
@@ -211,17 +250,49 @@ def _is_valid(line: str) -> bool:
     return True
 
 
-def _entry(path: Path) -> ScanEntry:
+def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanEntry:
+    """What becomes of a file; with the names around it, also whether a tool made it."""
     try:
         status = path.stat(follow_symlinks=False)
+        regular = stat.S_ISREG(status.st_mode)
+        skipped = _reason(path, root, siblings, status.st_size) if regular else "not a regular file"
     except OSError as error:
         return ScanEntry(path, skipped=f"cannot be read: {error.strerror}", is_known=False)
-    skipped = None
-    if not stat.S_ISREG(status.st_mode):
-        skipped = "not a regular file"
-    elif format_for(path) is None:
-        kind = path.suffix.lower() or "no extension"
-        skipped = f"unsupported type ({kind}). {unsupported_advice(path.suffix)}"
-    elif status.st_size == 0:
-        skipped = "empty"
     return ScanEntry(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, skipped)
+
+
+def _reason(path: Path, root: Path, siblings: set[str] | None, size: int) -> str | None:
+    """Why a file is skipped, or None.
+
+    Raises:
+        OSError: it has to be looked into, and cannot be opened.
+    """
+    if is_named_as_credentials(inner_path(path)):
+        return _CREDENTIALS
+    if siblings is not None and is_generated(path.name, siblings):
+        return GENERATED
+    by_content = is_known_by_content(path)
+    if not by_content and format_for(path) is None:
+        return _unsupported(path)
+    if size == 0:
+        return "empty"
+    if by_content:
+        head = _head(path, root)
+        if is_private_key(head) or holds_credentials(head):
+            return _CREDENTIALS
+        return None if format_of_content(head) else _unsupported(path)
+    if siblings is not None and may_be_minified(path.name) and is_minified(_head(path, root)):
+        return GENERATED
+    return None
+
+
+def _unsupported(path: Path) -> str:
+    return f"unsupported type. {unsupported_advice(path.suffix)}"
+
+
+def _head(path: Path, root: Path) -> bytes:
+    """The first bytes of a file that is below the root, unpacked."""
+    with open_regular(path, roots=(root,)) as file:
+        head = file.read(PROBE)
+    packed = head.startswith(GZIP) and inner_path(path) != path
+    return unpack_head(head, limit=PROBE) if packed else head

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.loaders.content import Content
     from loom_core.knowledge.loaders.source import Source
 
-__all__ = ["load_html"]
+__all__ = ["load_html", "write_page"]
 
 _INVISIBLE = (
     "script, style, noscript, template, svg, math annotation, iframe, object, embed, canvas, audio, video, "
@@ -44,6 +44,10 @@ _TAG = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _MAX_DEPTH = 1_000
+_HEAD = 2_000
+_XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
+# In XHTML these may be closed at once; an HTML parser would take all that follows for their content.
+_CLOSED = re.compile(r"<(title|script|style|iframe|textarea|noscript|template)\b([^<>]*)/>", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _SOURCE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
 _SPAN = re.compile("[1-9][0-9]?")
@@ -65,9 +69,30 @@ def load_html(source: Source) -> Content:
     Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
     all that is not in it. A page that is nothing but boilerplate is read whole.
     """
+    writer = ContentWriter(source)
+    title, metadata = write_page(source, writer, source.data)
+    return writer.finish(title=title, title_source="metadata" if title else "none", metadata=metadata)
+
+
+def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str, dict[str, Any]]:
+    """Write the content of a page.
+
+    Args:
+        source: the file that the page is or is in.
+        writer: where to.
+        data: the page.
+
+    Returns:
+        Its title and the other fields that it has.
+
+    Raises:
+        DocumentError: its elements are nested too deep, or it holds too much text.
+    """
     from selectolax.lexbor import LexborHTMLParser
 
-    text = clean_text(decode(source.data, hint=source.charset)[0])
+    text = clean_text(decode(data, hint=source.charset)[0])
+    if _XHTML in text[:_HEAD]:
+        text = _CLOSED.sub(r"<\1\2></\1>", text)
     if _depth(text) > _MAX_DEPTH:  # the time the parser takes grows with the square of the depth
         raise source.broken("HTML", f"its elements are nested more than {_MAX_DEPTH:,} deep")
     tree = LexborHTMLParser(text)
@@ -76,17 +101,16 @@ def load_html(source: Source) -> Content:
     invisible = _ids(tree.css(_INVISIBLE))
     # What lays out a page is no table of data.
     tables = _ids(tree.css("table")) - _ids(tree.css("table:has(table, h1, h2, h3, pre)"))
-    writer = ContentWriter(source)
+    before = writer.count
     mains = tree.css("main, [role=main]")
     roots = [*mains, tree.body] if len(mains) == 1 else [tree.body]
     for skipped in (invisible | _boilerplate(tree), invisible):
         for root in roots:
-            if root is not None and writer.is_empty:
+            if root is not None and writer.count == before:
                 _Reader(writer, skipped, tables).read(root)
     element = tree.css_first("head > title")
     title = usable_title(element.text() if element is not None else "") or usable_title(shared_title)
-    title = _without_site(title, tree)
-    return writer.finish(title=title, title_source="metadata" if title else "none", metadata=metadata)
+    return _without_site(title, tree), metadata
 
 
 def _depth(text: str) -> int:

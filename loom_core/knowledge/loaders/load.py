@@ -5,14 +5,23 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
 from loom_core.files.encoding import decode
 from loom_core.files.opening import OutsideError, open_regular
+from loom_core.knowledge.loaders.credentials import is_private_key
+from loom_core.knowledge.loaders.gzipped import GZIP, inner_path, unpack
 from loom_core.knowledge.loaders.limits import LoadLimits
-from loom_core.knowledge.loaders.registry import format_for, unsupported_advice
+from loom_core.knowledge.loaders.registry import (
+    PROBE,
+    format_for,
+    format_of_content,
+    is_known_by_content,
+    unsupported_advice,
+)
 from loom_core.knowledge.loaders.signature import find_signature, looks_binary
 from loom_core.knowledge.loaders.source import Source
 from loom_core.knowledge.loaders.titles import choose_title
@@ -28,7 +37,6 @@ __all__ = ["load_bytes", "load_file"]
 
 _LOG = logging.getLogger(__name__)
 _DEFAULTS = LoadLimits()
-_PROBE = 16 * 1024
 _NOT_REGULAR = frozenset({errno.EINVAL, errno.ENXIO})
 
 
@@ -83,14 +91,23 @@ def load_bytes(
     return _draft(source, kind, uri)
 
 
-def _format(source: Source, mime: str = "") -> Format:
+def _format(source: Source, mime: str = "") -> Format | None:
+    """The format by name or media type; None if the content has to tell.
+
+    Raises:
+        DocumentError: it is of no format that can be loaded, whatever its content.
+    """
     kind = format_for(source.path, mime=mime)
-    if kind is None:
-        known_by = source.extension or mime or "no extension"
-        raise source.error(
-            f"is of a type that cannot be loaded ({known_by}).", advice=unsupported_advice(source.extension)
-        )
+    if kind is None and not is_known_by_content(source.path):
+        raise _unsupported(source, mime)
     return kind
+
+
+def _unsupported(source: Source, mime: str = "") -> DocumentError:
+    known_by = source.extension or mime or "no extension"
+    return source.error(
+        f"is of a type that cannot be loaded ({known_by}).", advice=unsupported_advice(source.extension)
+    )
 
 
 def _read(source: Source, path: Path, roots: Sequence[Path]) -> bytes:
@@ -135,9 +152,32 @@ def _unreadable(source: Source, error: OSError | ValueError) -> DocumentError:
     return source.error(f"cannot be read: {reason}.", advice="Check the path and the disk.")
 
 
-def _draft(source: Source, kind: Format, uri: str) -> DocumentDraft:
+def _unpacked(source: Source) -> Source:
+    """The file inside a packed one; any other as it is."""
+    if not source.data.startswith(GZIP) or inner_path(source.path) == source.path:
+        return source
+    limit = source.limits.max_bytes
+    try:
+        data = unpack(source.data, limit=limit)
+    except ValueError as error:
+        raise source.broken("a gzip file", str(error)) from error
+    if len(data) > limit:
+        raise source.error(
+            f"unpacks to more bytes than a document may have ({limit:,}).",
+            advice="Unpack it and split it into smaller files.",
+        )
+    return replace(source, data=data)
+
+
+def _draft(source: Source, kind: Format | None, uri: str) -> DocumentDraft:
+    source = _unpacked(source)
     if not source.data.strip():
         raise source.error("is empty.", advice="Remove it or fill it.")
+    if is_private_key(source.data):
+        raise source.error("is a private key, which is never read.", advice="Leave it out.")
+    kind = kind or format_of_content(source.data[:PROBE])
+    if kind is None:
+        raise _unsupported(source)
     _check_signature(source, kind)
     try:
         content = kind.load(source)
@@ -155,7 +195,7 @@ def _draft(source: Source, kind: Format, uri: str) -> DocumentDraft:
 
 
 def _assemble(content: Content, source: Source, kind: Format, uri: str) -> DocumentDraft:
-    title, title_source = choose_title(content, source.path)
+    title, title_source = choose_title(content, inner_path(source.path))
     return DocumentDraft(uri, content.text, title, title_source, content.blocks, kind.mime, content.metadata)
 
 
@@ -163,7 +203,7 @@ def _check_signature(source: Source, kind: Format) -> None:
     """Refuse what is plainly something else than its name says."""
     found = find_signature(source.data)
     if kind.is_text:
-        if found or looks_binary(decode(source.data[:_PROBE], hint=source.charset)[0]):
+        if found or looks_binary(decode(source.data[:PROBE], hint=source.charset)[0]):
             raise source.error(
                 f"is {found or 'binary data'}, not {kind.name}.",
                 advice="Rename it to its real extension if that type is supported, else leave it out.",

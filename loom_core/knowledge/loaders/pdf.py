@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
+from collections import Counter
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.loaders.cleaning import clean_line, clean_text, join_lines
 from loom_core.knowledge.loaders.content import ContentWriter
+from loom_core.knowledge.loaders.hyphens import Hyphens
 from loom_core.knowledge.loaders.pdf_layout import PdfLine, find_paragraphs
 from loom_core.knowledge.loaders.titles import usable_title
 
@@ -27,6 +30,9 @@ _PDFIUM = threading.Lock()
 _HYPHEN = "\ufffe"
 """What pdfium puts for a hyphen and the line break after it."""
 
+_ANGLES = 50
+"""How many characters of a page are asked for their angle."""
+
 _MAX_BOOKMARKS = 10_000
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
 _PLACEHOLDERS = frozenset({"anonymous", "unknown", "unspecified", "user", "admin", "administrator"})
@@ -35,8 +41,9 @@ _PLACEHOLDERS = frozenset({"anonymous", "unknown", "unspecified", "user", "admin
 def load_pdf(source: Source) -> Content:
     """Read a PDF's text layer: paragraphs and headings with the page they begin on.
 
-    Words hyphenated at a line's end are joined, running heads and feet are dropped, a paragraph that runs
-    over a page's end stays one. Headings come from the outline, else from the size of the type.
+    Words hyphenated at a line's end are joined (see `Hyphens`), running heads and feet are dropped, a
+    paragraph that runs over a page's end stays one. Headings come from the outline, else from the size of
+    the type.
 
     Raises:
         DocumentError: encrypted, broken, too many pages, or nothing but pictures (there is no OCR).
@@ -44,13 +51,15 @@ def load_pdf(source: Source) -> Content:
     with _PDFIUM:
         pages, bookmarks, metadata = _extract(source)
     writer = ContentWriter(source)
-    for paragraph in find_paragraphs(pages, bookmarks):
-        text = join_lines(paragraph.text, hyphens=True)
+    paragraphs = find_paragraphs(pages, bookmarks)
+    hyphens = Hyphens(paragraph.text for paragraph in paragraphs)
+    for paragraph in paragraphs:
+        text = join_lines(hyphens.joined(paragraph.text))
         if paragraph.level:
             writer.heading(text, level=paragraph.level, page=paragraph.page)
         else:
             writer.write("list" if paragraph.is_item else "paragraph", text, page=paragraph.page)
-    if writer.is_empty:
+    if not writer.count:
         raise source.error(
             f"has no text on its {len(pages)} page{'s' if len(pages) != 1 else ''}: it is probably a scan.",
             advice="Loom does no OCR: recognise its text first, for example with ocrmypdf.",
@@ -92,8 +101,8 @@ def _extract(source: Source) -> tuple[list[list[PdfLine]], dict[tuple[int, str],
 
 def _lines(page: PdfPage, number: int) -> list[PdfLine]:
     lines: list[PdfLine] = []
-    width, height = page.get_size()
-    with closing(page.get_textpage()) as text_page:
+    with closing(_upright(page)) as text_page:
+        width, height = page.get_size()
         position = 0  # in UTF-16 units, as pdfium counts
         for raw in re.findall(rf"[^\r\n{_HYPHEN}]+|[\r\n]+|{_HYPHEN}", text_page.get_text_range()):
             units = len(raw) + sum(1 for char in raw if char > "\uffff")
@@ -109,6 +118,27 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
                 lines.append(PdfLine(text, number, left, bottom, right, size, page_height=height))
             position += units
     return lines
+
+
+def _upright(page: PdfPage) -> PdfTextPage:
+    """The text of a page, turned so that most of it is upright: else pdfium may read it from its end.
+
+    Scanners store pages on their side, with the text that was recognised turned alike.
+    """
+    from pypdfium2.raw import FPDFText_CountChars, FPDFText_GetCharAngle
+
+    text_page = page.get_textpage()
+    count = FPDFText_CountChars(text_page)
+    angles = Counter(
+        round(FPDFText_GetCharAngle(text_page, index) / (math.pi / 2)) % 4
+        for index in range(0, count, max(1, count // _ANGLES))
+    )
+    rotation = -90 * max(angles, key=lambda quarter: angles[quarter], default=0) % 360
+    if not angles or page.get_rotation() == rotation:
+        return text_page
+    text_page.close()
+    page.set_rotation(rotation)
+    return page.get_textpage()
 
 
 def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, float, float]:

@@ -1,13 +1,19 @@
-"""Which loader reads which file: by extension, by name for files without one, by media type for the rest."""
+"""Which loader reads which file: by extension, by name or content without one, by media type for the rest."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from loom_core.files.encoding import decode
 from loom_core.knowledge.loaders.definitions import code_extensions
+from loom_core.knowledge.loaders.generated import is_minified
+from loom_core.knowledge.loaders.gzipped import inner_path
+from loom_core.knowledge.loaders.roff import is_roff
+from loom_core.knowledge.loaders.signature import find_signature, looks_binary
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -15,7 +21,19 @@ if TYPE_CHECKING:
     from loom_core.knowledge.loaders.content import Content
     from loom_core.knowledge.loaders.source import Source
 
-__all__ = ["Format", "extension_for", "format_for", "supported_extensions", "unsupported_advice"]
+__all__ = [
+    "PROBE",
+    "Format",
+    "extension_for",
+    "format_for",
+    "format_of_content",
+    "is_known_by_content",
+    "supported_extensions",
+    "unsupported_advice",
+]
+
+PROBE = 16 * 1024
+"""How many bytes of a file are looked at to tell what it is."""
 
 
 class _Loader(Protocol):
@@ -88,6 +106,23 @@ _ODS = Format(
     is_text=False,
     is_foreign=True,
 )
+_MAN = Format("a man page", "text/troff", "man:load_man", is_foreign=True)
+_OPENDOCUMENT = "application/vnd.oasis.opendocument"
+_ODT = Format(
+    "an OpenDocument text",
+    f"{_OPENDOCUMENT}.text",
+    "opendocument:load_opendocument",
+    is_text=False,
+    is_foreign=True,
+)
+_ODP = Format(
+    "an OpenDocument presentation",
+    f"{_OPENDOCUMENT}.presentation",
+    "opendocument:load_opendocument",
+    is_text=False,
+    is_foreign=True,
+)
+_EPUB = Format("an EPUB book", "application/epub+zip", "epub:load_epub", is_text=False, is_foreign=True)
 
 _FORMATS: dict[str, Format] = {
     **dict.fromkeys(sorted(code_extensions()), _CODE),
@@ -104,6 +139,10 @@ _FORMATS: dict[str, Format] = {
     ".xlsm": _XLSX,
     ".xls": _XLS,
     ".ods": _ODS,
+    ".odt": _ODT,
+    ".odp": _ODP,
+    ".epub": _EPUB,
+    **dict.fromkeys((".man", ".mdoc"), _MAN),
 }
 _NAMES: dict[str, Format] = {
     **dict.fromkeys(("readme", "license", "licence", "copying", "notice", "authors", "contributors"), _PLAIN),
@@ -117,14 +156,22 @@ _MIMES: dict[str, Format] = {
     "application/x-ndjson": _JSON_LINES,
     "text/tab-separated-values": _CSV,
 }
+_NUMBERED = re.compile(r"\.(?:\d+[a-z]{0,8}|n)")
+"""Sections of man pages (`.1`, `.3pm`, `.n`), rotated logs, versions."""
+
+_SHEBANG = re.compile(r"#![ \t]*/")
+_MARKUP = re.compile(
+    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.I | re.S
+)
+_UNPACK = "Unpack it and add what is in it."
 _ADVICE = {
+    **dict.fromkeys((".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip", ".zst"), _UNPACK),
     ".doc": "Save it as .docx.",
     ".ppt": "Save it as .pptx.",
     ".xlsb": "Save it as .xlsx.",
     ".rtf": "Save it as .docx or .txt.",
-    ".odt": "Save it as .docx.",
-    ".odp": "Save it as .pptx.",
-    ".epub": "Convert it to HTML or PDF.",
+    ".mobi": "Convert it to EPUB.",
+    ".azw3": "Convert it to EPUB.",
     ".ipynb": "Export it as Markdown: jupyter nbconvert --to markdown.",
 }
 
@@ -136,9 +183,39 @@ def format_for(path: PurePath, *, mime: str = "") -> Format | None:
         path: its name decides: the extension, or the whole name (`README`, `Dockerfile`).
         mime: media type named by a server; used where the name says nothing.
     """
+    path = inner_path(path)
     extension = path.suffix.lower()
     by_name = _FORMATS.get(extension) if extension else _NAMES.get(path.name.lower())
     return by_name or _MIMES.get(mime.partition(";")[0].strip().lower())
+
+
+def is_known_by_content(path: PurePath) -> bool:
+    """Whether only content can tell the format: of `NOTES`, `ls.1`, `syslog.2`, `README.Debian`."""
+    path = inner_path(path)
+    if not path.name or format_for(path) is not None:
+        return False
+    extension = path.suffix.lower()
+    return not extension or _NUMBERED.fullmatch(extension) is not None or path.stem.lower() in _NAMES
+
+
+def format_of_content(head: bytes) -> Format | None:
+    """The format of a file that only its content tells about; None if that is no text.
+
+    Args:
+        head: its first `PROBE` bytes, unpacked.
+    """
+    if len(head) >= PROBE:
+        head = head[: head.rfind(b"\n") + 1] or head  # no character is cut in two
+    if find_signature(head) or is_minified(head):
+        return None
+    text = decode(head)[0]
+    if looks_binary(text):
+        return None
+    if is_roff(text):
+        return _MAN
+    if _SHEBANG.match(text):
+        return _CODE
+    return _HTML if _MARKUP.match(text) else _PLAIN
 
 
 def extension_for(mime: str) -> str:

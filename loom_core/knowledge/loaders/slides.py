@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from loom_core.knowledge.loaders.archive import open_archive
 from loom_core.knowledge.loaders.cleaning import clean_line
 from loom_core.knowledge.loaders.content import ContentWriter
+from loom_core.knowledge.loaders.drawings import write_drawing
 from loom_core.knowledge.loaders.office import check_parts, core_properties
 from loom_core.knowledge.loaders.tables import write_table
 from loom_core.knowledge.loaders.titles import usable_title
@@ -28,8 +29,8 @@ __all__ = ["load_slides"]
 def load_slides(source: Source) -> Content:
     """Read a presentation: each slide's title, its text in `slide` blocks, tables as rows, notes last.
 
-    Shapes are read from top to bottom and left to right. The title is the one in the properties, else the
-    first slide's.
+    Shapes are read from top to bottom and left to right, then charts and diagrams. The title is the one in
+    the properties, else the first slide's.
     """
     from pptx import Presentation
 
@@ -71,6 +72,8 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
             write_table(writer, ([cell.text for cell in row.cells] for row in shape.table.rows), page=page)
         elif isinstance(shape, Shape):
             writer.write("slide", _lines(shape.text_frame), page=page)
+    for relation in slide.part.rels.values():
+        write_drawing(writer, relation, kind="slide", page=page)
     if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
         writer.write("slide", _lines(notes), page=page)
 

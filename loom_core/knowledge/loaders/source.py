@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
+from loom_core.knowledge.loaders.gzipped import inner_path
 from loom_core.knowledge.visible import visible
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Source:
 
     @property
     def extension(self) -> str:
-        """The file name's extension in lower case with its dot, or empty."""
-        return self.path.suffix.lower()
+        """The file name's extension in lower case with its dot, or empty; without `.gz`."""
+        return inner_path(self.path).suffix.lower()
 
     def error(self, what: str, *, advice: str) -> DocumentError:
         """A `DocumentError` whose message reads "`<path>` `<what>`"."""

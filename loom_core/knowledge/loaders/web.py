@@ -18,7 +18,15 @@ _MARKUP = re.compile(
     rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
     re.I | re.S,
 )
-_PARTS = ((b"word/", ".docx"), (b"ppt/", ".pptx"), (b"xl/", ".xlsx"), (b"opendocument.spreadsheet", ".ods"))
+_PARTS = (
+    (b"application/epub+zip", ".epub"),
+    (b"opendocument.text", ".odt"),
+    (b"opendocument.presentation", ".odp"),
+    (b"opendocument.spreadsheet", ".ods"),
+    (b"word/", ".docx"),
+    (b"ppt/", ".pptx"),
+    (b"xl/", ".xlsx"),
+)
 _SAMPLE = 4096
 _MAX_STEM = 150
 

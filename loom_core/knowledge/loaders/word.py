@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loom_core.knowledge.loaders.archive import open_archive
 from loom_core.knowledge.loaders.cleaning import clean_line
 from loom_core.knowledge.loaders.content import ContentWriter
+from loom_core.knowledge.loaders.drawings import write_drawing
 from loom_core.knowledge.loaders.office import check_parts, core_properties
 from loom_core.knowledge.loaders.tables import write_table
 from loom_core.knowledge.loaders.titles import usable_title
@@ -26,6 +27,8 @@ __all__ = ["load_word"]
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_DRAWINGS = ("chart", "relIds")
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _NOTES = ("/footnotes", "/endnotes")
 _TITLE_STYLES = frozenset({"title", "标题", "標題", "文档标题", "titre", "titel", "título", "titolo", "表題"})
 _HEADING_STYLE = re.compile(
@@ -40,8 +43,8 @@ def load_word(source: Source) -> Content:
     """Read a Word document: headings by style or outline level, paragraphs, list items, table rows, notes.
 
     Localised and derived heading styles count (`标题 1`, a style based on `Heading 2`), and so does an
-    outline level set on the paragraph. Tables of contents, deleted text and headers and footers are left
-    out; footnotes come at the end.
+    outline level set on the paragraph. Charts and diagrams follow their paragraph. Tables of contents,
+    deleted text and headers and footers are left out; footnotes come at the end.
     """
     from docx import Document
 
@@ -76,9 +79,13 @@ class _Reader:
             self.writer.write("paragraph", note)
 
     def _paragraph(self, element: Element) -> None:
-        text = _text(element)
-        if not text.strip():
-            return
+        if (text := _text(element)).strip():
+            self._write(element, text)
+        for name in _drawings(element):
+            if (relation := self._document.part.rels.get(name)) is not None:
+                write_drawing(self.writer, relation, kind="paragraph")
+
+    def _write(self, element: Element, text: str) -> None:
         name, level, listed = self._styles.of(element)
         if name in _TITLE_STYLES:
             self.title = self.title or clean_line(text)
@@ -178,6 +185,12 @@ def _text(paragraph: Element) -> str:
         elif element.tag not in {f"{_W}txbxContent", f"{_W}pPr", f"{_W}del", _FALLBACK}:
             stack.extend(reversed(element))
     return "".join(pieces)
+
+
+def _drawings(paragraph: Element) -> Iterator[str]:
+    """Ids of the parts that hold a paragraph's charts and diagrams."""
+    for drawing in paragraph.iter(*(f"{{*}}{name}" for name in _DRAWINGS)):
+        yield drawing.get(f"{_R}id") or drawing.get(f"{_R}dm") or ""
 
 
 def _text_boxes(paragraph: Element) -> Iterator[Element]:

@@ -82,7 +82,7 @@ def is_foreign(material: Material) -> bool:
     if material.payload is not None:
         return is_fetched(material.payload)
     kind = format_for(path_of(material.uri))
-    return kind is not None and kind.is_foreign
+    return kind is None or kind.is_foreign  # without a telling name it may be anything
 
 
 def _unpacked(uri: str, payload: bytes) -> DocumentDraft:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
 from collections import Counter
@@ -379,12 +380,17 @@ class JobTable:
         row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
         return None if row is None else self._job(row)
 
-    def list(self, *, limit: int = 20) -> list[Job]:
-        """The newest jobs, newest first."""
-        return [
-            self._job(row)
-            for row in self._database.rows("SELECT * FROM jobs ORDER BY key DESC LIMIT ?", (limit,))
-        ]
+    def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:
+        """The newest jobs, newest first.
+
+        Args:
+            limit: how many at the most.
+            before: only jobs created before this time, in seconds since 1970.
+        """
+        rows = self._database.rows(
+            "SELECT * FROM jobs WHERE created_at < ? ORDER BY key DESC LIMIT ?", (before, limit)
+        )
+        return [self._job(row) for row in rows]
 
     def report(
         self, job: Job, states: Sequence[ItemState], *, limit: int = 50, after: int = -1
@@ -397,6 +403,15 @@ class JobTable:
             (job.key, *states, after, limit),
         )
         return [JobItem(**dict(row)) for row in rows]
+
+    def skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
+        """Addresses of skipped documents of a job, each with the reason."""
+        rows = self._database.rows(
+            "SELECT uri, reason FROM items INDEXED BY items_state "
+            "WHERE job = ? AND state = 'skipped' ORDER BY ordinal LIMIT ?",
+            (job.key, limit),
+        )
+        return [(row["uri"], row["reason"]) for row in rows]
 
     def _job(self, row: sqlite3.Row) -> Job:
         values = dict(row)

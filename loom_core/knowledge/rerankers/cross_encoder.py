@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from onnxruntime import InferenceSession
     from tokenizers import Encoding, Tokenizer
 
+    from loom_core.embedding.onnx_session import InferenceSession
     from loom_core.knowledge.model import KnowledgeItem
 
 __all__ = ["CrossEncoderReranker"]

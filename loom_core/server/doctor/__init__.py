@@ -7,6 +7,7 @@
 | `home` | Loom's folder: writable, and with room |
 | `port`, `port_holder` | whether a port is free, and who has it |
 | `keys` | which keys the environment has, never what they are |
+| `telemetry` | that no dependency reports to its maker, and what one has left |
 | `self_test`, `stdio_probe` | the server started as a host starts it, and spoken with in both eras |
 | `hosts` | what the configurations of MCP clients say of the server |
 | `redaction` | a report that people can paste into an issue |

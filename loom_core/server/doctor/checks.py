@@ -16,6 +16,7 @@ from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.program import program_section
 from loom_core.server.doctor.redaction import paste_safe
 from loom_core.server.doctor.self_test import SELF_TEST_SECONDS, self_test_section
+from loom_core.server.doctor.telemetry import telemetry_section
 from loom_core.server.install.launch import Interpreter, launch_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def common_checks(server: ExaminedServer) -> list[Check]:
         Check("home", blocking(partial(home_section, server.home))),
         Check("audit", blocking(partial(audit_section, server.home))),
         Check("keys", blocking(partial(keys_section, server.variables))),
+        Check("telemetry", blocking(telemetry_section)),
         Check("port", blocking(partial(port_section, "127.0.0.1", server.port, program=server.program))),
         Check("clients", blocking(partial(hosts_section, server.program, server.module))),
         Check("self-test", self_test, seconds=SELF_TEST_SECONDS),

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import anyio
 
+from loom_core.server.install.launch import host_environment
+
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, Process
 
@@ -26,14 +28,6 @@ Era: TypeAlias = Literal["handshake", "modern"]
 _VERSIONS: dict[Era, str] = {"handshake": "2025-11-25", "modern": "2026-07-28"}
 _CLIENT = {"name": "loom-doctor", "version": "1"}
 _META = "io.modelcontextprotocol/"
-
-# What hosts hand on of their environment, by the SDK's example (mcp.client.stdio): keys are not among it.
-_INHERITED = (
-    "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE"
-    " SYSTEMROOT TEMP USERNAME USERPROFILE"
-    if sys.platform == "win32"
-    else "HOME LOGNAME PATH SHELL TERM USER"
-).split()
 
 _MOST_BYTES = 64 << 20  # on standard output; a server that writes more does so without end
 _SHOWN = 80  # bytes of what pollutes it
@@ -94,12 +88,11 @@ async def probe_server(
         environment: variables that the host's configuration sets besides what hosts hand on.
     """
     probe = ServerProbe(era)
-    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     began = time.monotonic()
     try:
         process = await anyio.open_process(
             list(command),
-            env={**inherited, **(environment or {})},
+            env={**host_environment(), **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

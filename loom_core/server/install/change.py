@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -29,17 +30,21 @@ class Change:
     Attributes:
         action: what happens to it.
         file: where.
-        text: the file's new text; None where nothing changes.
+        text: the file's new text; None where nothing changes, or the file is deleted.
         diff: the entry before and after, as a unified diff without the values of environment variables.
+        deletes_within: the folder that stays where the file is deleted, as `install` made it; else None.
     """
 
     action: Action
     file: ConfigFile
     text: str | None = None
     diff: str = ""
+    deletes_within: Path | None = None
 
     def write(self) -> Path | None:
-        """Carry it out; returns the copy of the file as it was, if there was one. See `ConfigFile.write`."""
+        """Carry it out; returns the copy of the file as it was, if there is one. See `ConfigFile.write`."""
+        if self.deletes_within is not None:
+            self.file.remove(within=self.deletes_within)
         return None if self.text is None else self.file.write(self.text)
 
 
@@ -68,9 +73,18 @@ def planned_install(client: Client, server: InstalledServer, file: ConfigFile) -
 
 
 def planned_uninstall(
-    client: Client, name: str, file: ConfigFile, *, program: str, module: str, force: bool = False
+    client: Client,
+    name: str,
+    file: ConfigFile,
+    *,
+    program: str,
+    module: str,
+    within: Path,
+    force: bool = False,
 ) -> Change:
     """The change that takes a server out of a client's configuration.
+
+    Where nothing else has changed since `install`, the file is as it was before, byte for byte, or deleted.
 
     Args:
         client: whose.
@@ -78,6 +92,7 @@ def planned_uninstall(
         file: its configuration.
         program: the server's command.
         module: the module behind it.
+        within: the folder that stays where `install` made the file and its folders.
         force: whether an entry that holds more than `install` writes may go, too.
 
     Raises:
@@ -92,14 +107,32 @@ def planned_uninstall(
             f"What {client.title} calls {name!r} is not {program}. It was left as it is.",
             advice="Name the entry with --name.",
         )
-    if not force and (more := _additions(client, old)):
+    more = _additions(client, old)
+    if more and not force:
         raise ConfigError(
             f"The entry {name!r} of {client.title} holds what `install` does not write: {', '.join(more)}.",
             advice="Give --force to remove it with all that. The file as it was is kept beside it.",
         )
+    diff = _diff(client, name, file.path, old, None)
+    before = _before_install(client, name, file, old)
+    if before is not None and before.raw is None and not more:
+        return Change("removed", file, None, diff, within)
     left = {key: entry for key, entry in servers.items() if key != name}
-    text = _edited(client, file, name, left)
-    return Change("removed", file, text, _diff(client, name, file.path, old, None))
+    text = _edited(client, file, name, left) if before is None or before.raw is None else before.text
+    return Change("removed", file, text, diff)
+
+
+def _before_install(
+    client: Client, name: str, file: ConfigFile, entry: Mapping[str, Any]
+) -> ConfigFile | None:
+    """The file as it was before the entry was put into it: a backup, or no file; None where it is neither."""
+    for backup in (*file.backups(), None):
+        with suppress(ConfigError):  # a backup is passed over that cannot be read
+            before = ConfigFile.read(backup) if backup else ConfigFile(file.path, file.real, None)
+            old, _ = _found(client, name, before)
+            if old is None and client.format.put(before.text, client.section, name, entry) == file.text:
+                return before
+    return None
 
 
 def _found(client: Client, name: str, file: ConfigFile) -> tuple[dict[str, Any] | None, dict[str, Any]]:

@@ -15,7 +15,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.server.install.change import Action, Change, planned_install, planned_uninstall
 from loom_core.server.install.clients import CLIENTS, Client, Scope
 from loom_core.server.install.config_file import ConfigFile
-from loom_core.server.install.launch import Interpreter, launch_of
+from loom_core.server.install.launch import Interpreter, check_launch, launch_of
 from loom_core.server.install.machine import Machine
 from loom_core.server.install.server import InstalledServer
 
@@ -101,7 +101,7 @@ def install(
 
     Raises:
         InvalidInputError: no client is named; it has no such scope, or takes no such name.
-        ConfigError: its configuration cannot be changed; the message says where and why.
+        ConfigError: the server would not start, or the configuration cannot be changed; the message says why.
         StoreBusyError: somebody else changed it just now.
     """
     if args.client is None and not args.print_only:
@@ -109,6 +109,7 @@ def install(
     client = CLIENTS[args.client or "claude-desktop"]
     path = _file(client, args, program.machine)
     launch = launch_of(program.name, program.module, interpreter=program.interpreter)
+    check_launch(launch, program.name)
     there = [name for name in variables if os.environ.get(name)]
     server = InstalledServer(
         name=args.name,
@@ -155,10 +156,18 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
     """
     client = CLIENTS[args.client]
     file = ConfigFile.read(_file(client, args, program.machine))
+    within = program.machine.project if args.scope == "project" else program.machine.home
     change = planned_uninstall(
-        client, args.name, file, program=program.name, module=program.module, force=args.force
+        client,
+        args.name,
+        file,
+        program=program.name,
+        module=program.module,
+        within=Path(within),
+        force=args.force,
     )
-    return _carried_out(change, client, args, [], show)
+    notes = [] if change.deletes_within is None else ["Nothing else was in the file: it is deleted."]
+    return _carried_out(change, client, args, notes, show)
 
 
 def _file(client: Client, args: argparse.Namespace, machine: Machine) -> Path:

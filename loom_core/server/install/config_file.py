@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import shutil
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,9 @@ from loom_core.errors import ConfigError, StoreBusyError
 
 __all__ = ["ConfigFile"]
 
-_MANY = 100  # backups within one second
+_BACKUP = ".loom.bak"  # no other program gives such a name: backups are deleted by it
+_NEWEST = 3
+"""So many of the newest backups of a file are kept, and the oldest: the file as it was before Loom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,10 @@ class ConfigFile:
                 advice="Save the file as UTF-8. It was left as it is.",
             ) from None
 
+    def backups(self) -> list[Path]:
+        """The copies of it that `write` made, the newest first."""
+        return [path for *_, path in reversed(_backups_of(self.real))]
+
     def write(self, text: str) -> Path | None:
         """Put another text into the file; all of it or nothing. Mode, owner, link and mark stay.
 
@@ -77,16 +85,12 @@ class ConfigFile:
                 advice="Rename it.",
             ) from None
         temporary = self.real.with_name(f".{self.real.name}.{os.getpid()}.tmp")
-        try:
+        with self._writing():
             self.real.parent.mkdir(parents=True, exist_ok=True)
             backup = None if self.raw is None else self._back_up()
             try:
                 self._write_beside(temporary, raw)
-                if _bytes_of(self.real) != self.raw:
-                    raise StoreBusyError(
-                        f"{self.path} was changed by another program just now. It was left as it is.",
-                        advice="Run the command again.",
-                    )
+                self._check_unchanged()
                 temporary.replace(self.real)
             except BaseException:
                 if backup is not None:
@@ -94,12 +98,48 @@ class ConfigFile:
                 raise
             finally:
                 temporary.unlink(missing_ok=True)
+            for old in self.backups()[_NEWEST:-1]:
+                with suppress(OSError):
+                    old.unlink()
+        return backup
+
+    def remove(self, *, within: Path) -> None:
+        """Delete the file, and the folders that are empty then, up to one that stays.
+
+        Args:
+            within: the folder that stays.
+
+        Raises:
+            ConfigError: it cannot be deleted.
+            StoreBusyError: somebody else has changed it since it was read. It was left as it is.
+        """
+        with self._writing():
+            self._check_unchanged()
+            self.real.unlink()
+        for folder in self.real.parents:
+            if folder == within or not folder.is_relative_to(within):
+                break
+            try:
+                folder.rmdir()
+            except OSError:  # something else is in it
+                break
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        try:
+            yield
         except OSError as error:
             raise ConfigError(
                 f"{self.path} cannot be written: {error.strerror or error}.",
                 advice="See who may write there and in its folder, or paste what `install --print` shows.",
             ) from None
-        return backup
+
+    def _check_unchanged(self) -> None:
+        if _bytes_of(self.real) != self.raw:
+            raise StoreBusyError(
+                f"{self.path} was changed by another program just now. It was left as it is.",
+                advice="Run the command again.",
+            )
 
     def _write_beside(self, temporary: Path, raw: bytes) -> None:
         was = None if self.raw is None else self.real.stat()
@@ -120,15 +160,29 @@ class ConfigFile:
         temporary.chmod(stat.S_IMODE(was.st_mode))
 
     def _back_up(self) -> Path:
-        moment = time.strftime("%Y%m%d-%H%M%S")
-        for number in range(_MANY):
-            backup = self.real.with_name(f"{self.real.name}.{moment}{f'-{number}' if number else ''}.bak")
-            if not backup.exists():
-                shutil.copy2(self.real, backup)
-                return backup
-        raise ConfigError(
-            f"There are {_MANY} backups of {self.path} from this second.", advice="Remove some."
-        )
+        """Copy the file, under a name that sorts last, even where the clock was set back."""
+        now, number = time.strftime("%Y%m%d-%H%M%S"), 0
+        for moment, last, _ in _backups_of(self.real)[-1:]:
+            if moment >= now:
+                now, number = moment, last + 1
+        backup = self.real.with_name(f"{self.real.name}.{now}{f'-{number}' if number else ''}{_BACKUP}")
+        shutil.copy2(self.real, backup)
+        return backup
+
+
+def _backups_of(file: Path) -> list[tuple[str, int, Path]]:
+    """The copies of a file that `ConfigFile.write` made, the oldest first: moment, number in it, and path."""
+    name = re.compile(re.escape(file.name) + r"\.(\d{8}-\d{6})(?:-(\d+))?" + re.escape(_BACKUP), re.ASCII)
+    found: list[tuple[str, int, Path]] = []
+    try:
+        listed = list(file.parent.iterdir())
+    except OSError:  # there is no such folder, or it may not be listed
+        listed = []
+    for path in listed:
+        match = name.fullmatch(path.name)
+        if match and path.is_file() and not path.is_symlink():
+            found.append((match[1], int(match[2] or 0), path))
+    return sorted(found)
 
 
 def _bytes_of(path: Path) -> bytes | None:

@@ -57,7 +57,20 @@ class JsonText:
         member = holder.node.member(name) if holder else None
         if holder is None or member is None:
             raise UneditableTextError(f"There is no {name!r} in {section!r}.")
-        members = holder.node.members
+        text = self._without_member(text, holder.node, member)
+        root = self._reader.read(text)
+        emptied = root.member(section) if root else None
+        if root and emptied and text[emptied.node.start : emptied.node.end] == "{}":
+            text = self._without_member(text, root, emptied)
+        return text
+
+    def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:
+        """See `TextFormat.snippet`."""
+        return _rendered({section: {name: entry}}) + "\n"
+
+    def _without_member(self, text: str, parent: JsonNode, member: JsonMember) -> str:
+        """The text without a member of an object, and with none of its lines left."""
+        members = parent.members
         previous = members[members.index(member) - 1] if member is not members[0] else None
         start, end = member.start, member.node.end
         after = self._reader.skip(text, end)
@@ -66,20 +79,16 @@ class JsonText:
         elif previous is not None:
             comma = self._reader.skip(text, previous.node.end)
             first, blanks = line_start(text, start)
-            if first + len(blanks) != start or "\n" not in text[end : holder.node.end]:
+            if first + len(blanks) != start or "\n" not in text[end : parent.end]:
                 return text[:comma] + text[end:]
             text = text[:comma] + text[comma + 1 :]
             start, end = start - 1, end - 1
         text = _without(text, start, end)
-        opened = holder.node.start + 1
+        opened = parent.start + 1
         closing = _STRICT_BLANK.match(text, opened)
         if closing and text[closing.end()] == "}":
             text = text[:opened] + text[closing.end() :]
         return text
-
-    def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:
-        """See `TextFormat.snippet`."""
-        return _rendered({section: {name: entry}}) + "\n"
 
     def _with_member(
         self, text: str, root: JsonNode, parent: JsonNode, key: str, value: Mapping[str, Any]

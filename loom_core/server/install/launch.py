@@ -1,56 +1,103 @@
-"""Which command starts this program tomorrow, too.
+"""Find the command that starts this program again, from another folder and with hardly any environment.
 
-A client starts a server long after `install` has run, from another folder and with hardly any environment.
-So the command is an absolute path, and none into a place that is tidied up:
+The command is an absolute path, and never one into a cache:
 
-- Started by `uvx` or `uv tool run`: `uv tool run PACKAGE`. Its environment is in uv's cache, which may be
-  emptied.
-- Started by `pipx run`: `pipx run PACKAGE`. The same, after some days.
-- Installed by `uv tool install`, `pipx install`, pip, or into a virtual environment: the script beside the
-  interpreter. It stays where it is when the package is upgraded.
-- Started by `python -m`, and there is no script: that interpreter, `-m` and the module.
+- Run by `uvx` or `uv tool run`: `uv tool run OPTIONS PACKAGE@VERSION`, with the options that uv was
+  given, and with `--from` where the package came from a file, a folder or a repository.
+- Run by `uv run --with …`: the same `uv run`, in the same folder.
+- Run by `pipx run`: `pipx run --spec PACKAGE==VERSION PACKAGE`.
+- Installed by `uv tool install`, `pipx install`, pip, or into a virtual environment such as that of a clone:
+  the script next to the interpreter. It stays where it is when the package is upgraded.
+- Run by `python -m`, and there is no script: that interpreter, `-m` and the module.
+
+What uv was given is read from its command line. Where that cannot be read, or is not enough, `check_launch`
+refuses before anything is written.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import Distribution
 from pathlib import Path
+from typing import Any
 
 from loom_core.errors import ConfigError
 from loom_core.installation import cache_keeper
 
-__all__ = ["Interpreter", "Launch", "launch_of"]
+__all__ = ["Interpreter", "Launch", "check_launch", "host_environment", "launch_of", "parent_command"]
 
 _SCRIPT_SUFFIXES = (".exe", "") if os.name == "nt" else ("",)
+
+# What hosts hand on of their environment, by the SDK's example (mcp.client.stdio): keys are not among it.
+_INHERITED = (
+    "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE"
+    " SYSTEMROOT TEMP USERNAME USERPROFILE"
+    if sys.platform == "win32"
+    else "HOME LOGNAME PATH SHELL TERM USER"
+).split()
+
+_ONCE = {"--refresh", "--reinstall", "--upgrade", "-U"}
+"""Options of uv that are for one run, not for each start."""
+_ONCE_WITH_VALUE = {"--from", "--refresh-package", "--reinstall-package", "--upgrade-package", "-P"}
+"""The same, with a value; that of `--from` is written as what came of it."""
+
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that tell uv which certificates to trust. Hosts do not hand them on."""
+_SYSTEM_CERTIFICATES = "--system-certs"
+"""The option that is written in their place."""
+
+_WITH_CREDENTIALS = re.compile(r"://(?!git@)[^/\s]*@")
+_EXTRAS = re.compile(r"[\w.-]+(\[[^\]]*\])")
+_START_SECONDS = 120.0
+_SHOWN = 400  # characters of what a command says that does not start
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python installation.
+    """A Python installation, and how it was started.
 
     Attributes:
         executable: the interpreter as it was called: that of a virtual environment, not what it links to.
         prefix: the environment's folder.
         scripts: where its commands are.
-        environment: what the process was given.
+        packages: where its packages are.
+        environment: the variables of the process.
+        folder: the current folder.
+        parent: the command line that started this program, without the program's own arguments; empty where
+            it is not known.
     """
 
     executable: Path
     prefix: Path
     scripts: Path
+    packages: Path
     environment: Mapping[str, str]
+    folder: Path
+    parent: tuple[str, ...] = ()
 
     @classmethod
     def this(cls) -> Interpreter:
         """The one that runs this program."""
-        scripts = Path(sysconfig.get_path("scripts"))
-        return cls(Path(sys.executable), Path(sys.prefix), scripts, os.environ)
+        prefix = Path(sys.prefix)
+        return cls(
+            executable=Path(sys.executable),
+            prefix=prefix,
+            scripts=Path(sysconfig.get_path("scripts")),
+            packages=Path(sysconfig.get_path("purelib")),
+            environment=os.environ,
+            folder=Path.cwd(),
+            parent=parent_command() if cache_keeper(prefix) == "uv" else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +108,13 @@ class Launch:
         command: an absolute path.
         arguments: what comes before the program's own arguments.
         note: what the user should know about it; may be empty.
+        keeper: the program that fetches the package at each start, uv or pipx; empty where it is installed.
     """
 
     command: str
     arguments: tuple[str, ...] = ()
     note: str = ""
+    keeper: str = ""
 
 
 def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
@@ -77,15 +126,25 @@ def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
         interpreter: what runs it.
 
     Raises:
-        ConfigError: it runs from a cache, and the program that keeps the cache cannot be found.
+        ConfigError: it runs from a cache, and cannot be started from there again: the program that keeps the
+            cache cannot be found, or was given a password.
     """
     keeper = cache_keeper(interpreter.prefix)
-    if keeper == "uv":
-        uv = interpreter.environment.get("UV") or shutil.which("uv", path=_path(interpreter))
-        return Launch(_kept(uv, "uv", program), ("tool", "run", program), _FETCHED.format("uv"))
-    if keeper == "pipx":
-        pipx = shutil.which("pipx", path=_path(interpreter))
-        return Launch(_kept(pipx, "pipx", program), ("run", program), _FETCHED.format("pipx"))
+    if keeper:
+        runner = interpreter.environment.get("UV") if keeper == "uv" else None
+        runner = runner or shutil.which(keeper, path=interpreter.environment.get("PATH", os.defpath))
+        if not runner:
+            raise ConfigError(
+                f"{program} runs from the cache of {keeper}, and the command {keeper} cannot be found.",
+                advice=f"Put {keeper} on the PATH and run install again.",
+            )
+        arguments = (_uv_arguments if keeper == "uv" else _pipx_arguments)(program, interpreter)
+        if any(map(_WITH_CREDENTIALS.search, arguments)):
+            raise ConfigError(
+                f"{keeper} was given an address with credentials, which the entry would show to all.",
+                advice=_install_advice(keeper, program),
+            )
+        return Launch(str(Path(runner).absolute()), arguments, _FETCHED.format(keeper), keeper)
     note = _TEMPORARY.format(interpreter.prefix) if _temporary(interpreter.prefix) else ""
     for suffix in _SCRIPT_SUFFIXES:
         script = interpreter.scripts / f"{program}{suffix}"
@@ -94,21 +153,162 @@ def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
     return Launch(str(interpreter.executable), ("-m", module), note)
 
 
-_FETCHED = "The client starts it by {0}, which fetches the package again where its cache has been emptied."
+def check_launch(launch: Launch, program: str) -> None:
+    """Start a program as a host will, and have it tell its version. Blocks, for half a second as a rule.
+
+    The server itself is not started: it would take up work that is waiting, and would then be cut off.
+
+    Raises:
+        ConfigError: it does not start.
+    """
+    command = [launch.command, *launch.arguments, "--version"]
+    try:
+        done = subprocess.run(
+            command,
+            env=host_environment(),
+            cwd=os.path.sep,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_START_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        reason = f"it did not answer within {_START_SECONDS:g} s"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    else:
+        if done.stdout.decode("utf-8", "replace").split()[:1] == [program]:
+            return
+        said = " ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())
+        reason = said[:_SHOWN] or f"it ended with code {done.returncode}"
+    if launch.keeper:
+        advice = _install_advice(launch.keeper, program)
+    else:
+        advice = f"See that this works in another folder and without your environment: {shlex.join(command)}"
+    raise ConfigError(
+        f"A client could not start {program} by what would be written, and nothing was changed: {reason}",
+        advice=advice,
+    )
+
+
+def host_environment() -> dict[str, str]:
+    """The part of this process's environment that hosts hand on to the servers they start."""
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ}
+
+
+def parent_command() -> tuple[str, ...]:
+    """The command line of the process that started this one, without the arguments that it passed on.
+
+    It is empty where it cannot be read.
+    """
+    own, parent = _command_line(os.getpid()), _command_line(os.getppid())
+    while own and parent and own[-1] == parent[-1]:
+        del own[-1], parent[-1]
+    return tuple(parent)
+
+
+_FETCHED = (
+    "The client starts this version by {0}, which fetches it again where its cache has been emptied. After an"
+    " upgrade, run install again."
+)
 _TEMPORARY = "It runs from {0}, a folder for temporary files: install it elsewhere if it is to stay."
 
 
-def _path(interpreter: Interpreter) -> str:
-    return interpreter.environment.get("PATH", os.defpath)
+def _command_line(process: int) -> list[str]:
+    try:
+        raw = Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        if sys.platform != "darwin":
+            return []
+        # `ps` joins the words. Where one has a blank the command does not start, and `check_launch` says so.
+        ps = ["/bin/ps", "-ww", "-o", "args=", "-p", str(process)]
+        return os.fsdecode(subprocess.run(ps, capture_output=True, check=False).stdout).split()
+    return [os.fsdecode(word) for word in raw.split(b"\0")[:-1]]
 
 
-def _kept(runner: str | None, name: str, program: str) -> str:
-    if not runner:
-        raise ConfigError(
-            f"{program} runs from the cache of {name}, and the command {name} cannot be found.",
-            advice=f"Put {name} on the PATH, or install {program} for good.",
-        )
-    return str(Path(runner).absolute())
+def _uv_arguments(program: str, interpreter: Interpreter) -> tuple[str, ...]:
+    first, options, started = _uv_options(program, interpreter.parent)
+    folder: tuple[str, ...] = ()
+    if "run" in first or any(_names_path(word, interpreter.folder) for word in options):
+        folder = ("--directory", str(interpreter.folder))
+    if "run" in first:
+        return (*folder, *first, *options, started)
+    extras = _extras(program, started)
+    kept: list[str] = []
+    words = iter(options)
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in _ONCE_WITH_VALUE:
+            value = value or next(words, "")
+            extras = extras or (_extras(program, value) if name == "--from" else "")
+        elif word not in _ONCE:
+            kept.append(word)
+    if any(interpreter.environment.get(name) for name in _CERTIFICATES) and _SYSTEM_CERTIFICATES not in kept:
+        kept.append(_SYSTEM_CERTIFICATES)
+    version, url = _origin(program, interpreter)
+    what = ("--from", f"{program}{extras} @ {url}", program) if url else (f"{program}{extras}@{version}",)
+    return (*folder, *first, "tool", "run", *kept, *what)
+
+
+def _uv_options(program: str, parent: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """The words of uv's command line: those up to `run`, its options, and what it was told to start.
+
+    The first are without `tool run`. The first two are empty where another command line started this program.
+    """
+    words = list(parent[1:])
+    if not words or re.split(r"[\[@=]", words[-1])[0] != program:
+        return (), (), program
+    started = words.pop()
+    for at, word in enumerate(words):
+        if word == "tool" and words[at + 1 : at + 2] in (["run"], ["uvx"]):
+            return tuple(words[:at]), tuple(words[at + 2 :]), started
+        if word == "run":
+            return tuple(words[: at + 1]), tuple(words[at + 1 :]), started
+    return (), (), program
+
+
+def _names_path(word: str, folder: Path) -> bool:
+    """Whether an option names something by its path from a folder."""
+    value = word.partition("=")[2] or word
+    return bool(value) and not Path(value).is_absolute() and os.path.lexists(folder / value)
+
+
+def _extras(program: str, requirement: str) -> str:
+    found = _EXTRAS.match(requirement)
+    return found[1] if found and requirement.startswith(program) else ""
+
+
+def _pipx_arguments(program: str, interpreter: Interpreter) -> tuple[str, ...]:
+    version, url = _origin(program, interpreter)
+    return ("run", "--spec", f"{program} @ {url}" if url else f"{program}=={version}", program)
+
+
+def _origin(program: str, interpreter: Interpreter) -> tuple[str, str]:
+    """The version of a package, and where it came from; that is empty for an index or a folder of wheels."""
+    for found in Distribution.discover(name=program, path=[str(interpreter.packages)]):
+        origin = found.read_text("direct_url.json")
+        return found.version, _url(json.loads(origin)) if origin else ""
+    raise ConfigError(
+        f"{program} runs from a cache, and which version it is cannot be told.",
+        advice=_install_advice("uv", program),
+    )
+
+
+def _url(origin: Mapping[str, Any]) -> str:
+    """The address of a direct reference (PEP 610), of the very commit in a repository."""
+    part = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
+    if commit := origin.get("vcs_info"):
+        return f"{commit['vcs']}+{origin['url']}@{commit['commit_id']}{part}"
+    return f"{origin['url']}{part}"
+
+
+def _install_advice(keeper: str, program: str) -> str:
+    options = f"the options that {keeper} was given, such as --index"
+    if keeper == "uv":
+        how, options = f"uv tool install {program}", options + " or --find-links"
+    else:
+        how = f"pipx install {program}"
+    return f"Install it to stay ({how}, with {options}), and run `{program} install` of that."
 
 
 def _temporary(folder: Path) -> bool:

@@ -34,7 +34,7 @@ class TextFormat(Protocol):
         ...
 
     def drop(self, text: str, section: str, name: str) -> str:
-        """The text without the entry, which is there."""
+        """The text without the entry, which is there, and without the section if nothing else is in it."""
         ...
 
     def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:

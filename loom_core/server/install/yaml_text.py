@@ -120,6 +120,8 @@ class YamlText:
         if len(found[1].entries) > 1:
             return text[:start] + text[end:]
         colon = text.index(":", found[0].end) + 1
+        if not text[colon:start].strip():
+            return text[: line_start(text, found[0].start)[0]] + text[end:]
         return f"{text[:colon]} {{}}{text[colon:start]}{text[end:]}"
 
     def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loom_agent.cli import PROGRAM, parser, settings_of
+from loom_agent.introduction import introduction
 from loom_core.errors import ConfigError
 from loom_core.server.server_program import ServerProgram
 
@@ -85,6 +86,7 @@ SERVER = ServerProgram(
     end_seconds=_END_SECONDS,
     parser=parser,
     settings_of=settings_of,
+    introduction=introduction,
     build=_build,
     run_command=_run_command,
     options=_options,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.citing import citation
 from loom_core.server.console import out, out_json, say, strong
+from loom_core.server.install.launch import Interpreter, launch_of
 from loom_kb.working import work_to_the_end
 
 if TYPE_CHECKING:
@@ -80,10 +80,11 @@ def _quote(text: str) -> str:
 
 
 def _how_to_connect(home: Path) -> str:
-    own = Path(sys.argv[0])
-    command = str(own.absolute()) if own.stem == "loom-kb" else shutil.which("loom-kb")
-    server: dict[str, object] = {"command": command or sys.executable}
-    server["args"] = [] if command else ["-m", "loom_kb"]
+    try:
+        launch = launch_of("loom-kb", "loom_kb", interpreter=Interpreter.this())
+    except ConfigError as error:
+        return f"{strong('Connect a client.')} {error.message} {error.advice}"
+    server: dict[str, object] = {"command": launch.command, "args": list(launch.arguments)}
     if home != loom_home():
         server["env"] = {"LOOM_HOME": str(home)}
     snippet = json.dumps({"mcpServers": {"loom-kb": server}}, ensure_ascii=False, indent=2)

@@ -1,50 +1,72 @@
-"""What is told about a job: how far and how fast it is, what was left out and why, what is there twice."""
+"""Facts about a job: progress, pace, failures, skipped files by type and reason, duplicates."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.uris import shown
-from loom_kb.models import JobInfo
+from loom_kb.models import JobInfo, SkippedInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.record import Job, JobItem, Record
 
-__all__ = ["all_notes", "all_problems", "job_info", "problems_page"]
+__all__ = ["all_notes", "all_problems", "job_info", "listed_jobs", "problems_page"]
 
-_MAX_PROBLEMS = 50
-_MAX_NOTES = 10
-_PAGE = 500
+_MAX_FAILURES = 10  # that are told with a job; a cursor gives the others
+_MAX_NOTES = 5
+_MAX_REASONS = 6
+_MAX_TYPES = 8
+_MAX_COUNTED = 10_000  # skipped documents that are counted by type: some folders have millions
+_PAGE = 50
+_LONG_PAGE = 500
+_FROM_START = 1  # cursor before the first problem
+_TYPE = re.compile(r"\.\w{1,10}$")
 
 
-def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job, *, after: int = 0) -> JobInfo:
-    """A job as the tools tell it. Blocks.
+def job_info(
+    knowledge_base: GraphRAGKnowledgeBase,
+    job: Job,
+    *,
+    after: int = 0,
+    failures: int = _MAX_FAILURES,
+    notes: int = _MAX_NOTES,
+) -> JobInfo:
+    """Collect the facts about a job, a bounded number of them. Blocks.
 
     Args:
         knowledge_base: where it is.
         job: the job.
-        after: where to go on with its problems, see `problems_page`.
+        after: where to go on with its problems, see `problems_page`; 0 for an overview of them.
+        failures: how many failed documents the overview names.
+        notes: how many notes it has.
     """
     record = knowledge_base.record
-    problems, following = problems_page(record, job, after=after)
-    if after == 0 and (more := _count_problems(job) - len(problems)):
-        problems.append(f"… and {more:,} more")
+    if after:
+        problems, following = problems_page(record, job, after=after)
+        skipped: list[SkippedInfo] = []
+        noted: list[str] = []
+    else:
+        problems, following = _failures(record, job, limit=failures)
+        skipped = _skipped(record, job)
+        noted = [note for _, note in record.progress.notes(job, limit=notes)] if notes else []
+        if len(noted) == notes > 0 and (more := record.progress.count_notes(job) - notes):
+            noted.append(f"… and {more:,} more")
     if job.error:
         problems.insert(0, f"failed: {job.error}")
-    notes = [note for _, note in record.progress.notes(job, limit=_MAX_NOTES)]
-    if len(notes) == _MAX_NOTES and (more := record.progress.count_notes(job) - len(notes)):
-        notes.append(f"… and {more:,} more")
     if not job.finished and knowledge_base.worker.problem:
-        notes.insert(0, knowledge_base.worker.problem)
+        noted.insert(0, knowledge_base.worker.problem)
     spent = record.progress.spent(job)
     pace = None if job.finished else record.progress.pace(job)
     pending = [] if job.finished else record.jobs.pending(job, 1)
     return JobInfo(
         id=job.id,
         source=knowledge_base.name,
+        kind=job.kind,
         state=job.state,
         total=job.total,
         processed=job.processed,
@@ -60,15 +82,52 @@ def job_info(knowledge_base: GraphRAGKnowledgeBase, job: Job, *, after: int = 0)
         tokens_read=None if spent is None else spent.input_tokens,
         tokens_written=None if spent is None else spent.output_tokens,
         cost=None if spent is None else spent.cost,
+        skipped=skipped,
         problems=problems,
-        notes=notes,
+        notes=noted,
         next_cursor=str(following) if following else None,
     )
 
 
-def problems_page(
-    record: Record, job: Job, *, after: int = 0, limit: int = _MAX_PROBLEMS
-) -> tuple[list[str], int]:
+def listed_jobs(jobs: Sequence[tuple[GraphRAGKnowledgeBase, Job]]) -> list[JobInfo]:
+    """Collect the facts about jobs for a list: together they name few failures, each only once. Blocks."""
+    listed: list[JobInfo] = []
+    named: set[str] = set()
+    for knowledge_base, job in jobs:
+        info = job_info(knowledge_base, job, failures=max(_MAX_FAILURES - len(named), 0), notes=0)
+        problems = [problem for problem in info.problems if problem not in named]
+        named.update(problems)
+        listed.append(info.model_copy(update={"problems": problems, "next_cursor": None}))
+    return listed
+
+
+def _failures(record: Record, job: Job, *, limit: int) -> tuple[list[str], int]:
+    """The first failed documents of a job, and the cursor for all other problems; 0 if there are none."""
+    failed, skipped = job.counts.get("failed", 0), job.counts.get("skipped", 0)
+    items = record.jobs.report(job, ["failed"], limit=limit) if failed and limit else []
+    following = _cursor(items[-1]) if items else _FROM_START
+    return [_problem(item) for item in items], following if failed > len(items) or skipped else 0
+
+
+def _skipped(record: Record, job: Job) -> list[SkippedInfo]:
+    """Count the skipped documents of a job by reason and type, the most frequent first."""
+    if not job.counts.get("skipped"):
+        return []
+    by_reason: dict[str, Counter[str]] = {}
+    for uri, reason in record.jobs.skipped(job, limit=_MAX_COUNTED):
+        extension = _TYPE.search(uri)
+        types = by_reason.setdefault(reason, Counter())
+        types[extension[0].lower() if extension else "no extension"] += 1
+    groups = [
+        SkippedInfo(reason=reason, count=types.total(), types=dict(types.most_common(_MAX_TYPES)))
+        for reason, types in by_reason.items()
+    ]
+    groups = sorted(groups, key=lambda group: -group.count)[:_MAX_REASONS]
+    rest = job.counts["skipped"] - sum(group.count for group in groups)
+    return [*groups, SkippedInfo(count=rest)] if rest > 0 else groups
+
+
+def problems_page(record: Record, job: Job, *, after: int = 0, limit: int = _PAGE) -> tuple[list[str], int]:
     """Some lines about documents that were left out of a job: first what failed, then what was skipped.
 
     Folders are full of what is rightly skipped; what failed must not be hidden behind it.
@@ -82,27 +141,22 @@ def problems_page(
     Returns:
         The lines, and where to go on; 0 if that is all.
     """
-    # Twice the ordinal, and one more for what failed.
     items: list[JobItem] = []
     if after == 0 or after % 2:
-        start = after // 2 if after else -1
+        start = (after - 3) // 2 if after else -1
         items = record.jobs.report(job, ["failed"], limit=limit, after=start)
         after = 0
     if len(items) < limit:
         start = after // 2 - 1 if after else -1
         items += record.jobs.report(job, ["skipped"], limit=limit - len(items), after=start)
-    following = 0
-    if len(items) == limit:
-        last = items[-1]
-        following = 2 * last.ordinal + (1 if last.state == "failed" else 2)
-    return [_problem(item) for item in items], following
+    return [_problem(item) for item in items], _cursor(items[-1]) if len(items) == limit else 0
 
 
 def all_problems(record: Record, job: Job) -> Iterator[str]:
     """Every line about a document that was left out of a job."""
     after = 0
     while True:
-        lines, after = problems_page(record, job, after=after, limit=_PAGE)
+        lines, after = problems_page(record, job, after=after, limit=_LONG_PAGE)
         yield from lines
         if not after:
             return
@@ -111,15 +165,18 @@ def all_problems(record: Record, job: Job) -> Iterator[str]:
 def all_notes(record: Record, job: Job) -> Iterator[str]:
     """Every note about a job."""
     after = 0
-    while notes := record.progress.notes(job, limit=_PAGE, after=after):
+    while notes := record.progress.notes(job, limit=_LONG_PAGE, after=after):
         after = notes[-1][0]
         yield from (note for _, note in notes)
 
 
-def _count_problems(job: Job) -> int:
-    return job.counts.get("failed", 0) + job.counts.get("skipped", 0)
+def _cursor(item: JobItem) -> int:
+    """Where to go on after a problem: odd after one that failed, even after a skipped one."""
+    return 2 * item.ordinal + (3 if item.state == "failed" else 2)
 
 
 def _problem(item: JobItem) -> str:
     place = shown(item.uri)
-    return f"{item.state}: " + (item.reason if place in item.reason else f"{place}: {item.reason}")
+    # What can be done is said once for all skipped documents of a reason.
+    reason = item.reason.partition(". ")[0] if item.state == "skipped" else item.reason
+    return f"{item.state}: " + (reason if place in reason else f"{place}: {reason}")

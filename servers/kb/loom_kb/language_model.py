@@ -7,12 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from anyio import to_thread
-
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
 from loom_core.server.console import agreed, say
-from loom_core.server.doctor.language_model import model_section as examined_model
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,6 +58,8 @@ def configuration(text: str) -> str | dict[str, Any]:
 
 def model_section(library: Library) -> Section | None:
     """Which model is set and whether it can be asked, for `doctor`; None without one. May ask the keyring."""
+    from loom_core.server.doctor.language_model import model_section as examined_model
+
     return examined_model(library.language_model, otherwise=OTHER_MODEL)
 
 
@@ -74,6 +73,8 @@ async def with_agreement(add: Callable[[bool], Awaitable[_Done]], *, yes: bool) 
     Raises:
         InvalidInputError: there is nobody to ask, or they did not agree. Nothing was done.
     """
+    from anyio import to_thread
+
     try:
         return await add(yes)
     except ConfirmationNeededError as error:

@@ -8,6 +8,7 @@ from loom_core.server.citing import MatchInfo
 
 __all__ = [
     "AddResult",
+    "CancelResult",
     "DocumentInfo",
     "EntityInfo",
     "EstimateInfo",
@@ -19,28 +20,44 @@ __all__ = [
     "QueryResult",
     "RelationInfo",
     "RemoveResult",
+    "SkippedInfo",
     "SourceDetails",
     "SourcesResult",
 ]
 
+_CONCISE: dict[str, object] = {
+    "number": 0,
+    "source": "",
+    "document_id": "",
+    "start": None,
+    "end": None,
+    "relevance": None,
+    "scores": {},
+    "why": [],
+}
+
 
 class Passage(BaseModel):
-    """A passage that was found."""
+    """A passage that was found. What has a default is left out of a concise answer."""
 
-    number: int = Field(description="Citation number in the text: [1], [2]…")
+    number: int = Field(default=0, description="Citation number: its place in the list, from 1.")
     id: str = Field(description="For `fetch`.")
-    source: str = Field(description="Knowledge base.")
-    document_id: str = Field(description="For `fetch` and `remove`.")
+    source: str = Field(default="", description="Knowledge base.")
+    document_id: str = Field(default="", description="For `fetch` and `remove`: `id` as far as its dot.")
     title: str
-    heading_path: list[str]
+    heading_path: list[str] = []
     uri: str
-    start: int = Field(description="Offset in the document, in characters.")
-    end: int
-    page: int | None = Field(description="Page or slide, from 1.")
+    start: int | None = Field(default=None, description="Offset in the document, in characters.")
+    end: int | None = None
+    page: int | None = Field(default=None, description="Page or slide, from 1.")
     text: str
-    relevance: float = Field(description="0 to 1; of the best passage, the confidence that it answers.")
-    scores: dict[str, float] = Field(description="By channel: bm25, vector (cosine), links, graph.")
-    why: list[str] = Field(description="The path of evidence.")
+    relevance: float | None = Field(
+        default=None, description="0 to 1; of the best passage, the confidence that it answers."
+    )
+    scores: dict[str, float] = Field(
+        default={}, description="By channel: bm25, vector (cosine), links, graph."
+    )
+    why: list[str] = Field(default=[], description="The path of evidence.")
 
 
 class QueryResult(BaseModel):
@@ -48,9 +65,18 @@ class QueryResult(BaseModel):
 
     passages: list[Passage]
     match: MatchInfo
-    embedded: int = Field(description="Passages that have a vector so far…")
-    total: int = Field(description="…of so many in the sources that were asked.")
-    notes: list[str] = Field(description="What to know about this answer.")
+    embedded: int = Field(default=0, description="Passages that have a vector so far…")
+    total: int = Field(default=0, description="…of so many in the sources that were asked.")
+    notes: list[str] = Field(default=[], description="What to know about this answer.")
+
+    def concise(self) -> QueryResult:
+        """Reduce it to what a concise text tells, too, so that it costs no more tokens than that."""
+        shorter: dict[str, object] = {
+            "passages": [each.model_copy(update=_CONCISE) for each in self.passages]
+        }
+        if self.embedded == self.total:
+            shorter |= {"embedded": 0, "total": 0}
+        return self.model_copy(update=shorter)
 
 
 class FetchResult(BaseModel):
@@ -78,11 +104,20 @@ class DocumentInfo(BaseModel):
     length: int = Field(description="Characters.")
 
 
+class SkippedInfo(BaseModel):
+    """Documents that a job skipped for one reason."""
+
+    reason: str = Field(default="", description="And what can be done; empty for all other reasons.")
+    count: int
+    types: dict[str, int] = Field(default={}, description="By extension; of many, the most frequent.")
+
+
 class JobInfo(BaseModel):
     """How far a job is."""
 
     id: str
     source: str
+    kind: str = Field(default="add", description="add, or sync.")
     state: str = Field(description="queued, listing, running, done, failed or cancelled.")
     total: int = Field(description="Documents, as far as listed.")
     processed: int
@@ -100,7 +135,12 @@ class JobInfo(BaseModel):
     tokens_read: int | None = Field(default=None, description="By a language model, so far.")
     tokens_written: int | None = None
     cost: float | None = Field(default=None, description="US dollars; null where the price is not known.")
-    problems: list[str] = Field(description="A line for each document that was skipped or failed.")
+    skipped: list[SkippedInfo] = []
+    problems: list[str] = Field(
+        default=[],
+        description="A line for each of the first documents that failed; with `cursor`, for further ones and "
+        "for each that was skipped.",
+    )
     notes: list[str] = Field(default=[], description="A line for each document that another one equals.")
     next_cursor: str | None = Field(default=None, description="For further problems.")
 
@@ -178,7 +218,15 @@ class GraphResult(BaseModel):
     path: list[str] = Field(description="Names from `entity` to `to`, where a path was asked for.")
 
 
+class CancelResult(BaseModel):
+    """Answer of `job_cancel`."""
+
+    id: str
+    state: str = Field(description="cancelled, or what it was before: done or failed.")
+
+
 class JobResult(BaseModel):
     """Answer of `job`."""
 
     jobs: list[JobInfo]
+    next_cursor: str | None = Field(default=None, description="For older jobs.")

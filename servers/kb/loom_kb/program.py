@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.server.server_program import ServerProgram
 from loom_kb.cli import PROGRAM, checked_settings, parser, settings_of
+from loom_kb.introduction import introduction
 from loom_kb.language_model import NO_MODEL, configuration
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ SERVER = ServerProgram(
     end_seconds=_END_SECONDS,
     parser=parser,
     settings_of=_settings_of,
+    introduction=introduction,
     build=_build,
     run_command=_run_command,
     options=_options,

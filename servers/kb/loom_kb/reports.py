@@ -10,7 +10,7 @@ from loom_core.knowledge.comparing import percent
 from loom_core.knowledge.uris import shown
 from loom_core.server.console import out, out_json, say, strong
 from loom_kb.job_facts import all_notes, all_problems, job_info
-from loom_kb.texts import job_text
+from loom_kb.texts import ASK_COMMAND, job_text
 
 if TYPE_CHECKING:
     import argparse
@@ -23,11 +23,11 @@ __all__ = ["duplicates", "jobs"]
 async def jobs(service: Service, args: argparse.Namespace) -> int:
     """List the newest jobs, or tell all about one."""
     if args.id is None:
-        infos = await service.jobs()
+        newest = await service.jobs(limit=20)
         if args.json:
-            out_json({"jobs": [info.model_dump(mode="json") for info in infos]})
+            out_json(newest)
         else:
-            out("\n".join(job_text([info]) for info in infos) or "There are no jobs.")
+            out("\n".join(job_text([info], ask=ASK_COMMAND) for info in newest.jobs) or "There are no jobs.")
         return 0
     knowledge_base, job = await service.job(args.id)
     if args.cancel:
@@ -39,7 +39,7 @@ async def jobs(service: Service, args: argparse.Namespace) -> int:
         every = {"problems": list(problems), "notes": list(notes), "next_cursor": None}
         out_json(info.model_copy(update=every))
         return 0
-    out(job_text([info.model_copy(update={"problems": [], "notes": [], "next_cursor": None})]))
+    out(job_text([info.model_copy(update={"problems": [], "notes": []})], ask=""))
     if job.error:
         out(f"  failed: {job.error}")
     for problem in problems:

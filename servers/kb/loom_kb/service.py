@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,9 @@ from loom_core.server.caller import current_caller
 from loom_core.server.citing import MatchInfo
 from loom_core.server.reading import forms_of, read
 from loom_kb.addresses import readable_paths
-from loom_kb.job_facts import job_info
+from loom_kb.job_facts import job_info, listed_jobs
 from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
-from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobInfo, Passage, QueryResult
+from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobResult, Passage, QueryResult
 from loom_kb.settings import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Service", "document_info", "estimate_info", "job_info", "position"]
 
 _MAX_KEY = (1 << 63) - 1
+_MICRO = 1_000_000  # cursors are whole numbers: times in microseconds
 
 
 class Service:
@@ -258,7 +260,7 @@ class Service:
         if not settings.allow_urls:
             raise InvalidInputError(
                 "This server fetches no web pages, as what a model reads could make it ask for any address.",
-                advice="Give the text itself in `text`, or start the server with --allow-urls.",
+                advice="Give the text itself in `text`, or restart the server with --allow-urls.",
             )
         from loom_core.knowledge.fetching import client_for
 
@@ -285,7 +287,7 @@ class Service:
         if not self.settings.roots:
             raise InvalidInputError(
                 "This server reads no files: it was started without a folder to read from.",
-                advice="Give the text itself in `text`, or start the server with --root FOLDER.",
+                advice="Give the text itself in `text`, or restart the server with --root FOLDER.",
             )
         return await to_thread.run_sync(readable_paths, paths, self.settings.roots)
 
@@ -302,14 +304,25 @@ class Service:
                 return knowledge_base, job
         raise NotFoundError(f"There is no job {id_!r}.", advice="Call `job` without an id to list them.")
 
-    async def jobs(self, *, limit: int = 20) -> list[JobInfo]:
-        """The newest jobs of all knowledge bases."""
-        found: list[tuple[float, JobInfo]] = []
+    async def jobs(self, *, limit: int = 10, cursor: str | None = None) -> JobResult:
+        """List the newest jobs of all knowledge bases.
+
+        Args:
+            limit: how many.
+            cursor: `next_cursor` of the list before.
+
+        Raises:
+            InvalidInputError: it is not one of our cursors.
+        """
+        before = position(cursor) / _MICRO if cursor else math.inf
+        found: list[tuple[GraphRAGKnowledgeBase, Job]] = []
         for entry in await to_thread.run_sync(self.library.list):
             knowledge_base = await self.library.get(entry.name)
-            found += await to_thread.run_sync(_newest_jobs, knowledge_base, limit)
-        found.sort(key=lambda pair: -pair[0])
-        return [info for _, info in found[:limit]]
+            newest = partial(knowledge_base.record.jobs.list, limit=limit + 1, before=before)
+            found += [(knowledge_base, job) for job in await to_thread.run_sync(newest)]
+        found.sort(key=lambda pair: -pair[1].created_at)
+        older = str(int(found[limit - 1][1].created_at * _MICRO)) if len(found) > limit else None
+        return JobResult(jobs=await to_thread.run_sync(listed_jobs, found[:limit]), next_cursor=older)
 
     async def remove(
         self, ids: Sequence[str], *, source: str | None = None
@@ -415,11 +428,6 @@ def estimate_info(estimate: ExtractionEstimate) -> EstimateInfo:
     return EstimateInfo(
         passages=estimate.passages, requests=estimate.calls, tokens=estimate.tokens, cost=estimate.cost
     )
-
-
-def _newest_jobs(knowledge_base: GraphRAGKnowledgeBase, limit: int) -> list[tuple[float, JobInfo]]:
-    jobs = knowledge_base.record.jobs.list(limit=limit)
-    return [(job.created_at, job_info(knowledge_base, job)) for job in jobs]
 
 
 def _result(

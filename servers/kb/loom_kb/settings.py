@@ -27,7 +27,7 @@ class Settings:
         embedder: which embedder new knowledge bases use.
         llm: which language model finds entities beside the rules, see `language_model.configuration`; empty
             for none, `none` where that was said.
-        profile: `full` for the seven tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
+        profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
     """
 
     home: Path

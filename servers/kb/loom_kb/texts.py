@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.extraction_estimate import ExtractionEstimate
     from loom_core.storage.ownership import Holder
-    from loom_kb.models import DocumentInfo, GraphResult, JobInfo, Passage, QueryResult, SourceDetails
+    from loom_kb.models import (
+        DocumentInfo,
+        GraphResult,
+        JobInfo,
+        Passage,
+        QueryResult,
+        SkippedInfo,
+        SourceDetails,
+    )
 
 __all__ = [
+    "ASK_COMMAND",
     "UNFORESEEN_QUESTION",
     "confirmation_question",
     "confirmation_text",
@@ -133,21 +142,50 @@ def held_by(holder: Holder | None) -> str:
     return f"this process ({holder.pid})" if holder.pid == os.getpid() else str(holder)
 
 
-def job_text(jobs: Sequence[JobInfo]) -> str:
-    """Jobs, with what went wrong."""
+ASK_COMMAND = "loom-kb jobs {id}"
+"""How a person asks for all problems of a job."""
+
+_ASK_TOOL = 'job(id="{id}"{cursor})'
+
+
+def job_text(jobs: Sequence[JobInfo], *, ask: str = _ASK_TOOL, page: bool = False) -> str:
+    """Format jobs: a line each, with what failed and counts of what was skipped.
+
+    Args:
+        jobs: what to tell.
+        ask: how the reader asks for more about one; empty where all of it follows.
+        page: whether a cursor was given, so that what is named are further problems.
+    """
     if not jobs:
         return "There are no jobs."
-    blocks: list[str] = []
-    for job in jobs:
-        lines = [_job_line(job), *(f"  {problem}" for problem in job.problems)]
-        lines += [f"  note: {note}" for note in job.notes]
-        if job.next_cursor:
-            lines.append(f'  [more problems: cursor="{job.next_cursor}"]')
-        blocks.append("\n".join(lines))
     budget = TextBudget(narrow="an id")
-    for block in blocks:
-        budget.add(block)
+    for job in jobs:
+        lines = [_job_line(job), *map(_skipped_line, job.skipped), *job.problems]
+        lines += [f"note: {note}" for note in job.notes]
+        if ask and (more := _unnamed(job, page=page)):
+            cursor = f', cursor="{job.next_cursor}"' if job.next_cursor else ""
+            lines.append(f"[{more}: {ask.format(id=job.id, cursor=cursor)}]")
+        budget.add("\n  ".join(lines))
     return budget.text()
+
+
+def _skipped_line(skipped: SkippedInfo) -> str:
+    """How many files were skipped for a reason: `skipped 167 × .png, 2 × .gif: unsupported type. …`."""
+    parts = [f"{count:,} × {visible(name)}" for name, count in skipped.types.items()]
+    if rest := skipped.count - sum(skipped.types.values()):
+        parts.append(f"{rest:,} × other types" if parts else f"{rest:,} more")
+    return f"skipped {', '.join(parts)}" + (f": {skipped.reason}" if skipped.reason else "")
+
+
+def _unnamed(job: JobInfo, *, page: bool) -> str:
+    """Which problems of a job are not named in its list of problems; empty if all are."""
+    if page:
+        return "more" if job.next_cursor else ""
+    whole = job.state == "failed"  # the first line says why the job itself failed
+    named = sum(problem.startswith("failed: ") for problem in job.problems) - whole
+    if (failed := job.counts.get("failed", 0) - max(named, 0)) > 0:
+        return f"{failed:,} more failed" if named > 0 else f"{failed:,} failed"
+    return "each skipped file" if job.next_cursor else ""
 
 
 def _job_line(job: JobInfo) -> str:
@@ -155,7 +193,8 @@ def _job_line(job: JobInfo) -> str:
     counts = ", ".join(f"{n} {state}" for state, n in sorted(job.counts.items()))
     if job.state == "listing":
         return f"{job.id} in {job.source}: listing, {job.total:,} files so far"
-    line = f"{job.id} in {job.source}: {job.state}, {job.processed} of {job.total} documents"
+    kind = "sync, " if job.kind == "sync" else ""
+    line = f"{job.id} in {job.source}: {kind}{job.state}, {job.processed} of {job.total} documents"
     nothing = "listing files" if job.state == "queued" else "nothing to do"
     parts = [f"{line} ({counts or nothing}), {job.passages} passages"]
     if job.embedded is not None and job.embedded < job.passages:

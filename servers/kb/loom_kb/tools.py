@@ -1,12 +1,10 @@
-"""The seven tools: what a model reads about them, and what they answer."""
+"""The tools that search, read, list, add and remove documents and explore the graph."""
 
 from __future__ import annotations
 
-import math
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import anyio
 from anyio import to_thread
 from pydantic import Field
 
@@ -16,7 +14,6 @@ from loom_core.server.asking import can_ask, consent
 from loom_core.server.citing import reading_text
 from loom_core.server.context import ToolContext
 from loom_core.server.factory import LoomServer
-from loom_core.server.progress import progress
 from loom_core.server.results import TextBudget, ToolReply, tool_result
 from loom_core.server.search_arguments import (
     AnswerLimit,
@@ -33,20 +30,19 @@ from loom_core.storage.ownership import holder_of
 from loom_kb.arguments import Source
 from loom_kb.graph import explore
 from loom_kb.graph_app import GRAPH_TOOL_META
+from loom_kb.job_tools import WHOLE, cancel_job, register_job_tools, wait_for_job
 from loom_kb.language_model import configuration
 from loom_kb.models import (
     AddResult,
     DocumentInfo,
     FetchResult,
     GraphResult,
-    JobInfo,
-    JobResult,
     QueryResult,
     RemoveResult,
     SourceDetails,
     SourcesResult,
 )
-from loom_kb.service import Service, document_info, estimate_info, job_info, position
+from loom_kb.service import Service, document_info, estimate_info, position
 from loom_kb.texts import (
     UNFORESEEN_QUESTION,
     confirmation_question,
@@ -65,12 +61,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_kb.settings import Settings
 
 __all__ = ["QUERY_HEAD", "register_tools"]
 
 _ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
-_JOB_WAIT = 45.0  # below the 50 s after which hosts give up
-_POLL = 0.05
 _MANY = 20  # documents that are removed at once without asking the user
 _CONFIRM = "call `{}` again with the same arguments and confirm: true"
 
@@ -92,7 +87,8 @@ def register_tools(server: LoomServer, service: Service) -> None:
     """Register all tools of the full profile."""
     _register_reading(server, service)
     _register_writing(server, service)
-    _register_upkeep(server, service)
+    _register_removing(server, service)
+    register_job_tools(server, service)
     _register_graph(server, service)
 
 
@@ -117,7 +113,8 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         result = await service.query(query, source=source, filters=dict(filters or {}), limit=limit)
         detailed = response_format == "detailed"
         text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
-        return tool_result(text, result.model_copy(update={"passages": result.passages[:shown]}))
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result if detailed else result.concise())
 
     @server.tool(
         title="Read a document",
@@ -166,30 +163,44 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         return await _list_sources(service, source, limit, cursor)
 
 
-def _readable(service: Service) -> str:
-    """What `add` may read, for its description."""
-    roots = ", ".join(map(str, service.settings.roots))
-    files = (
-        f"`paths` may name files and folders under: {roots}."
-        if roots
-        else "This server was started without a folder to read from: only `text` works."
+def _add_description(settings: Settings) -> str:
+    """Describe `add` with what it can read on this server."""
+    kinds, uses, limits = ["a text"], "something remembered", "It modifies the knowledge base only."
+    read: list[str] = []
+    example = '{"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
+    if settings.roots:
+        kinds.append("files and folders")
+        uses += " or a folder made searchable"
+        folders = ", ".join(map(str, settings.roots))
+        read.append(f"`paths` may name files and folders under: {folders[:600]}.")
+        limits = "It modifies the knowledge base, never the files."
+    if settings.allow_urls:
+        kinds.append("web pages")
+        read.append("`urls` may name web pages.")
+    if read:
+        read.append("Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code are read.")
+    else:
+        read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")
+    listed = " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])}, or {kinds[-1]}"
+    return (
+        f"Add {listed} to a knowledge base; a new name makes a new one. Use it when the user wants {uses}. "
+        f"{' '.join(read)} Unchanged documents cost nothing, changed ones are replaced. {limits} Returns "
+        "within seconds with a job: small additions are done by then, for large ones ask `job`. "
+        f"Example: {example}"
     )
-    web = "`urls` may name web pages." if service.settings.allow_urls else "It fetches no web pages."
-    return f"{files[:600]} {web}"
+
+
+def _unusable(settings: Settings) -> list[str]:
+    """The arguments of `add` that cannot work on this server."""
+    usable = {"paths": bool(settings.roots), "urls": settings.allow_urls}
+    return [name for name, works in usable.items() if not works]
 
 
 def _register_writing(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Add documents",
-        description=(
-            "Add a text, files and folders, or web pages to a knowledge base; a new name makes a new one. "
-            "Use it when the user wants something remembered or a folder made searchable. "
-            f"{_readable(service)} Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code "
-            "are read; unchanged documents cost nothing, changed ones are replaced. It modifies the "
-            "knowledge base, never the files. Returns within seconds with a job: small additions are done "
-            "by then, for large ones ask `job`. "
-            'Example: {"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
-        ),
+        description=_add_description(service.settings),
+        hidden=_unusable(service.settings),
         read_only=False,
         destructive=True,
         idempotent=True,
@@ -227,16 +238,16 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         submit = await _submission(service, text, paths, urls, title=title, uri=uri)
         submit = partial(submit, source=source, metadata=metadata, description=description)
         try:
-            unforeseen = urls is not None and bool(configuration(service.settings.llm))
+            unforeseen = bool(urls) and bool(configuration(service.settings.llm))
             knowledge_base, job = await _submitted(ctx, submit, confirm=confirm, unforeseen=unforeseen)
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
-        info = await _wait(knowledge_base, job, _ADD_WAIT, ctx)
+        info = await wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
-            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(_cancel, knowledge_base, job)
+            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(cancel_job, knowledge_base, job)
         ):
-            info = await _wait(knowledge_base, job, math.inf, ctx)
+            info = await wait_for_job(knowledge_base, job, WHOLE, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
         lines = [job_text([info]), *map(document_line, documents)]
         if info.state in {"queued", "running"}:
@@ -244,7 +255,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         return tool_result("\n".join(lines), AddResult(job=info, documents=documents))
 
 
-def _register_upkeep(server: LoomServer, service: Service) -> None:
+def _register_removing(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Remove documents",
         description=(
@@ -279,42 +290,6 @@ def _register_upkeep(server: LoomServer, service: Service) -> None:
         lines += [f"- unknown: {id_}" for id_ in unknown]
         return tool_result("\n".join(lines), RemoveResult(removed=removed, unknown=unknown))
 
-    @server.tool(
-        title="Follow jobs",
-        description=(
-            "See how far adding documents is, and which files were left out and why; wait for a job, or "
-            "cancel it. Without an id it lists the newest jobs. Returns state, counts and problems. "
-            'Example: {"id": "job-1a2b3c4d", "action": "wait"}'
-        ),
-        read_only=False,
-        destructive=True,
-        idempotent=True,
-        open_world=False,
-        task="optional",
-    )
-    async def job(
-        ctx: ToolContext,
-        id: Annotated[str | None, Field(description="Id that `add` returned; left out, all jobs.")] = None,  # noqa: A002
-        action: Annotated[
-            Literal["status", "wait", "cancel"],
-            Field(description="`wait` returns when the job is done, or after 45 s."),
-        ] = "status",
-        cursor: Annotated[str | None, Field(description="`next_cursor`, for further problems.")] = None,
-    ) -> ToolReply[JobResult]:
-        if id is None:
-            if action != "status":
-                raise InvalidInputError(f"To {action}, give the job's id.")
-            infos = await service.jobs()
-            return tool_result(job_text(infos), JobResult(jobs=infos))
-        knowledge_base, found = await service.job(id)
-        if action == "cancel":
-            await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
-        seconds = 0.0
-        if action == "wait":
-            seconds = math.inf if await become_task(ctx, f"waiting for {id}") else _JOB_WAIT
-        info = await _wait(knowledge_base, id, seconds, ctx, after=position(cursor))
-        return tool_result(job_text([info]), JobResult(jobs=[info]))
-
 
 def _register_graph(server: LoomServer, service: Service) -> None:
     @server.tool(
@@ -343,7 +318,7 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         limit: Annotated[int, Field(description="How many entities a hop.", ge=1, le=100)] = 20,
     ) -> ToolReply[GraphResult]:
         knowledge_base = await service.one(source)
-        result = await explore(knowledge_base, entity, to=to, hops=hops, limit=limit)
+        result = await explore(knowledge_base, entity, to=to or None, hops=hops, limit=limit)
         return tool_result(graph_text(result), result)
 
 
@@ -357,8 +332,13 @@ async def _submission(
     uri: str,
 ) -> Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]]:
     """What writes down that something is to be added."""
+    if text or paths or urls:  # empty ones in the same call come from hosts that fill in every argument
+        text, paths, urls = text or None, paths or None, urls or None
     if [text, paths, urls].count(None) != 2:
-        raise InvalidInputError("Give one of `text`, `paths` and `urls`.", advice="One call adds one kind.")
+        unusable = _unusable(service.settings)
+        names = [f"`{name}`" for name in ("text", "paths", "urls") if name not in unusable]
+        kinds = f"one of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+        raise InvalidInputError(f"Give {kinds}.", advice="One call adds one kind.")
     if paths is not None:
         return partial(service.add_paths, await service.allowed(paths), roots=service.settings.roots)
     if urls is not None:
@@ -402,7 +382,7 @@ async def _list_sources(
     service: Service, source: str | None, limit: int, cursor: str | None
 ) -> ToolReply[SourcesResult]:
     entries = await to_thread.run_sync(service.library.list)
-    if source is None:
+    if not source:
         details = [
             SourceDetails(
                 name=entry.name,
@@ -440,30 +420,6 @@ async def _list_sources(
     if more:
         text += f'\n[more: cursor="{more}"]'
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
-
-
-async def _cancel(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:
-    found = await to_thread.run_sync(knowledge_base.record.jobs.get, job)
-    if found is not None:
-        await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
-
-
-async def _wait(
-    knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext, *, after: int = 0
-) -> JobInfo:
-    report = progress(ctx)
-    with anyio.move_on_after(seconds):
-        while True:
-            state = await to_thread.run_sync(knowledge_base.job, job)
-            if state.finished:
-                break
-            told = f"{state.processed} of {state.total} documents"
-            if state.state == "listing":
-                told = f"listing: {state.total:,} files so far"
-            await report.report(state.processed, told)
-            await anyio.sleep(_POLL)
-    state = await to_thread.run_sync(knowledge_base.job, job)
-    return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))
 
 
 def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:

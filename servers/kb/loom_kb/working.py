@@ -11,7 +11,7 @@ from anyio import to_thread
 from loom_core.server.console import ProgressBar, out, out_json, say
 from loom_kb.models import AddResult
 from loom_kb.service import job_info
-from loom_kb.texts import duration, job_text
+from loom_kb.texts import ASK_COMMAND, duration, job_text
 
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -41,7 +41,7 @@ async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: st
     if as_json:
         out_json(AddResult(job=info, documents=[]))
     else:
-        out(job_text([info]))
+        out(job_text([info], ask=ASK_COMMAND))
         if info.embedded:
             out(f"All of it took {duration(time.monotonic() - began)}, vectors included.")
     if info.state == "failed":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -29,23 +30,42 @@ SourceInfoState = Literal["idle", "connecting", "ready", "failed"]
 """Connected at its first question; being connected; can be asked; cannot be, or gave no answer last time."""
 
 
-class Passage(BaseModel):
-    """A passage that was found."""
+_CONCISE: dict[str, object] = {
+    "number": 0,
+    "source": "",
+    "start": None,
+    "end": None,
+    "relevance": None,
+    "scores": {},
+    "why": [],
+}
 
-    number: int = Field(description="Citation number in the text: [1], [2]…")
+
+class Passage(BaseModel):
+    """A passage that was found. What has a default is left out of a concise answer."""
+
+    number: int = Field(default=0, description="Citation number: its place in the list, from 1.")
     id: str = Field(description="For `fetch`: the source and the passage's id there.")
-    source: str
+    source: str = Field(default="", description="`id` as far as its colon.")
     title: str
-    heading_path: list[str]
+    heading_path: list[str] = []
     uri: str
-    start: int | None = Field(description="Offset in the document, in characters, where it is known.")
-    end: int | None
-    page: int | None = Field(description="Page or slide, from 1.")
-    text: str
-    relevance: float = Field(description="0 to 1, comparable among all sources.")
-    scores: dict[str, float] = Field(description="By channel; `source` is what the source itself gave.")
-    why: list[str] = Field(description="The path of evidence, where the source tells it.")
-    also_in: list[str] = Field(description="Ids of the same text in other sources.")
+    start: int | None = Field(
+        default=None, description="Offset in the document, in characters, where it is known."
+    )
+    end: int | None = None
+    page: int | None = Field(default=None, description="Page or slide, from 1.")
+    text: str = Field(default="", description="Left out where `ask` has an answer; `fetch` reads it.")
+    relevance: float | None = Field(default=None, description="0 to 1, comparable among all sources.")
+    scores: dict[str, float] = Field(
+        default={}, description="By channel; `source` is what the source itself gave."
+    )
+    why: list[str] = Field(default=[], description="The path of evidence, where the source tells it.")
+    also_in: list[str] = Field(default=[], description="Ids of the same text in other sources.")
+
+    def concise(self) -> Passage:
+        """Reduce it to what a concise text tells, too."""
+        return self.model_copy(update=_CONCISE)
 
 
 class SourceOutcome(BaseModel):
@@ -55,7 +75,7 @@ class SourceOutcome(BaseModel):
     state: SourceState = Field(description="`starting` is not failed: ask again in a moment.")
     seconds: float
     count: int = Field(description="Passages that it found.")
-    problem: str = Field(description="What went wrong and what to do; empty where it answered.")
+    problem: str = Field(default="", description="What went wrong and what to do; empty where it answered.")
 
 
 class QueryResult(BaseModel):
@@ -63,10 +83,17 @@ class QueryResult(BaseModel):
 
     passages: list[Passage]
     match: MatchInfo
-    sources: list[SourceOutcome] = Field(description="Every source that was asked.")
-    notes: list[str] = Field(
-        description="What to know about this answer: which sources are not in it, and why."
+    sources: list[SourceOutcome] = Field(
+        default=[], description="Every source that was asked; a concise answer has those that did not answer."
     )
+    notes: list[str] = Field(
+        default=[], description="What to know about this answer: which sources are not in it, and why."
+    )
+
+    def concise(self) -> QueryResult:
+        """Reduce it to what a concise text tells, too, so that it costs no more tokens than that."""
+        passages = [passage.concise() for passage in self.passages]
+        return self.model_copy(update={"passages": passages, "sources": _missing(self.sources)})
 
 
 class FetchResult(BaseModel):
@@ -118,8 +145,19 @@ class AskResult(BaseModel):
     """Answer of `ask`."""
 
     answered: bool = Field(description="False where no language model answered; see notes.")
-    answer: str
-    sentences: list[SentenceInfo]
+    answer: str = ""
+    sentences: list[SentenceInfo] = []
     passages: list[Passage] = Field(description="What the answer was written from; [1] is the first.")
-    sources: list[SourceOutcome]
-    notes: list[str]
+    sources: list[SourceOutcome] = Field(default=[], description="Those that did not answer.")
+    notes: list[str] = []
+
+    def concise(self) -> AskResult:
+        """Reduce it to what the text tells, too."""
+        passages = [passage.concise() for passage in self.passages]
+        if self.answered:
+            passages = [passage.model_copy(update={"text": ""}) for passage in passages]
+        return self.model_copy(update={"passages": passages, "sources": _missing(self.sources)})
+
+
+def _missing(sources: Sequence[SourceOutcome]) -> list[SourceOutcome]:
+    return [source for source in sources if source.state != "answered"]

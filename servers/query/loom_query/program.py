@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.server.server_program import ServerProgram
 from loom_query.cli import PROGRAM, parser, settings_of
+from loom_query.introduction import introduction
 
 if TYPE_CHECKING:
     import argparse
@@ -73,6 +74,7 @@ SERVER = ServerProgram(
     end_seconds=_END_SECONDS,
     parser=parser,
     settings_of=settings_of,
+    introduction=introduction,
     build=_build,
     run_command=_run_command,
     options=_options,

@@ -103,7 +103,8 @@ def _register_query(server: LoomServer, service: Service) -> None:
         result = await service.query(query, sources=names, filters=filters, limit=limit, told=told)
         detailed = response_format == "detailed"
         text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
-        return tool_result(text, result.model_copy(update={"passages": result.passages[:shown]}))
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result if detailed else result.concise())
 
 
 def _register_reading(server: LoomServer, service: Service) -> None:
@@ -181,4 +182,5 @@ def _register_ask(server: LoomServer, service: Service) -> None:
             query, sources=names, filters=filters, pattern=pattern, limit=limit, told=told
         )
         text, shown = ask_text(result)
-        return tool_result(text, result.model_copy(update={"passages": result.passages[:shown]}))
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result.concise())

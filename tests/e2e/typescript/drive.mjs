@@ -21,7 +21,7 @@ if (tools.some((tool) => tool.name === "add")) {
     added = (await call("job", { id: added.id, action: "wait" })).structuredContent.jobs[0];
   }
 }
-const found = await call("query", { query: "谁是青岛港的港长？" });
+const found = await call("query", { query: "谁是青岛港的港长？", response_format: "detailed" });
 const best = found.structuredContent.passages[0];
 const resource = (await client.listResources()).resources[0]; // a server without documents of its own has none
 const part = encodeURIComponent;

@@ -95,6 +95,11 @@ def test_the_image_runs_as_nobody_in_particular_and_ends_when_told_to():
     assert [each.value for each in image.instructions if each.name == "RUN"] == []
 
 
+def test_other_programs_in_the_image_have_telemetry_off_too():
+    _, image = read_stages(_TEXT, {"SERVER": "loom-kb"})
+    assert assignments(image.last("ENV"), {"PATH": ""})["ORT_DISABLE_TELEMETRY"] == "1"
+
+
 def test_the_image_has_the_python_that_the_tests_run_with_at_the_least():
     base = re.search(r"^ARG PYTHON=(\d+)\.(\d+)-slim-\w+$", _TEXT, re.MULTILINE)
     assert base

@@ -54,7 +54,7 @@ async def added(service: Service, text: str, **options: Any):
         [text], source="notes", titles=[], uris=[], metadata={}, **options
     )
     await knowledge_base.worker.drain()
-    (info,) = [info for info in await service.jobs() if info.id == job]
+    (info,) = [info for info in (await service.jobs()).jobs if info.id == job]
     return knowledge_base, info
 
 
@@ -156,7 +156,7 @@ async def test_a_dear_text_is_not_begun_until_somebody_agrees(
         await added(service, "in zell there is a lake.")
     assert asked.value.estimate.passages == 1
     assert (asked.value.estimate.cost or 0) > 1
-    assert await service.jobs() == []
+    assert (await service.jobs()).jobs == []
     knowledge_base, job = await service.add_texts(
         ["in zell there is a lake."], source="notes", titles=[], uris=[], metadata={}, confirm=True
     )

@@ -13,7 +13,7 @@ from mcp import Client
 
 from loom_core.mcp_client.pins import definition_hash
 
-OPERATORS = {"gte", "gt", "lte", "lt", "ne", "contains"}
+OPERATORS = {"eq", "gte", "gt", "lte", "lt", "ne", "contains"}
 
 UNDERSTOOD: list[tuple[Any, str]] = [
     ({"tags": "plan"}, "Mooring"),
@@ -22,6 +22,15 @@ UNDERSTOOD: list[tuple[Any, str]] = [
     ({"title": {"contains": "moor"}}, "Mooring"),
     ({"source": "note:停泊"}, "停泊"),
     ('{"language": "zh"}', "停泊"),
+    ([{"field": "tags", "op": "eq", "value": "plan"}], "Mooring"),
+    ([{"field": "tags", "op": "eq", "value": ["计划", "x"]}, {"field": "language", "value": "zh"}], "停泊"),
+    ([{"field": "tags", "op": "ne", "value": "plan"}], "停泊"),
+    (
+        [{"field": "title", "op": "contains", "value": "moor"}, {"field": "title", "op": "ne", "value": "x"}],
+        "Mooring",
+    ),
+    ({"field": "title", "op": "eq", "value": "停泊"}, "停泊"),
+    ('[{"field": "language", "op": "eq", "value": "zh"}]', "停泊"),
 ]
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -38,6 +47,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"query": "x", "filters": {"tags": {"$in": ["a"]}}}, "no operator '$in'"),
     ({"query": "x", "filters": {"tags": [["a"]]}}, "cannot compare with list"),
     ({"query": "x", "filters": "tags=a"}, "valid dictionary"),
+    ({"query": "x", "filters": ["a"]}, "One of the filters is 'a', not a condition."),
+    ({"query": "x", "filters": [{"field": "tags"}]}, 'Give each as {"field"'),
+    ({"query": "x", "filters": [{"field": "tag", "op": "eq", "value": "red"}]}, "Did you mean 'tags'?"),
+    ({"query": "x", "filters": [{"field": "tags", "op": "like", "value": "red"}]}, "no operator 'like'"),
+    ({"query": "x", "filters": [{"field": "tags", "value": "a"}] * 2}, "cannot be combined"),
 ]
 
 ANSWERED = ["?!…", "🎉👩‍👩‍👧‍👦", "moor\0ing \x07", "\u202eالميناء", "mooring " * 12_500, "停泊" * 17_000]
@@ -80,11 +94,10 @@ async def test_the_schema_of_filters_is_small_and_names_the_operators(tmp_path: 
     async with connected(tmp_path) as client:
         (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "query"]
     filters = tool.input_schema["properties"]["filters"]
-    given = filters["additionalProperties"]
-    (comparison,) = [form for form in given["anyOf"] if form["type"] == "object"]
-    assert set(comparison["properties"]) == OPERATORS
-    assert comparison["additionalProperties"] is False
-    assert len(str(given)) < 700
+    condition = filters["items"]
+    assert set(condition["properties"]["op"]["enum"]) == OPERATORS
+    assert condition["additionalProperties"] is False
+    assert len(str(condition)) < 500
     assert filters["description"].endswith("by source: notes: source, path, language, type, title, tags.")
 
 

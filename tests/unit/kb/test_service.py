@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from loom_kb.service import job_info, position
+from loom_kb.job_facts import all_problems, job_info
+from loom_kb.service import position
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.server.results import estimate_tokens
@@ -145,7 +146,7 @@ async def test_the_same_document_in_two_sources_is_removed_from_the_one_that_is_
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-async def test_what_failed_is_told_before_what_was_skipped_and_the_rest_is_counted(service, tmp_path):
+async def test_what_failed_is_named_and_what_was_skipped_is_counted(service, tmp_path):
     folder = tmp_path / "allowed"
     for i in range(55):
         (folder / f"{i:02}.png").write_bytes(b"\x89PNG")
@@ -155,8 +156,11 @@ async def test_what_failed_is_told_before_what_was_skipped_and_the_rest_is_count
     info = job_info(knowledge_base, knowledge_base.job(job))
     assert info.counts == {"failed": 1, "skipped": 55}
     assert info.problems[0].startswith("failed: ")
-    assert len(info.problems) == 51
-    assert info.problems[-1] == "… and 6 more"
+    assert len(info.problems) == 1
+    assert [(each.count, each.types) for each in info.skipped] == [(55, {".png": 55})]
+    whole = [*all_problems(knowledge_base.record, knowledge_base.job(job))]
+    assert len(set(whole)) == 56
+    assert whole[1].endswith("00.png: unsupported type")
 
 
 async def test_a_job_that_failed_as_a_whole_says_so_first(service):
@@ -166,11 +170,14 @@ async def test_a_job_that_failed_as_a_whole_says_so_first(service):
 
 
 async def test_jobs_of_all_sources_are_listed_newest_first(service):
-    assert await service.jobs() == []
+    assert (await service.jobs()).jobs == []
     _, first = await add(service, "a", source="x")
     _, second = await add(service, "b", source="y")
-    assert [info.id for info in await service.jobs()] == [second, first]
-    assert [info.id for info in await service.jobs(limit=1)] == [second]
+    assert [info.id for info in (await service.jobs()).jobs] == [second, first]
+    newest = await service.jobs(limit=1)
+    assert [info.id for info in newest.jobs] == [second]
+    older = await service.jobs(limit=1, cursor=newest.next_cursor)
+    assert ([info.id for info in older.jobs], older.next_cursor) == ([first], None)
     assert (await service.job(first))[0].name == "x"
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 from loom_kb.models import DocumentInfo, EntityInfo, GraphResult, QueryResult, RelationInfo
@@ -46,6 +47,21 @@ def test_only_a_path_of_evidence_is_worth_a_line_in_a_concise_answer(passage):
     detailed, _ = query_text(result(passage(), led), detailed=True, max_tokens=1000)
     assert detailed.count("\nwhy: ") == 2
     assert "source notes; relevance 1.00; bm25 2.5" in detailed
+
+
+def test_the_data_of_a_concise_answer_is_what_its_text_tells_and_not_more(passage):
+    words = "The harbour master keeps the book of every ship that moors here. 港长记录每一艘停泊的船。" * 10
+    found = result(
+        *(passage(number=i, id=f"d1.{i}", text=words) for i in range(1, 6)), notes=["one is closed"]
+    )
+    text, _ = query_text(found, detailed=False, max_tokens=6000)
+    data = found.concise().model_dump(exclude_defaults=True)
+    assert len(json.dumps(data, ensure_ascii=False, separators=(",", ":"))) <= 1.05 * len(text)
+    assert data["passages"][0].keys() == {"id", "title", "heading_path", "uri", "text"}
+    assert data["notes"] == ["one is closed"]
+    assert "total" not in data
+    partly = result(passage(), embedded=3).concise().model_dump(exclude_defaults=True)
+    assert (partly["embedded"], partly["total"]) == (3, 5)
 
 
 def test_finding_nothing_is_said_with_advice_and_notes():

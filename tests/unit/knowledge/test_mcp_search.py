@@ -8,6 +8,7 @@ import mcp_types
 import pytest
 
 from loom_core.errors import InvalidInputError, SourceError
+from loom_core.knowledge.filters import FILTERS_SCHEMA
 from loom_core.knowledge.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
 
 _STRING = {"type": "string"}
@@ -47,6 +48,26 @@ def test_a_server_of_loom_is_asked_with_limit_and_filters():
     assert call.arguments("rope", limit=80, filters={"tags": "a"}) == {
         "query": "rope", "limit": 50, "filters": {"tags": "a"},
     }  # fmt: skip
+
+
+def test_a_server_that_takes_conditions_is_given_them_and_is_asked_in_detail():
+    formats = {"type": "string", "enum": ["concise", "detailed"]}
+    loom = tool(
+        "query", query=_STRING, required=("query",), filters=dict(FILTERS_SCHEMA), response_format=formats
+    )
+    filters = {"标签": ["a", "b"], "date": {"gte": "2024", "lt": "2025"}}
+    assert search_call([loom], _RECOGNISE).arguments("rope", limit=5, filters=filters) == {
+        "query": "rope",
+        "response_format": "detailed",
+        "filters": [
+            {"field": "标签", "op": "eq", "value": ["a", "b"]},
+            {"field": "date", "op": "gte", "value": "2024"},
+            {"field": "date", "op": "lt", "value": "2025"},
+        ],
+    }
+    others = tool("query", query=_STRING, required=("query",), filters={"type": "array", "items": _STRING})
+    with pytest.raises(InvalidInputError, match="There is no filter"):
+        search_call([others], _RECOGNISE).arguments("rope", limit=5, filters=filters)
 
 
 def test_others_are_told_by_a_reading_tool_that_takes_a_question_and_nothing_else():

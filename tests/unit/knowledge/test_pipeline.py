@@ -118,3 +118,21 @@ def test_titles_and_headings_are_indexed_with_the_text():
 def test_parts_of_names_are_indexed_beside_the_words():
     assert index_tokens("", (), "McDonald-Smith") == ["mcdonald-smith", "mc", "donald", "smith", "mcdonald"]
     assert "多达" in index_tokens("", (), "列奥纳多·达·芬奇")
+
+
+RENDERED = "The program stops imme\u2010\n       diately when the con-\n       nection is lost."
+
+
+async def test_words_hyphenated_at_a_line_end_are_found_and_the_text_stays_as_it_is():
+    tokens = index_tokens("", (), RENDERED)
+    assert set(index_tokens("", (), "immediately connection")) <= set(tokens)
+    assert "imme" not in tokens
+    assert embedding_text("", (), RENDERED).startswith("The program stops immediately when the con-\n")
+    (document,) = await pipeline_of().prepare([replace(DRAFT, text=RENDERED)])
+    (chunk,) = [prepared.chunk for prepared in document.chunks]
+    assert chunk.text == RENDERED[chunk.start : chunk.end]
+
+
+def test_a_hyphen_of_its_own_kind_before_a_capital_or_inside_a_line_stays():
+    for text in ("Jean\u2010\nPaul", "a well\u2010known fact", "pages 3\u2010\n4", "结\u2010\n束"):
+        assert embedding_text("", (), text) == text

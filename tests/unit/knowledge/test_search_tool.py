@@ -78,6 +78,11 @@ async def test_filters_and_source_are_passed_on(shelf):
     tool = DocumentSearchTool(shelf)
     arguments = {"query": "麻绳", "source": "架子", "filters": {"tags": "gear"}}
     assert "麻绳用麻制成" in (await tool.call(arguments)).text
+    conditions = [{"field": "tags", "op": "eq", "value": "gear"}]
+    assert "麻绳用麻制成" in (await tool.call({**arguments, "filters": conditions})).text
+    odd = await tool.call({"query": "rope", "filters": ["gear"]})
+    assert odd.is_error
+    assert 'Give each as {"field"' in odd.text
     refused = await tool.call({"query": "rope", "filters": {"colour": "red"}})
     assert refused.is_error
     assert "There is no filter 'colour'" in refused.text

@@ -18,6 +18,7 @@ from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.paths import token_path
 from loom_core.server.command_line import add_command
 from loom_core.server.factory import LoomServer
+from loom_core.server.handshake import Introduction
 from loom_core.server.server_program import ServerProgram, run_server, served_arguments
 from loom_core.server.standard_commands import (
     add_audit,
@@ -76,6 +77,7 @@ SERVER: ServerProgram[Shelf] = ServerProgram(
     end_seconds=1.0,
     parser=parser,
     settings_of=lambda args: Shelf(args.home, getattr(args, "colour", "")),
+    introduction=lambda settings: Introduction(name=NAME, version=settings.version, title="Shelves"),
     build=lambda _: LoomServer(NAME),
     run_command=dust,
     options=lambda settings: ["--colour", settings.colour] if settings.colour else [],

@@ -14,7 +14,8 @@ import pytest
 
 from loom_core.errors import ConfigError, RecordError
 from loom_core.server.factory import LoomServer
-from loom_core.server.stdio import Wire, claim_stdio, serve_stdio
+from loom_core.server.handshake import Introduction
+from loom_core.server.stdio import LineReader, Wire, claim_stdio, serve_stdio
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and descriptors")
 
@@ -56,6 +57,13 @@ class Pipes:
                 data += chunk
         return [json.loads(line) for line in data.decode().splitlines()]
 
+    def line(self):
+        """The next line that was written."""
+        data = b""
+        while not data.endswith(b"\n"):
+            data += os.read(self.output, 1 << 16)
+        return data
+
     def close(self, descriptor):
         if descriptor not in self._closed:
             os.close(descriptor)
@@ -83,15 +91,52 @@ def stops():
 def serve(sample_server, pipes, stops):
     """Serves the sample over the pipes until it ends by itself; gives what its lifespan did."""
 
-    async def served(wire=pipes.wire, *, log=None):
+    async def served(wire=pipes.wire, *, log=None, reader=None):
         log = [] if log is None else log
         with anyio.fail_after(10):
             await serve_stdio(
-                sample_server(log), wire, on_stop=lambda: stops.append(list(log)), parent_interval=0.01
+                sample_server(log),
+                wire,
+                reader=reader,
+                on_stop=lambda: stops.append(list(log)),
+                parent_interval=0.01,
             )
         return log
 
     return served
+
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+
+
+@pytest.fixture
+def introduced(pipes):
+    """Reads from the client before there is a server, and knows what that would tell of itself."""
+    reader = LineReader(pipes.wire, Introduction(name="样本", version="1", title="Sample"))
+    reader.start()
+    return reader
+
+
+async def test_a_handshake_is_answered_before_there_is_a_server_and_only_once(serve, pipes, introduced):
+    pipes.send(INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, LIST)
+    told = json.loads(await anyio.to_thread.run_sync(pipes.line))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: serve(reader=introduced))
+        listed = json.loads(await anyio.to_thread.run_sync(pipes.line))
+        pipes.close(pipes.input)
+
+    assert (told["id"], told["result"]["serverInfo"]["name"]) == (0, "样本")
+    assert (listed["id"], listed["result"]["tools"][0]["name"]) == (1, "query")
+    assert pipes.received() == []
+
+
+async def test_a_client_that_has_gone_before_its_handshake_was_answered_ends_serving(
+    serve, pipes, introduced
+):
+    pipes.close(pipes.output)
+    pipes.send(INITIALIZE, LIST)
+
+    assert await serve(reader=introduced) == ["opened", "closed"]
 
 
 async def test_the_end_of_input_ends_serving_in_good_order(serve, pipes, stops):
@@ -306,7 +351,7 @@ def test_both_eras_are_served_raw(process):
     document = process.request("resources/read", {"uri": "loom://产品文档/一"})
 
     assert tools[0]["name"] == "query"
-    assert answer["structuredContent"] == {"hits": [{"title": "你好0", "score": 1.0}]}
+    assert answer["structuredContent"] == {"hits": [{"title": "你好0"}]}
     assert document["contents"][0]["text"] == "你好，世界"
 
 

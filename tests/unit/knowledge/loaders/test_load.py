@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import zipfile
@@ -80,7 +81,7 @@ def test_a_text_over_the_limit_is_refused(load, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("a.doc", "Save it as .docx"), ("a.bin", "Convert it to PDF"), ("noextension", "no extension")],
+    [("a.doc", "Save it as .docx"), ("a.bin", "Convert it to PDF"), ("a.tar.gz", "Unpack it")],
 )
 def test_an_unsupported_type_is_refused_with_advice(load, name: str, advice: str) -> None:
     with pytest.raises(DocumentError, match=f"cannot be loaded.*{advice}|{advice}"):
@@ -178,3 +179,60 @@ def test_every_supported_extension_is_lower_case_with_a_dot() -> None:
     extensions = supported_extensions()
     assert {".md", ".txt", ".html", ".pdf", ".docx", ".pptx", ".xlsx", ".csv", ".jsonl", ".py"} <= extensions
     assert all(extension == f".{extension.lstrip('.').lower()}" for extension in extensions)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mime"),
+    [
+        ("NOTES", "Anna Berg approved the budget.", "text/plain"),
+        ("说明", "议会批准了预算。", "text/plain"),
+        ("syslog.1", "Nov 24 10:00:00 host kernel: ok", "text/plain"),
+        ("README.Debian", "Notes for Debian", "text/plain"),
+        ("deploy", "#!/bin/sh\nset -e\n", "text/x-source"),
+        ("index", "<!DOCTYPE html><html><body><p>Hello</p></body></html>", "text/html"),
+        ("veld.7", ".TH VELD 7\n.SH NAME\nveld \\- a harbour\n", "text/troff"),
+    ],
+)
+def test_content_tells_the_format_where_the_name_does_not(load, name: str, text: str, mime: str) -> None:
+    assert load(name, text).mime == mime
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\x02\x01", b"\x00\x01\x02" * 99, b"a" * 9_000])
+def test_what_is_no_text_is_refused_under_a_name_without_extension(load, data: bytes) -> None:
+    with pytest.raises(DocumentError, match=r"program is of a type that cannot be loaded \(no extension\)"):
+        load("program", data)
+
+
+@pytest.mark.hostile("secrets")
+@pytest.mark.parametrize("name", ["id_rsa", "key.txt", "notes.md", "a.txt.gz"])
+@pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+def test_a_private_key_is_never_read(load, name: str, kind: str) -> None:
+    text = f"\n-----BEGIN {kind}-----\nAAAA\n"
+    with pytest.raises(DocumentError, match=r"is a private key, which is never read"):
+        load(name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
+
+
+def test_a_packed_file_reads_as_what_is_in_it(load) -> None:
+    draft = load("报告.md.gz", gzip.compress("# 港口\n\nSalt.".encode()))
+    assert (draft.title, draft.mime, draft.text) == ("港口", "text/markdown", "# 港口\n\nSalt.")
+    draft = load("changelog.gz", gzip.compress(b"One\n") + gzip.compress(b"Two\n") + bytes(100))
+    assert (draft.title, draft.mime, draft.text) == ("changelog", "text/plain", "One\nTwo\n")
+    assert load("rows.tsv.gz", gzip.compress(b"a\tb\n1\t2\n")).text == "a: 1; b: 2"
+    assert load("plain.txt.gz", b"not packed at all").text == "not packed at all"
+
+
+@pytest.mark.hostile("files of any kind")
+def test_a_packed_file_that_is_damaged_or_too_large_is_refused(load) -> None:
+    whole = gzip.compress(b"The harbour is old. " * 100)
+    with pytest.raises(
+        DocumentError, match=r"a\.txt\.gz cannot be read as a gzip file: it ends in the middle"
+    ):
+        load("a.txt.gz", whole[:-20])
+    with pytest.raises(DocumentError, match="cannot be read as a gzip file"):
+        load("a.txt.gz", whole[:30] + b"xxxx" + whole[34:])
+    with pytest.raises(DocumentError, match=r"unpacks to more bytes than a document may have \(5,000\)"):
+        load("a.txt.gz", gzip.compress(bytes(100_000)), LoadLimits(max_bytes=5_000))
+    with pytest.raises(DocumentError, match="more than 1,000 members"):
+        load("a.txt.gz", gzip.compress(b"") * 2_000)
+    with pytest.raises(DocumentError, match=r"a\.txt\.gz is a gzip archive, not plain text"):
+        load("a.txt.gz", gzip.compress(gzip.compress(b"twice")))

@@ -81,6 +81,41 @@ def test_pages_may_be_turned_any_way(documents: Path, load, rotation: bytes) -> 
     assert "founded in 1642" in load("a.pdf", data.replace(b"/Rotate 90", b"/Rotate " + rotation)).text
 
 
+@pytest.mark.parametrize(("a", "b"), [(1, 0), (0, 1), (-1, 0), (0, -1)])
+def test_words_that_stand_at_an_angle_read_in_their_order(load, a: int, b: int) -> None:
+    """As recognised text does: each word on its own, on a page that may lie on its side."""
+    words = [
+        (f"{word}", 60 * column, -20 * row)
+        for row, line in enumerate(["The harbour of Veld", "was founded in 1642."])
+        for column, word in enumerate(line.split())
+    ]
+    drawn = [
+        f"{a} {b} {-b} {a} {300 + a * x - b * y} {400 + b * x + a * y} Tm ({word}) Tj" for word, x, y in words
+    ]
+    draft = load("a.pdf", pdf_of(f"BT /F 12 Tf 3 Tr {' '.join(drawn)} ET"))
+    assert draft.text == "The harbour of Veld was founded in 1642."
+
+
+def test_the_other_words_of_a_document_decide_about_hyphens(load) -> None:
+    lines = ["The data-", "base holds a well-", "known fact. This", "well-known base of data."]
+    shown = " ".join(f"1 0 0 1 72 {700 - 14 * row} Tm ({line}) Tj" for row, line in enumerate(lines))
+    text = load("a.pdf", pdf_of(f"BT /F 12 Tf {shown} ET")).text
+    assert "data-base holds a well-known fact" in text
+
+
+def pdf_of(content: str) -> bytes:
+    """A PDF of one page with this content stream, in Helvetica as /F."""
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F "
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
+    ]
+    body = "".join(f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, start=1))
+    return f"%PDF-1.7\n{body}trailer\n<< /Size 5 /Root 1 0 R >>\n%%EOF\n".encode()
+
+
 def test_an_encrypted_file_is_refused(documents: Path) -> None:
     with pytest.raises(DocumentError, match=r"encrypted\.pdf is encrypted\. Save a copy without a password"):
         load_file(documents / "encrypted.pdf")

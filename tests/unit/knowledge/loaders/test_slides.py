@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import datetime
 import io
+import zipfile
 from pathlib import Path
 
 import pytest
 from pptx import Presentation
+from pptx.chart.data import CategoryChartData, XyChartData
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.util import Inches
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.loaders import LoadLimits, load_file
@@ -62,3 +67,122 @@ def test_a_presentation_without_slides_has_no_text(load) -> None:
     Presentation().save(out)
     with pytest.raises(DocumentError, match="has no text"):
         load("a.pptx", out.getvalue())
+
+
+def saved(presentation) -> bytes:
+    out = io.BytesIO()
+    presentation.save(out)
+    return out.getvalue()
+
+
+def deck(chart_type, data, title: str = "") -> bytes:
+    presentation = Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    frame = slide.shapes.add_chart(chart_type, 0, 0, Inches(5), Inches(3), data)
+    if title:
+        frame.chart.chart_title.text_frame.text = title
+    return saved(presentation)
+
+
+def replaced(data: bytes, name: str, old: bytes, new: bytes) -> bytes:
+    """An archive in whose part of this name one text is another."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(out, "w") as after:
+        for item in before.infolist():
+            content = before.read(item)
+            if name in item.filename:
+                assert old in content
+                content = content.replace(old, new)
+            after.writestr(item.filename, content)
+    return out.getvalue()
+
+
+def test_a_chart_reads_as_its_title_and_a_row_for_each_category(load, outline) -> None:
+    data = CategoryChartData()
+    data.categories = ["一季度", "Q2"]
+    data.add_series("华东", (19.199999999999999, 20))
+    data.add_series("West", (5, None))
+    draft = load("a.pptx", deck(XL_CHART_TYPE.COLUMN_CLUSTERED, data, "Sales 销售额"))
+    assert outline(draft) == [
+        ("slide", "Sales 销售额"),
+        ("row", "一季度; 华东: 19.2; West: 5"),
+        ("row", "Q2; 华东: 20"),
+    ]
+    assert [block.page for block in draft.blocks] == [1, 1, 1]
+
+
+def test_categories_on_several_levels_read_from_the_outermost(load) -> None:
+    data = CategoryChartData()
+    for year, quarters in (("2025", ("Q1", "Q2")), ("2026", ("Q1",))):
+        category = data.add_category(year)
+        for quarter in quarters:
+            category.add_sub_category(quarter)
+    data.add_series("Ships", (1, 2, 3))
+    assert load("a.pptx", deck(XL_CHART_TYPE.LINE, data)).text == (
+        "2025 / Q1; Ships: 1\n2025 / Q2; Ships: 2\n2026 / Q1; Ships: 3"
+    )
+
+
+def test_dates_and_percentages_read_as_people_see_them(load) -> None:
+    data = CategoryChartData(number_format="0.0%")
+    data.categories = [datetime.date(2026, 11, 24)]
+    data.add_series("Share", (0.256,))
+    deck_ = deck(XL_CHART_TYPE.LINE, data)
+    assert load("a.pptx", deck_).text == "2026-11-24; Share: 25.6%"
+    since_1904 = replaced(deck_, "charts/chart", b'<c:date1904 val="0"/>', b"<c:date1904/>")
+    assert load("a.pptx", since_1904).text == "2030-11-25; Share: 25.6%"
+
+
+def test_a_scatter_chart_reads_as_pairs(load) -> None:
+    data = XyChartData()
+    series = data.add_series("Depth")
+    series.add_data_point(0.7, 2.7)
+    series.add_data_point(1.8, 3.2)
+    assert load("a.pptx", deck(XL_CHART_TYPE.XY_SCATTER, data)).text == "0.7; Depth: 2.7\n1.8; Depth: 3.2"
+
+
+def test_the_texts_of_a_diagram_are_read(load) -> None:
+    data = CategoryChartData()
+    data.categories = ["a"]
+    data.add_series("b", (1,))
+    chart = deck(XL_CHART_TYPE.PIE, data)
+    diagram = (
+        '<dgm:dataModel xmlns:dgm="d" xmlns:a="a"><dgm:ptLst><dgm:pt><dgm:t><a:p><a:r><a:t>Plan </a:t></a:r>'
+        "<a:r><a:t>A</a:t></a:r></a:p></dgm:t></dgm:pt><dgm:pt><dgm:t><a:p/></dgm:t></dgm:pt>"
+        "<dgm:pt><dgm:t><a:p><a:r><a:t>审批</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:ptLst></dgm:dataModel>"
+    )
+    with zipfile.ZipFile(io.BytesIO(chart)) as archive:
+        part = next(name for name in archive.namelist() if name.startswith("ppt/charts/chart"))
+        body = archive.read(part)
+    changed = replaced(chart, part, body, diagram.encode())
+    changed = replaced(changed, "slide1.xml.rels", b"relationships/chart", b"relationships/diagramData")
+    changed = replaced(
+        changed,
+        "[Content_Types]",
+        b"officedocument.drawingml.chart+xml",
+        b"officedocument.drawingml.diagramData+xml",
+    )
+    assert load("a.pptx", changed).text == "Plan A\n审批"
+
+
+@pytest.mark.hostile("files of any kind")
+def test_a_chart_with_entities_is_left_out_and_the_slide_is_read(load) -> None:
+    data = CategoryChartData()
+    data.categories = ["a"]
+    data.add_series("b", (1,))
+    presentation = Presentation(io.BytesIO(deck(XL_CHART_TYPE.PIE, data)))
+    presentation.slides[0].shapes.add_textbox(0, 0, 99, 99).text_frame.text = "Kept"
+    bomb = b'<!DOCTYPE c [<!ENTITY e "aaaaaaaaaa">]><c:chartSpace'
+    changed = replaced(saved(presentation), "charts/chart", b"<c:chartSpace", bomb)
+    assert load("a.pptx", replaced(changed, "charts/chart", b"<c:v>a<", b"<c:v>&e;<")).text == "Kept"
+
+
+@pytest.mark.hostile("files of any kind")
+def test_a_chart_that_claims_four_billion_points_costs_nothing(load) -> None:
+    data = CategoryChartData()
+    data.categories = ["a"]
+    data.add_series("b", (1,))
+    deck_ = deck(XL_CHART_TYPE.PIE, data)
+    for old, new in ((b'ptCount val="1"', b'ptCount val="4294967295"'), (b'idx="0"', b'idx="4294967290"')):
+        deck_ = replaced(deck_, "charts/chart", old, new)
+    assert load("a.pptx", deck_).text == "a; b: 1"

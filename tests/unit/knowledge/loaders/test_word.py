@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 from docx import Document
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
+from docx.oxml import parse_xml
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.loaders import LoadLimits, load_file
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
 def rebuilt(path: Path, parts: dict[str, bytes]) -> bytes:
@@ -180,3 +184,32 @@ def test_an_empty_document_has_no_text(load) -> None:
     Document().save(out)
     with pytest.raises(DocumentError, match="has no text"):
         load("a.docx", out.getvalue())
+
+
+def test_a_chart_follows_its_paragraph(load, outline) -> None:
+    document = Document()
+    chart = (
+        '<c:chartSpace xmlns:c="c" xmlns:a="a"><c:chart><c:title><c:tx><c:rich><a:p><a:r><a:t>Trade</a:t>'
+        "</a:r></a:p></c:rich></c:tx></c:title><c:plotArea><c:barChart><c:ser><c:tx><c:strRef><c:strCache>"
+        '<c:pt idx="0"><c:v>出口</c:v></c:pt></c:strCache></c:strRef></c:tx><c:cat><c:strLit><c:pt idx="0">'
+        '<c:v>1700</c:v></c:pt></c:strLit></c:cat><c:val><c:numLit><c:pt idx="0"><c:v>412</c:v></c:pt>'
+        "</c:numLit></c:val></c:ser></c:barChart></c:plotArea></c:chart></c:chartSpace>"
+    )
+    kind = "application/vnd.openxmlformats-officedocument.drawingml.chart+xml"
+    part = Part(PackURI("/word/charts/chart1.xml"), kind, chart.encode(), document.part.package)
+    relation = document.part.relate_to(part, f"{RELATIONS}/chart")
+    run = document.add_paragraph("As the figure shows:").add_run()
+    run._r.append(
+        parse_xml(
+            f'<w:drawing {W}><c:chart xmlns:c="c" xmlns:r="{RELATIONS}" r:id="{relation}"/></w:drawing>'
+        )
+    )
+    document.add_paragraph("The end.")
+    out = io.BytesIO()
+    document.save(out)
+    assert outline(load("a.docx", out.getvalue())) == [
+        ("paragraph", "As the figure shows:"),
+        ("paragraph", "Trade"),
+        ("row", "1700; 出口: 412"),
+        ("paragraph", "The end."),
+    ]

@@ -38,8 +38,12 @@ def program(machine: Machine, tmp_path: Path) -> Program:
     """The program loom-kb, installed into a folder with a Chinese name."""
     scripts = tmp_path / "工具" / "bin"
     scripts.mkdir(parents=True)
-    (scripts / "loom-kb").touch()
-    interpreter = Interpreter(scripts / "python", scripts.parent, scripts, {})
+    script = scripts / "loom-kb"
+    script.write_text("#!/bin/sh\necho loom-kb 0.1.0\n", encoding="utf-8")
+    script.chmod(0o755)
+    interpreter = Interpreter(
+        scripts / "python", scripts.parent, scripts, scripts.parent / "lib", environment={}, folder=tmp_path
+    )
     return Program(
         name="loom-kb",
         module="loom_kb",

@@ -64,6 +64,64 @@ def test_backups_of_one_second_do_not_replace_each_other(tmp_path: Path) -> None
     assert [backup.read_bytes() for backup in backups if backup] == [b"0", b"1", b"2"]
 
 
+def test_the_oldest_and_the_three_newest_backups_are_kept(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"0")
+    for number in range(1, 15):
+        ConfigFile.read(path).write(str(number))
+    assert [backup.read_bytes() for backup in ConfigFile.read(path).backups()] == [b"13", b"12", b"11", b"0"]
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_what_only_looks_like_a_backup_is_never_deleted(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"0")
+    names = [
+        "c.json.bak",
+        "c.json.20200101-000000.bak",
+        "c.json.20200101-000000.loom.bak.txt",
+        "d.json.20200101-000000.loom.bak",
+        "xc.json.20200101-000000.loom.bak",
+        "c.json.文.loom.bak",
+    ]
+    theirs = [_written(tmp_path / name, b"theirs") for name in names]
+    (folder := tmp_path / "c.json.20200102-000000.loom.bak").mkdir()
+    for number in range(1, 9):
+        ConfigFile.read(path).write(str(number))
+    assert all(each.read_bytes() == b"theirs" for each in theirs)
+    assert folder.is_dir()
+    assert len(list(tmp_path.iterdir())) == len(theirs) + 1 + 1 + 4
+
+
+def test_a_file_is_deleted_with_the_folders_that_are_empty_then(tmp_path: Path) -> None:
+    home = tmp_path / "李明"
+    path = home / "kept" / ".config" / "app" / "c.json"
+    path.parent.mkdir(parents=True)
+    _written(home / "kept" / "other", b"")
+    _written(path, b"{}")
+    ConfigFile.read(path).remove(within=home)
+    assert [each.name for each in home.rglob("*")] == ["kept", "other"]
+    _written(home / "c.json", b"{}")
+    (home / "kept" / "other").unlink()
+    (home / "kept").rmdir()
+    ConfigFile.read(home / "c.json").remove(within=home)
+    assert home.is_dir()
+
+
+def test_outside_the_folder_that_stays_the_file_alone_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "moved").mkdir()
+    path = _written(tmp_path / "moved" / "c.json", b"{}")
+    ConfigFile.read(path).remove(within=tmp_path / "home")
+    assert list(tmp_path.iterdir()) == [tmp_path / "moved"]
+
+
+def test_a_file_that_somebody_else_changes_meanwhile_is_not_deleted(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"{}")
+    file = ConfigFile.read(path)
+    path.write_bytes(b'{"theirs": 1}')
+    with pytest.raises(StoreBusyError, match="another program"):
+        file.remove(within=tmp_path)
+    assert path.read_bytes() == b'{"theirs": 1}'
+
+
 def test_a_file_that_somebody_else_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = _written(tmp_path / "c.json", b"{}")
     file = ConfigFile.read(path)

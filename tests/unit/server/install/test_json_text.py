@@ -74,14 +74,18 @@ def test_whatever_a_file_says_stays_when_an_entry_comes_and_goes(
     for comment in ("a } comment", '{ " ,'):
         assert changed.count(comment) == text.count(comment)
     removed = _LENIENT.drop(changed, "servers", "loom")
-    assert _LENIENT.read(removed) == {**document, "servers": document.get("servers", {})}
+    says = _LENIENT.read(removed)
+    assert {**says, "servers": says.get("servers", {})} == {
+        **document,
+        "servers": document.get("servers", {}),
+    }
 
 
 @settings(max_examples=60)
 @given(
     indent=st.sampled_from([None, 1, 2, 4, "\t"]),
     newline=st.sampled_from(["\n", "\r\n"]),
-    document=_DOCUMENTS.filter(lambda document: "servers" in document),
+    document=_DOCUMENTS.filter(lambda document: document.get("servers") != {}),
 )
 def test_files_as_programs_write_them_are_the_same_again_when_the_entry_has_gone(
     indent: int | str | None, newline: str, document: dict[str, Any]
@@ -89,8 +93,9 @@ def test_files_as_programs_write_them_are_the_same_again_when_the_entry_has_gone
     text = json.dumps(document, indent=indent, ensure_ascii=False).replace("\n", newline)
     added = _STRICT.put(text, "servers", "loom", _ENTRY)
     assert json.loads(added) == _expected(document)
-    assert ("\r\n" in added) == (newline == "\r\n" and "\n" in added)
-    assert added.count("\n") == added.count(newline) or newline == "\n"
+    if newline in text:
+        assert added.count("\n") == added.count(newline)
+        assert added.count("\r") == (added.count("\n") if newline == "\r\n" else 0)
     assert _STRICT.drop(added, "servers", "loom") == text
 
 

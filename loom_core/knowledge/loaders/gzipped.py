@@ -1,0 +1,57 @@
+"""gzip (RFC 1952): a single file that is packed, such as `changelog.gz`."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import PurePath
+
+__all__ = ["GZIP", "inner_path", "unpack", "unpack_head"]
+
+GZIP = b"\x1f\x8b"
+_WITH_HEADER = 31  # window bits that say: a gzip member
+_MAX_MEMBERS = 1_000
+"""Files are put together of a few members; many empty ones only take time."""
+
+
+def inner_path(path: PurePath) -> PurePath:
+    """The name of what is packed: `a.txt.gz` → `a.txt`; any other name is its own."""
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def unpack(data: bytes, *, limit: int) -> bytes:
+    """Unpack a whole file, stopping soon after a limit.
+
+    Args:
+        data: the file.
+        limit: bytes; what comes back is longer where there is more than that.
+
+    Raises:
+        ValueError: it is damaged, cut off, or in very many pieces.
+    """
+    pieces: list[bytes] = []
+    length = 0
+    for _ in range(_MAX_MEMBERS):
+        member = zlib.decompressobj(_WITH_HEADER)
+        try:
+            pieces.append(member.decompress(data, limit + 1 - length))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        length += len(pieces[-1])
+        if length > limit:
+            break
+        if not member.eof:
+            raise ValueError("it ends in the middle")
+        data = member.unused_data.lstrip(b"\0")  # padding
+        if not data.startswith(GZIP):
+            break
+    else:
+        raise ValueError(f"it has more than {_MAX_MEMBERS:,} members")
+    return b"".join(pieces)
+
+
+def unpack_head(data: bytes, *, limit: int) -> bytes:
+    """Unpack the beginning of a file from the beginning of its packed bytes; empty if that fails."""
+    try:
+        return zlib.decompressobj(_WITH_HEADER).decompress(data, limit)
+    except zlib.error:
+        return b""
