@@ -62,7 +62,7 @@ def install(environment: str, folder: Path) -> None:
     if environment == "npm":
         (folder / "package.json").write_bytes((_DRIVERS / "package.json").read_bytes())
         options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-        subprocess.run(["npm", "install", *options], cwd=folder, check=True)
+        subprocess.run(["npm", "install", *options], cwd=folder, check=True, stdout=sys.stderr)
     else:
         pins = _ROOT / "requirements" / f"{environment}.txt"
         subprocess.run(["uv", "venv", "--quiet", "--clear", folder], check=True)

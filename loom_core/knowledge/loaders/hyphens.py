@@ -12,7 +12,10 @@ __all__ = ["Hyphens"]
 
 _HYPHEN = "[-\u00ad\u2010]"
 _LETTER = r"[^\W\d_]"
-_BREAK = re.compile(rf"({_LETTER}+(?:[-\u2010]{_LETTER}+)*){_HYPHEN}\n([a-zß-öø-ÿ]\w*)")
+# Begins where a word does and never goes back, so that a run of letters without an end costs no time.
+_BREAK = re.compile(
+    rf"(?<!{_LETTER})(?<![-\u2010])({_LETTER}++(?:[-\u2010]{_LETTER}++)*){_HYPHEN}\n([a-zß-öø-ÿ]\w*)"
+)
 _WORD = re.compile(rf"{_LETTER}+(?:-{_LETTER}+)*")
 _AND = frozenset("and or to und oder bis sowie noch et ou y o e en of".split())
 """After these a hyphen stands for the rest of a word: `Haupt-` + `und Nebensatz`."""

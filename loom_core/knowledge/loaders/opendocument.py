@@ -76,7 +76,7 @@ class _Reader:
         self.title = ""
         self._source = source
         self._archive = archive
-        self._objects = frozenset(archive.namelist())
+        self._objects = set(archive.namelist())
         self._page: int | None = None
         self._parents = {
             _attribute(style, "name"): _attribute(style, "parent-style-name")
@@ -180,7 +180,7 @@ class _Reader:
         name = posixpath.normpath(posixpath.join(href, "content.xml"))
         if name not in self._objects:
             return
-        self._objects -= {name}
+        self._objects.discard(name)
         root = parse_xml(read_part(self._source, self._archive, name, _KIND))
         for chart in root.iter():
             if local_name(chart) == "chart" and chart.tag.endswith("chart:1.0}chart"):

@@ -24,3 +24,10 @@ from loom_core.knowledge.loaders.hyphens import Hyphens
 )
 def test_the_rest_of_the_document_decides_about_a_hyphen(broken: str, elsewhere: str, joined: str) -> None:
     assert Hyphens([broken, elsewhere]).joined(broken) == joined
+
+
+@pytest.mark.hostile("files of any kind")
+@pytest.mark.parametrize("unit", ["a", "a-", "-", "a\u2010", "a-\n"])
+def test_half_a_million_of_anything_take_no_time(unit: str) -> None:
+    text = unit * 500_000
+    assert len(Hyphens([text]).joined(text)) <= len(text)
