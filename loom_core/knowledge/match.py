@@ -127,7 +127,7 @@ def assess_match(
 
     The best passage's language decides. In the question's own language, words and cosine tell; in another
     one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
-    language, words alone, and they cannot say that nothing fits: that takes a model.
+    language, words alone. Only the first can say that nothing fits: the others err too often.
 
     Args:
         question: as it was asked.
@@ -153,7 +153,7 @@ def assess_match(
     missing = words_missing(content, held)
     share = 1 - len(missing) / len(content) if content else None
     confidence = round(_confidence(share, near, cross_lingual=cross_lingual), 2)
-    return Match(max(confidence, _LEAST), tuple(missing))
+    return Match(max(confidence, _LEAST if shared and near is not None else _NONE), tuple(missing))
 
 
 def combine_matches(question: str, matches: Sequence[Match], items: Sequence[KnowledgeItem]) -> Match:
@@ -199,7 +199,7 @@ def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bo
     from loom_core.knowledge.rerankers.ranking import logistic
 
     if near is None:
-        return _WEAK if share is None else max(_NONE, logistic(9.4 * share - 4.7))
+        return _WEAK if share is None else logistic(9.4 * share - 4.7)
     if cross_lingual:
         return logistic(near.cross_lingual_rise() + 4.4 * (0.0 if share is None else share - 0.5) - 8.0)
     words_tell = 6.25 * (_UNKNOWN_SHARE if share is None else share) + (share == 1.0)

@@ -125,19 +125,16 @@ class Searcher:
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
         among = await self._reader.allowed(request.filters)
         by_vectors = strategy not in {"bm25", "graph_only"}
-        embedded, chunks, languages = await to_thread.run_sync(self._extent, by_vectors)
+        embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
         embedding = time.perf_counter()
         vector, notes = None, list[str]()
         space = self._reader.space
         if embedded and by_vectors:
             vector, notes = await self._embedded(text)
-        question = Question.of(text, vector=vector, among=among, space=space)
-        centroids: dict[str, NDArray[np.float32]] = {}
-        if vector is not None:
-            centroids = await self._reader.centroids(languages, asked=question.language, passages=embedded)
         embed_ms = 1000 * (time.perf_counter() - embedding)
+        question = Question.of(text, vector=vector, among=among, space=space)
         retrieval, found_notes = await self._retrieved(
-            question, wanted.candidates(limit), strategy=strategy, centroids=centroids, chunks=chunks
+            question, wanted.candidates(limit), strategy=strategy, chunks=chunks
         )
         match, found = await to_thread.run_sync(
             partial(self._matched, text, retrieval, chosen=among is not None or strategy == "graph_first")
@@ -206,12 +203,6 @@ class Searcher:
             if item.relevance > 0 or chosen
         }
 
-    def _extent(self, by_vectors: bool) -> tuple[int, int, frozenset[str]]:
-        """Chunks that have a vector, all chunks, and the languages of the vectors if they are asked."""
-        embedded, chunks = self._vectors.coverage()
-        dense = self._vectors.current() if embedded and by_vectors else None
-        return embedded, chunks, frozenset() if dense is None else dense.language_groups()
-
     async def _embedded(self, text: str) -> tuple[NDArray[np.float32] | None, list[str]]:
         """The question's vector; or none, and why."""
         if reason := self._reader.uncovered(text):
@@ -222,16 +213,10 @@ class Searcher:
             return None, [f"the question could not be embedded, words and graph only: {error}"]
 
     async def _retrieved(
-        self,
-        question: Question,
-        limit: int,
-        *,
-        strategy: Strategy,
-        centroids: dict[str, NDArray[np.float32]],
-        chunks: int,
+        self, question: Question, limit: int, *, strategy: Strategy, chunks: int
     ) -> tuple[Retrieval | None, list[str]]:
         """What is found, and what to know about it; where an index has gone, once it is back."""
-        attempt = partial(self._retrieve, question, limit, strategy, centroids)
+        attempt = partial(self._retrieve, question, limit, strategy)
         retrieval, missing = await to_thread.run_sync(attempt)
         if not missing or not chunks:
             return retrieval, []
@@ -242,15 +227,15 @@ class Searcher:
         retrieval, _ = await to_thread.run_sync(attempt)
         return retrieval, []
 
-    def _retrieve(
-        self, question: Question, limit: int, strategy: Strategy, centroids: dict[str, NDArray[np.float32]]
-    ) -> tuple[Retrieval | None, str]:
+    def _retrieve(self, question: Question, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
         """What is found, and which index was not there to find it with, or empty."""
         dense = self._vectors.current() if question.vector is not None else None
         if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
             dense = None
         words = self._words.searcher()
         covered = self._reader.covered(question.language)
+        languages = frozenset[str]() if dense is None else dense.language_groups()
+        centroids = self._reader.centroids(question, languages)
         try:
             retrieval = retrieve(
                 question,
