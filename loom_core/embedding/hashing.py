@@ -49,6 +49,11 @@ class HashingEmbedder(LocalEmbedder):
             cross_lingual=False,
         )
 
+    @property
+    def semantic(self) -> bool:
+        """Its vectors know spellings, not meanings."""
+        return False
+
 
 class _HashingModel:
     """Has nothing to load."""

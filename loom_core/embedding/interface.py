@@ -62,6 +62,11 @@ class EmbeddingProvider(ABC):
         """
         return True
 
+    @property
+    def semantic(self) -> bool:
+        """Whether nearness of vectors means nearness in meaning, and not only of spelling."""
+        return True
+
     async def prepare(self) -> None:  # noqa: B027 - most models have nothing to find out
         """Find out what `id` and `dimension` say, where the model itself has to be asked; most need not be.
 

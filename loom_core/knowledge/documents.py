@@ -72,6 +72,11 @@ class DocumentsKnowledgeBase(NamedSource):
         return sorted({name for document in self._documents for name in document.metadata})
 
     @property
+    def relevance_is_absolute(self) -> bool:
+        """It is, see `GraphRAGKnowledgeBase`."""
+        return True
+
+    @property
     def embedder_id(self) -> str:
         """The vector space of its passages, or empty where it has none."""
         return "" if self._embedder is None else self._embedder.id

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.knowledge.match import Match
     from loom_core.knowledge.model import KnowledgeItem
 
 __all__ = ["FederatedAnswer", "SourceReport", "SourceState", "citation", "federated_item"]
@@ -43,10 +44,12 @@ class FederatedAnswer:
 
     Attributes:
         items: best first, see `federated_item`; `relevance` is comparable among them all.
+        match: how well they fit the question.
         reports: one for each source that was asked, in the order of the sources.
     """
 
     items: list[KnowledgeItem]
+    match: Match
     reports: tuple[SourceReport, ...]
 
     @property

@@ -6,10 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, SourceError
 from loom_core.knowledge.asking import Asking, late
 from loom_core.knowledge.federated import FederatedAnswer, federated_item
+from loom_core.knowledge.match import Match, assess_match, combine_matches
 from loom_core.knowledge.merging import candidates_for, merged
 from loom_core.knowledge.question_check import check_limit, check_question
 
@@ -120,9 +122,19 @@ class Federation:
             return await by_name[name].again(question, most, dict(filters or {}))
 
         found = {name: each.items for name, each in by_name.items()}
-        ranked = await merged(query, found, limit=limit, spaces=_spaces(chosen), ask=ask)
+        matches = await to_thread.run_sync(_matches, query, chosen, found)
+        ranked = await merged(
+            query,
+            found,
+            limit=limit,
+            spaces=_spaces(chosen),
+            ask=ask,
+            confidence=max(match.confidence for match in matches),
+        )
+        items = [one.item for one in ranked]
         return FederatedAnswer(
             items=[federated_item(one.source, one.item, also_in=one.also_in) for one in ranked],
+            match=await to_thread.run_sync(combine_matches, query, matches, items),
             reports=tuple(each.report for each in asked),
         )
 
@@ -169,6 +181,18 @@ class Federation:
             what = "No source is named." if unknown is None else f"There is no source {unknown!r}."
             raise NotFoundError(what, advice=f"There are: {', '.join(known)}.")
         return [known[name] for name in dict.fromkeys(names)]
+
+
+def _matches(
+    query: str, sources: Sequence[KnowledgeBaseProvider], found: Mapping[str, Sequence[KnowledgeItem]]
+) -> list[Match]:
+    """How well each source fits: as it says itself where its relevance is absolute, else by words."""
+    return [
+        Match(max((item.relevance for item in found[source.name]), default=0.0))
+        if source.relevance_is_absolute
+        else assess_match(query, found[source.name])
+        for source in sources
+    ]
 
 
 def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:

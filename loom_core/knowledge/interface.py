@@ -68,6 +68,11 @@ class KnowledgeBaseProvider(ABC):
         """Names that `filters` may use."""
         return ()
 
+    @property
+    def relevance_is_absolute(self) -> bool:
+        """Whether `relevance` is a probability that holds across answers, and not only within one."""
+        return False
+
     async def start(self, seconds: float) -> None:  # noqa: B027 - most have nothing to do
         """Become ready to be asked, where that takes time; by default nothing has to be done.
 

@@ -12,6 +12,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.match import words_missing
 from loom_core.knowledge.passage_names import names_in, title_key
 from loom_core.knowledge.rerankers.ranking import reading
 from loom_core.knowledge.text import analyse, words
@@ -70,7 +71,7 @@ def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Se
     if not best:
         return None
     content = [word for word in words(query) if analyse(word)]
-    left = _left_open(content, candidates[best[0]][1])
+    left = words_missing(content, frozenset(analyse(reading(candidates[best[0]][1]))))
     if not content or len(left) <= (1 - _CERTAIN) * len(content):
         return None
     known = {title_key(item) for _, item in candidates}
@@ -86,9 +87,3 @@ def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Se
     chosen = nlargest(_NAMES, worth.values(), key=itemgetter(0))  # of equals, those that come first
     names = tuple((name.name, source) for _, source, name in chosen)
     return Lead(names, tuple(left)) if names else None
-
-
-def _left_open(content: Sequence[str], item: KnowledgeItem) -> list[str]:
-    """The content words of a question that a passage does not hold."""
-    held = frozenset(analyse(reading(item)))
-    return [word for word in content if held.isdisjoint(analyse(word))]

@@ -59,6 +59,11 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         return self._info.supported_filters
 
     @property
+    def relevance_is_absolute(self) -> bool:
+        """It is: a share of the confidence that the passages answer the question."""
+        return True
+
+    @property
     def embedder_id(self) -> str:
         """The vector space of its passages; empty before it was asked, and where it has none."""
         return "" if self._opened is None else self._opened.embedder_id

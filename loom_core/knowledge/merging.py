@@ -52,8 +52,8 @@ class MergedItem:
 
     Attributes:
         source: name of the source that has it.
-        item: the passage as the source gave it, but `relevance`, which is comparable with the others', 1 for
-            the best; the source's own is in `metadata["own_relevance"]`.
+        item: the passage as the source gave it, but `relevance`, which is comparable with the others'; the
+            source's own is in `metadata["own_relevance"]`.
         also_in: other sources that have it or nearly, each with its id there.
     """
 
@@ -84,6 +84,7 @@ async def merged(
     limit: int,
     spaces: Mapping[str, str] | None = None,
     ask: AskAgain | None = None,
+    confidence: float = 1.0,
 ) -> list[MergedItem]:
     """The best passages of several sources, best first, each once.
 
@@ -96,6 +97,7 @@ async def merged(
         limit: how many at the most.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
         ask: asks a source once more, where `leads.lead` says what for; None never does.
+        confidence: relevance of the best passage, where several sources found something.
     """
     having = {name: list(items) for name, items in found.items() if items}
     if not having:
@@ -104,7 +106,7 @@ async def merged(
     more = pool if ask is None or len(found) == 1 else await _led_to(query, pool, list(found), ask)
     if len(having) == 1 and more is pool:
         return [MergedItem(name, item) for name, item in pool.candidates[:limit]]
-    return await to_thread.run_sync(_best, more, limit)
+    return await to_thread.run_sync(_best, more, limit, confidence)
 
 
 async def _pooled(
@@ -175,12 +177,14 @@ def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]]
     return _Pool(candidates, relevance)
 
 
-def _best(pool: _Pool, limit: int) -> list[MergedItem]:
-    """The first candidates by their relevance."""
+def _best(pool: _Pool, limit: int, confidence: float) -> list[MergedItem]:
+    """The first candidates by their relevance, which is that of the best times `confidence`."""
     # Equals stay as the sources are.
     order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
     return _without_overlaps(
-        [pool.candidates[place] for place in order], [pool.relevance[place] for place in order], limit
+        [pool.candidates[place] for place in order],
+        [confidence * pool.relevance[place] for place in order],
+        limit,
     )
 
 

@@ -212,7 +212,8 @@ class KnowledgeItem:
         id: id of the passage, for `get_by_id`.
         content: its text.
         source: URI of the document, or what the provider calls its source.
-        relevance: 0 to 1, comparable within one answer only.
+        relevance: 0 to 1, comparable within one answer; across answers where the source says so
+            (`KnowledgeBaseProvider.relevance_is_absolute`).
         metadata: what else is known; for Loom's own knowledge bases `title`, `heading_path`,
             `start`, `end`, `page`, `document_id`, `language`, `scores` (by channel) and `why` (the
             path of evidence, a list of sentences), besides the document's own metadata.

@@ -134,7 +134,7 @@ class DocumentSearchTool(Tool):
 
     def _output(self, answer: FederatedAnswer) -> ToolOutput:
         shown = quoted(answer.items, max_tokens=self._max_tokens)
-        lines = [shown.text or "Nothing was found. Try other words, fewer filters, or another source."]
+        lines = [*filter(None, [answer.match.note, shown.text])]
         if len(shown.items) < len(answer.items):
             lines.append(
                 f"[truncated: {len(shown.items)} of {len(answer.items)} passages shown; ask more exactly, or "

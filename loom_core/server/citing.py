@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from pydantic import BaseModel, Field
+
+from loom_core.knowledge.match import Match, Verdict
 from loom_core.knowledge.uris import readable
 from loom_core.knowledge.visible import visible
 from loom_core.llm.content import as_data
@@ -12,12 +15,32 @@ from loom_core.server.results import TextBudget
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["citation", "passages_text", "reading_text"]
+__all__ = ["MatchInfo", "citation", "passages_text", "reading_text"]
 
 _QUOTE = "passage"
 _QUOTE_END = f"\n</{_QUOTE}>"
 _NARROW = "limit, filters, or a more exact question; read one with fetch(id)"
 _NOTHING = "Nothing was found. Try other words, fewer filters, or another source."
+
+
+class MatchInfo(BaseModel):
+    """How well the passages of an answer fit the question."""
+
+    verdict: Verdict = Field(description="weak: they may not answer it; none: nothing fits, none are given.")
+    confidence: float = Field(description="Probability that they answer it, 0 to 1.")
+    missing: list[str] = Field(
+        default=[], description="Words of the question that none of the best passages holds."
+    )
+
+    @classmethod
+    def of(cls, match: Match) -> Self:
+        """As a tool tells it: what is missing only where that matters."""
+        missing = [] if match.verdict == "strong" else list(match.missing)
+        return cls(verdict=match.verdict, confidence=match.confidence, missing=missing)
+
+    def note(self) -> str:
+        """See `Match.note`."""
+        return visible(Match(self.confidence, tuple(self.missing)).note)
 
 
 class _Citable(Protocol):
@@ -100,28 +123,33 @@ def passages_text(
     passages: Sequence[CitableT],
     told: Callable[[CitableT], Sequence[str]],
     *,
+    match: MatchInfo | None = None,
     notes: Sequence[str] = (),
     tokens: int,
 ) -> tuple[str, int]:
     """Passages, best first, each with its citation and id before it; behind them, what else there is to say.
 
+    How well they fit comes first, as a model is to know that before it reads them.
+
     Args:
         passages: what was found.
         told: the lines between a passage's citation and its words.
+        match: how well they fit, where that is known.
         notes: what follows, as it is.
         tokens: limit of the passages' text.
 
     Returns:
         The text, and how many passages are in it.
     """
+    fit = match.note() if match else ""
     if not passages:
-        return "\n".join([_NOTHING, *notes]), 0
+        return "\n".join([fit or _NOTHING, *notes]), 0
     budget = TextBudget(tokens, narrow=_NARROW)
     for passage in passages:
         head = [f"{citation(passage)} id={visible(passage.id)}", *told(passage)]
         quoted = "\n".join([*head, as_data(_QUOTE, passage.text)])
         budget.add(quoted.removesuffix(_QUOTE_END), end=_QUOTE_END)
-    return "\n\n".join([budget.text(), *notes]), budget.shown
+    return "\n\n".join(filter(None, [fit, budget.text(), *notes])), budget.shown
 
 
 def reading_text(stretch: _Readable) -> str:

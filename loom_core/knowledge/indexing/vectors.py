@@ -66,6 +66,11 @@ class FlatVectors(DerivedIndex):
             self._forget()
             return None
 
+    def languages(self) -> frozenset[str]:
+        """The language groups of what has been taken over; for the process that works."""
+        with self._lock:
+            return frozenset() if self._written is None else self._written.language_groups()
+
     def sync(self, *, limit: int = _BATCH) -> bool:
         """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
         return bool(self._dimension()) and super().sync(limit=limit)

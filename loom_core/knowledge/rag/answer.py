@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.match import Match
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag.config import Strategy
 from loom_core.observability.tracing import AttributeValue
@@ -38,12 +39,14 @@ class Answer:
         strategy: how they were found.
         embedded: how many chunks had a vector, of `chunks`.
         chunks: how many chunks there were.
+        match: how well the passages fit the question; `items` is empty where its verdict is `none`.
         notes: what the reader should know: a channel that was left out, and why.
         embed_ms: time for embedding the question, in milliseconds.
         retrieve_ms: time for all else.
     """
 
     items: list[KnowledgeItem]
+    match: Match
     strategy: Strategy
     embedded: int
     chunks: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from loom_core.knowledge.language import detect_language, language_group
+from loom_core.knowledge.match import Nearness
 from loom_core.knowledge.text import analyse
 
 if TYPE_CHECKING:
@@ -191,12 +192,14 @@ class FirstStage:
         lexical: BM25 by passage.
         semantic: cosine by passage.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
+        nearness: how near the question is to the passages of each language, where vectors were asked.
     """
 
     scores: dict[int, float]
     lexical: dict[int, float]
     semantic: dict[int, float]
     ms: dict[str, float] = field(default_factory=dict[str, float], compare=False)
+    nearness: tuple[Nearness, ...] = ()
 
 
 def first_stage(
@@ -257,7 +260,17 @@ def first_stage(
     for key, group in language.items():
         fused = (lexical_weight * words.get(key, 0.0) + vector_weight * meaning.get(key, 0.0)) / total
         scores[key] = weights.get(group, 1.0) * fused
-    return FirstStage(scores, lexical, semantic, ms)
+    nearness = tuple(
+        Nearness(
+            group.language,
+            best=group.hits[0][1],
+            mean=group.mean,
+            size=group.size,
+            usual=channels.usual(question, group.language),
+        )
+        for group in near
+    )
+    return FirstStage(scores, lexical, semantic, ms, nearness)
 
 
 def _typical(

@@ -58,6 +58,11 @@ class CurrentEmbedder(EmbeddingProvider):
         """Whether texts of equal meaning in different languages are near each other."""
         return self._provider.cross_lingual
 
+    @property
+    def semantic(self) -> bool:
+        """Whether nearness of vectors means nearness in meaning."""
+        return self._provider.semantic
+
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
         """Embed texts, see `EmbeddingProvider.embed`."""
         return await self._provider.embed(texts, kind=kind)

@@ -247,6 +247,11 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return self._reader.filter.names()
 
     @property
+    def relevance_is_absolute(self) -> bool:
+        """It is: a share of the confidence that the passages answer the question."""
+        return True
+
+    @property
     def strategy(self) -> Strategy:
         """How it is asked unless the question says otherwise."""
         wanted = self._config.strategy

@@ -1,73 +1,95 @@
-"""What an embedder makes of a language as such: the average vector of sentences about anything."""
+"""Language centroids: the average vector of sentences about anything, for each language of the passages."""
 
 from __future__ import annotations
 
-import logging
-import time
+import base64
+import json
 from typing import TYPE_CHECKING
 
-import anyio
-
-from loom_core.errors import EmbeddingError
-from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
+from loom_core.knowledge.language import language_group
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import numpy as np
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.record import Record
 
-__all__ = ["LanguageCentroids"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["LanguageCentroids", "covered_groups"]
 
 
 class LanguageCentroids:
-    """The centroids of one embedder, made when they are first asked for and then kept.
+    """The centroids of a knowledge base's embedder: the worker makes them, the record keeps them.
 
-    The average of a few passages says little about what is usual in their language; this does, whatever
-    the passages are. Two questions that ask at the same moment may both make them: they are the same.
+    The average of a few passages says little about what is usual in their language; this does, whatever the
+    passages are. A question only reads them, and does without until they are made: there are up to eighty
+    stock sentences, and while passages are being embedded they wait among those for ten seconds and more.
 
     Args:
-        embedder: embeds the sentences.
-        patience: seconds that embedding may take.
-        retry_after: seconds for which nothing is tried once embedding has failed.
+        record: keeps them.
+        embedder: embeds passages and questions.
     """
 
-    def __init__(
-        self, embedder: EmbeddingProvider, *, patience: float = 10.0, retry_after: float = 60.0
-    ) -> None:
+    def __init__(self, record: Record, embedder: EmbeddingProvider) -> None:
+        self._record = record
         self._embedder = embedder
-        self._patience = patience
-        self._retry_after = retry_after
-        self._not_before = 0.0
-        self._made: dict[tuple[str, str], NDArray[np.float32]] = {}  # by embedder and language
 
-    async def of(self, languages: Collection[str]) -> dict[str, NDArray[np.float32]]:
-        """The average vector of the stock sentences of each language group.
+    def of(self, languages: frozenset[str], *, space: str) -> dict[str, NDArray[np.float32]]:
+        """The average vector of the stock sentences of each language that is compared. Blocks.
 
-        It is not brought to length 1, so that its product with a question is an average cosine.
+        It is not normalised to length 1, so that its product with a question is an average cosine.
 
         Args:
-            languages: see `language_group`.
+            languages: the language groups of the passages.
+            space: id of the embedder of the question.
 
         Returns:
-            One for every group; or none at all if embedding fails or takes too long, as that of
-            one language tells nothing without that of the others.
+            Those that are made; none for an embedder whose cosines do not tell nearness in meaning.
         """
-        id_ = self._embedder.id  # another one may take its place
-        missing = [language for language in languages if (id_, language) not in self._made]
-        if missing and time.monotonic() < self._not_before:
-            return {}
-        try:
-            with anyio.fail_after(self._patience):
-                for language in missing:
-                    vectors = await self._embedder.embed(STOCK_SENTENCES[language])
-                    self._made[id_, language] = vectors.mean(axis=0)
-        except (EmbeddingError, TimeoutError) as error:
-            self._not_before = time.monotonic() + self._retry_after
-            _log.warning("What is usual in a language is not known for now: %s", str(error) or "too slow")
-            return {}
-        return {language: self._made[id_, language] for language in languages}
+        compared = self._compared(languages)
+        made = self._made(space) if compared else {}
+        return {language: _decode(made[language]) for language in compared & made.keys()}
+
+    def missing(self, languages: frozenset[str]) -> str:
+        """The next language that a centroid is to be made for; empty if there is none. Blocks."""
+        compared = self._compared(languages)
+        return min(compared - self._made(self._embedder.id).keys(), default="") if compared else ""
+
+    def store(self, language: str, vectors: NDArray[np.float32], *, space: str) -> None:
+        """Store a centroid. Those of another embedder are dropped.
+
+        Args:
+            language: whose.
+            vectors: of its stock sentences.
+            space: id of the embedder that made them.
+        """
+        with self._record.database.write():
+            made = self._made(space) | {language: _encode(vectors.mean(axis=0))}
+            self._record.set("centroids", json.dumps({"embedder": space, "vectors": made}))
+
+    def _compared(self, languages: frozenset[str]) -> frozenset[str]:
+        """The languages whose passages questions are compared with by meaning."""
+        if not self._embedder.semantic:
+            return frozenset()
+        groups = covered_groups(self._embedder)
+        return languages if groups is None else languages & groups
+
+    def _made(self, space: str) -> dict[str, str]:
+        """The encoded centroids of an embedder by language."""
+        kept = json.loads(self._record.get("centroids") or "{}")
+        return kept["vectors"] if kept.get("embedder") == space else {}
+
+
+def covered_groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
+    """The language groups that an embedder covers; None for all."""
+    return None if embedder.languages is None else frozenset(map(language_group, embedder.languages))
+
+
+def _encode(vector: NDArray[np.float32]) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+
+
+def _decode(text: str) -> NDArray[np.float32]:
+    import numpy as np
+
+    return np.frombuffer(base64.b64decode(text), dtype="<f4")

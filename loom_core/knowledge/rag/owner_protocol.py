@@ -42,7 +42,7 @@ __all__ = [
     "settings_digest",
 ]
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Goes up with every change of what is said, or of what it means."""
 
 Method = Literal["search", "ask", "embed", "wake", "status"]

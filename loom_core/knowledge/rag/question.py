@@ -9,16 +9,15 @@ from anyio import to_thread
 
 from loom_core.embedding.whole_numpy import import_numpy
 from loom_core.errors import EmbeddingError
-from loom_core.knowledge.language import detect_language, language_group
+from loom_core.knowledge.language import detect_language
 from loom_core.knowledge.question_check import check_limit, question_text
 from loom_core.knowledge.rag.filtering import ChunkFilter
-from loom_core.knowledge.rag.language_centroids import LanguageCentroids
+from loom_core.knowledge.rag.language_centroids import LanguageCentroids, covered_groups
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.chunk_keys import ChunkKeys
     from loom_core.knowledge.rag.channels import Question
     from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
@@ -41,7 +40,7 @@ class QuestionReader:
         self._record = record
         self._embedder = embedder
         self._patience = patience
-        self._centroids = LanguageCentroids(embedder) if embedder is not None else None
+        self._centroids = LanguageCentroids(record, embedder) if embedder is not None else None
 
     async def prepare(self) -> None:
         """Import what questions and the work beside them both need, before either begins."""
@@ -93,27 +92,25 @@ class QuestionReader:
         embedder = self._embedder
         if embedder is None:
             return None
-        groups = _groups(embedder)
+        groups = covered_groups(embedder)
         if embedder.cross_lingual:
             return groups
         own = frozenset({language})
         return own if groups is None else own & groups
 
-    async def centroids(self, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
-        """What is usual in each language that questions are compared with, see `LanguageCentroids.of`.
+    @property
+    def is_semantic(self) -> bool:
+        """Whether a cosine tells how near a passage is in meaning."""
+        return self._embedder is not None and self._embedder.semantic
 
-        Empty where that makes no difference: with one language only, or without an embedder that compares
-        a question with passages in another one.
+    def centroids(self, question: Question, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
+        """The centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
 
         Args:
+            question: what is asked.
             languages: the language groups of the passages.
         """
-        embedder = self._embedder
-        if embedder is None or self._centroids is None or not embedder.cross_lingual:
-            return {}
-        groups = _groups(embedder)
-        compared = languages if groups is None else languages & groups
-        return await self._centroids.of(compared) if len(compared) > 1 else {}
+        return {} if self._centroids is None else self._centroids.of(languages, space=question.space)
 
     async def embed(self, text: str) -> NDArray[np.float32] | None:
         """The vector of a question; None without an embedder, or without one that covers its language.
@@ -131,8 +128,3 @@ class QuestionReader:
                 f"Embedding the question took over {self._patience:g} s.",
                 advice="Ask again when the machine has less to do, or use the strategy graph_only.",
             ) from None
-
-
-def _groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
-    """The language groups that an embedder covers; None for all."""
-    return None if embedder.languages is None else frozenset(map(language_group, embedder.languages))

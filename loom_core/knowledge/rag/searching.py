@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, LLMError
+from loom_core.knowledge.match import assess_match
 from loom_core.knowledge.rag.answer import Answer, Searched, items
 from loom_core.knowledge.rag.channels import Channels, Question
 from loom_core.knowledge.rag.config import Strategy
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.interface import Reranker
+    from loom_core.knowledge.match import Match
+    from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.config import RAGConfig
     from loom_core.knowledge.rag.options import SearchRequest
     from loom_core.knowledge.rag.owner_client import OwnerClient
@@ -121,19 +125,20 @@ class Searcher:
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
         among = await self._reader.allowed(request.filters)
         by_vectors = strategy not in {"bm25", "graph_only"}
-        embedded, chunks, languages = await to_thread.run_sync(self._extent, by_vectors)
+        embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
         embedding = time.perf_counter()
         vector, notes = None, list[str]()
         space = self._reader.space
         if embedded and by_vectors:
             vector, notes = await self._embedded(text)
-        centroids = await self._reader.centroids(languages) if vector is not None else {}
         embed_ms = 1000 * (time.perf_counter() - embedding)
         question = Question.of(text, vector=vector, among=among, space=space)
         retrieval, found_notes = await self._retrieved(
-            question, wanted.candidates(limit), strategy=strategy, centroids=centroids, chunks=chunks
+            question, wanted.candidates(limit), strategy=strategy, chunks=chunks
         )
-        found = await to_thread.run_sync(items, self._record, retrieval.found if retrieval else ())
+        match, found = await to_thread.run_sync(
+            partial(self._matched, text, retrieval, chosen=among is not None or strategy == "graph_first")
+        )
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
         notes += [*found_notes, *refining_notes]
         if self._worker.problem:
@@ -141,6 +146,7 @@ class Searcher:
         total_ms = 1000 * (time.perf_counter() - started)
         answer = Answer(
             items=passages,
+            match=match,
             strategy=strategy,
             embedded=embedded,
             chunks=chunks,
@@ -176,11 +182,26 @@ class Searcher:
             return None
         return await self._owner.search(request)
 
-    def _extent(self, by_vectors: bool) -> tuple[int, int, frozenset[str]]:
-        """Chunks that have a vector, all chunks, and the languages of the vectors if they are asked."""
-        embedded, chunks = self._vectors.coverage()
-        dense = self._vectors.current() if embedded and by_vectors else None
-        return embedded, chunks, frozenset() if dense is None else dense.language_groups()
+    def _matched(
+        self, text: str, retrieval: Retrieval | None, *, chosen: bool
+    ) -> tuple[Match, dict[int, KnowledgeItem]]:
+        """How well what was found fits, and the passages by key: their relevance is a share of that.
+
+        Args:
+            text: the question.
+            retrieval: what was found for it.
+            chosen: whether filters chose the passages: then they are given however little speaks for them.
+        """
+        found = items(self._record, retrieval.found if retrieval else ())
+        nearness = retrieval.nearness if retrieval and self._reader.is_semantic else None
+        match = assess_match(text, list(found.values()), nearness=nearness)
+        if match.verdict == "none" and not chosen:
+            return match, {}
+        return match, {
+            key: replace(item, relevance=round(item.relevance * match.confidence, 4))
+            for key, item in found.items()
+            if item.relevance > 0 or chosen
+        }
 
     async def _embedded(self, text: str) -> tuple[NDArray[np.float32] | None, list[str]]:
         """The question's vector; or none, and why."""
@@ -192,16 +213,10 @@ class Searcher:
             return None, [f"the question could not be embedded, words and graph only: {error}"]
 
     async def _retrieved(
-        self,
-        question: Question,
-        limit: int,
-        *,
-        strategy: Strategy,
-        centroids: dict[str, NDArray[np.float32]],
-        chunks: int,
+        self, question: Question, limit: int, *, strategy: Strategy, chunks: int
     ) -> tuple[Retrieval | None, list[str]]:
         """What is found, and what to know about it; where an index has gone, once it is back."""
-        attempt = partial(self._retrieve, question, limit, strategy, centroids)
+        attempt = partial(self._retrieve, question, limit, strategy)
         retrieval, missing = await to_thread.run_sync(attempt)
         if not missing or not chunks:
             return retrieval, []
@@ -212,15 +227,15 @@ class Searcher:
         retrieval, _ = await to_thread.run_sync(attempt)
         return retrieval, []
 
-    def _retrieve(
-        self, question: Question, limit: int, strategy: Strategy, centroids: dict[str, NDArray[np.float32]]
-    ) -> tuple[Retrieval | None, str]:
+    def _retrieve(self, question: Question, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
         """What is found, and which index was not there to find it with, or empty."""
         dense = self._vectors.current() if question.vector is not None else None
         if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
             dense = None
         words = self._words.searcher()
         covered = self._reader.covered(question.language)
+        languages = frozenset[str]() if dense is None else dense.language_groups()
+        centroids = self._reader.centroids(question, languages)
         try:
             retrieval = retrieve(
                 question,

@@ -15,6 +15,7 @@ from loom_core.knowledge.rag.surroundings import Surroundings
 from loom_core.knowledge.rag.walk import walk
 
 if TYPE_CHECKING:
+    from loom_core.knowledge.match import Nearness
     from loom_core.knowledge.rag.channels import Channels, Question
     from loom_core.knowledge.rag.config import RAGConfig, Strategy
     from loom_core.knowledge.record.graph import GraphTable
@@ -54,12 +55,14 @@ class Retrieval:
         counts: how many passages each step brought: `lexical`, `vector`, `graph`, `expansion`.
         ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk` and `total`.
         fallback_to_vector: whether `graph_first` found nothing in the graph and went by vectors.
+        nearness: see `FirstStage`.
     """
 
     found: list[Found]
     counts: dict[str, int]
     ms: dict[str, float]
     fallback_to_vector: bool = False
+    nearness: tuple[Nearness, ...] = ()
 
 
 def retrieve(
@@ -195,6 +198,7 @@ class _Draft:
             },
             ms=self._ms,
             fallback_to_vector=fallback,
+            nearness=self._first.nearness,
         )
 
     def _found(self, key: int, top: float) -> Found:

@@ -13,8 +13,10 @@ from anyio import to_thread
 from loom_core.embedding.whole_numpy import import_numpy
 from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
 from loom_core.knowledge.pipeline import embedding_text
+from loom_core.knowledge.rag.language_centroids import LanguageCentroids
 from loom_core.knowledge.rag.making_way import embed_making_way
 from loom_core.knowledge.rag.reembedding import Reembedding
+from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
 from loom_core.observability.propagation import detached
 
 if TYPE_CHECKING:
@@ -84,8 +86,9 @@ class Worker:
         self._graph = graph
         self._vectors = vectors
         self._embedder = embedder
-        self._reembedding = None
+        self._reembedding = self._centroids = None
         if embedder is not None:
+            self._centroids = LanguageCentroids(record, embedder)
             self._reembedding = Reembedding(record, embedder, urgent=self._is_text_left, waits=waits)
         self._lock = lock
         self._server = server
@@ -275,7 +278,9 @@ class Worker:
             return True
         if await to_thread.run_sync(self._vectors.flat.sync):
             return True
-        if await self._take_offered() or await self._embed() or await self._compare_names():
+        if await self._make_centroid() or await self._take_offered():
+            return True
+        if await self._embed() or await self._compare_names():
             return True
         if await to_thread.run_sync(self._graph.sync):
             return True
@@ -286,6 +291,24 @@ class Worker:
         if await to_thread.run_sync(self._prune):
             return True
         return await to_thread.run_sync(self._graph.wait)
+
+    async def _make_centroid(self) -> bool:
+        """Make the next language centroid that questions need, see `LanguageCentroids`."""
+        centroids, embedder = self._centroids, self._embedder
+        if centroids is None or embedder is None or anyio.current_time() < self._retry_at:
+            return False
+        languages = await to_thread.run_sync(self._vectors.flat.languages)
+        language = await to_thread.run_sync(centroids.missing, languages)
+        if not language:
+            return False
+        space = embedder.id
+        try:
+            vectors = await self._vectors_of([*STOCK_SENTENCES[language]], kind="passage")
+        except EmbeddingError:
+            return False
+        if vectors is not None:
+            await to_thread.run_sync(partial(centroids.store, language, vectors, space=space))
+        return True
 
     async def _take_offered(self) -> bool:
         """Give chunks the vectors that came with them in an archive."""

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MetaName", "Record"]
 
-MetaName = Literal["name", "description", "search_hints", "embedder", "embedding_config", "dimension", "llm"]
+MetaName = Literal[
+    "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
+]
 """What the record remembers of its knowledge base; `llm` is the language model that read it last, if any."""
 
 

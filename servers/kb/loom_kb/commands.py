@@ -150,7 +150,11 @@ def _search_options(args: argparse.Namespace) -> SearchOptions:
 
 
 def print_answer(result: QueryResult, *, detailed: bool) -> None:
-    """The passages of an answer, for a person."""
+    """The passages of an answer, for a person, after a word on how well they fit if they hardly do."""
+    if note := result.match.note():
+        out(note)
+        if result.passages:
+            out()
     for passage in result.passages:
         out(strong(citation(passage)))
         if detailed:
@@ -159,8 +163,6 @@ def print_answer(result: QueryResult, *, detailed: bool) -> None:
         for line in passage.text.strip().splitlines():
             out(f"    {line}")
         out()
-    if not result.passages:
-        out("Nothing was found.")
     for note in filter(None, [coverage_line(result.embedded, result.total), *result.notes]):
         say(note)
 

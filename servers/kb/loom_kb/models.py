@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
+from loom_core.server.citing import MatchInfo
+
 __all__ = [
     "AddResult",
     "CancelResult",
@@ -49,7 +51,9 @@ class Passage(BaseModel):
     end: int | None = None
     page: int | None = Field(default=None, description="Page or slide, from 1.")
     text: str
-    relevance: float | None = Field(default=None, description="0 to 1 within this answer.")
+    relevance: float | None = Field(
+        default=None, description="0 to 1; of the best passage, the confidence that it answers."
+    )
     scores: dict[str, float] = Field(
         default={}, description="By channel: bm25, vector (cosine), links, graph."
     )
@@ -60,6 +64,7 @@ class QueryResult(BaseModel):
     """Answer of `query`."""
 
     passages: list[Passage]
+    match: MatchInfo
     embedded: int = Field(default=0, description="Passages that have a vector so far…")
     total: int = Field(default=0, description="…of so many in the sources that were asked.")
     notes: list[str] = Field(default=[], description="What to know about this answer.")

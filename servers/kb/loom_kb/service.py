@@ -12,8 +12,10 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.knowledge.library import Library
+from loom_core.knowledge.match import combine_matches
 from loom_core.knowledge.merging import candidates_for, merged
 from loom_core.server.caller import current_caller
+from loom_core.server.citing import MatchInfo
 from loom_core.server.reading import forms_of, read
 from loom_kb.addresses import readable_paths
 from loom_kb.job_facts import job_info, listed_jobs
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from loom_core.knowledge.extraction_estimate import ExtractionEstimate
+    from loom_core.knowledge.match import Match
     from loom_core.knowledge.merging import MergedItem
     from loom_core.knowledge.rag.answer import Answer
     from loom_core.knowledge.rag.config import Strategy
@@ -112,8 +115,14 @@ class Service:
         # In the order of the names, not in that of the answers: the same question has the same answer.
         answers = {name: answers[name] for name in names if name in answers}
         found = {name: answer.items for name, answer in answers.items()}
-        ranked = await merged(question, found, limit=limit, spaces=spaces)
-        return _result(answers, ranked, problems)
+        matches = [answer.match for answer in answers.values()]
+        confidence = max(match.confidence for match in matches)
+        ranked = await merged(question, found, limit=limit, spaces=spaces, confidence=confidence)
+        match = matches[0]
+        if len(matches) > 1:
+            items = [one.item for one in ranked]
+            match = await to_thread.run_sync(combine_matches, question, matches, items)
+        return _result(answers, ranked, match, problems)
 
     async def fetch(
         self, id_: str, *, source: str | None = None, start: int | None = None, tokens: int
@@ -422,13 +431,14 @@ def estimate_info(estimate: ExtractionEstimate) -> EstimateInfo:
 
 
 def _result(
-    answers: Mapping[str, Answer], ranked: Sequence[MergedItem], problems: Sequence[str]
+    answers: Mapping[str, Answer], ranked: Sequence[MergedItem], match: Match, problems: Sequence[str]
 ) -> QueryResult:
     notes = [
         f"{name}: {note}" if len(answers) > 1 else note for name, a in answers.items() for note in a.notes
     ]
     return QueryResult(
         passages=[_passage(number, found) for number, found in enumerate(ranked, start=1)],
+        match=MatchInfo.of(match),
         embedded=sum(answer.embedded for answer in answers.values()),
         total=sum(answer.chunks for answer in answers.values()),
         notes=[*notes, *problems],

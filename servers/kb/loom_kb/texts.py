@@ -66,7 +66,9 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
     """
     notes = [coverage_line(result.embedded, result.total), *(f"(Note: {note})" for note in result.notes)]
     told = partial(_passage_lines, detailed=detailed)
-    return passages_text(result.passages, told, notes=[*filter(None, notes)], tokens=max_tokens)
+    return passages_text(
+        result.passages, told, match=result.match, notes=[*filter(None, notes)], tokens=max_tokens
+    )
 
 
 def _passage_lines(passage: Passage, *, detailed: bool) -> list[str]:

@@ -53,6 +53,8 @@ async def _query(service: Service, args: argparse.Namespace) -> int:
     if args.json:
         out_json(result)
     else:
+        if note := result.match.note():
+            out(note)
         _print_passages(result.passages, detailed=args.detailed)
         for note in result.notes:
             say(note)
@@ -124,8 +126,6 @@ def _print_passages(passages: Sequence[Passage], *, detailed: bool) -> None:
         for line in (*passage_lines(passage, detailed=detailed), *passage.text.strip().splitlines()):
             out(f"    {line}")
         out()
-    if not passages:
-        out("Nothing was found.")
 
 
 def _code(result: QueryResult) -> int:

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from loom_core.knowledge.federated import SourceState
+from loom_core.server.citing import MatchInfo
 
 __all__ = [
     "AskResult",
@@ -81,6 +82,7 @@ class QueryResult(BaseModel):
     """Answer of `query`."""
 
     passages: list[Passage]
+    match: MatchInfo
     sources: list[SourceOutcome] = Field(
         default=[], description="Every source that was asked; a concise answer has those that did not answer."
     )

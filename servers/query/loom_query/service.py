@@ -10,6 +10,7 @@ import anyio
 from loom_core.errors import ConfigError, LLMError, LoomError, NotFoundError, SourceError
 from loom_core.knowledge.asking import START_SECONDS
 from loom_core.server.caller import current_caller
+from loom_core.server.citing import MatchInfo
 from loom_query.engine import Engine
 from loom_query.language_model import LanguageModel
 from loom_query.live_source import OwnSource
@@ -144,6 +145,7 @@ class Service:
         outcomes = self._outcomes(answer.reports, everything=not sources)
         return QueryResult(
             passages=[passage_of(number, item) for number, item in enumerate(answer.items, start=1)],
+            match=MatchInfo.of(answer.match),
             sources=outcomes,
             notes=_notes(outcomes),
         )

@@ -44,7 +44,7 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
     """
     notes = [f"(Note: {visible(note)})" for note in result.notes]
     told = partial(passage_lines, detailed=detailed)
-    return passages_text(result.passages, told, notes=notes, tokens=max_tokens)
+    return passages_text(result.passages, told, match=result.match, notes=notes, tokens=max_tokens)
 
 
 def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:

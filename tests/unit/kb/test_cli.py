@@ -147,7 +147,11 @@ def test_answers_for_people_name_place_scores_and_reasons(command, folder):
     assert scores.startswith("    scores: bm25 ")
     assert why.startswith("    why: ")
     assert text == ["    港口手册", "    ", "    小船免费。", ""]
-    assert command("query", "x", "--filter", "tags=other") == (0, "Nothing was found.\n", "")
+    assert command("query", "x", "--filter", "tags=other") == (
+        0,
+        "Nothing was found. Try other words, fewer filters, or another source.\n",
+        "",
+    )
     assert command("list")[1] == "default  1 documents, 1 passages\n    港口规则\n"
     (line,) = command("list", "--kb", "default")[1].splitlines()
     assert line.endswith(f"  港口手册  ({folder / '手册.md'}, 13 characters)")

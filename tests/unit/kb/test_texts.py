@@ -6,11 +6,18 @@ import re
 from loom_kb.models import DocumentInfo, EntityInfo, GraphResult, QueryResult, RelationInfo
 from loom_kb.texts import coverage_line, document_line, graph_text, job_text, query_text
 
+from loom_core.server.citing import MatchInfo
 from loom_core.server.results import estimate_tokens
 
 
 def result(*passages, embedded=5, notes=()):
-    return QueryResult(passages=list(passages), embedded=embedded, total=5, notes=list(notes))
+    return QueryResult(
+        passages=list(passages),
+        match=MatchInfo(verdict="strong", confidence=0.9),
+        embedded=embedded,
+        total=5,
+        notes=list(notes),
+    )
 
 
 def test_coverage_is_told_only_while_vectors_are_missing():

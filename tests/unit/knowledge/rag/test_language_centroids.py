@@ -1,33 +1,36 @@
-"""What is usual in a language: made when it is first needed, kept, and done without where it cannot be."""
+"""Language centroids: the worker makes them before a question needs them, and the record keeps them."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.language import detect_language, language_group
-from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.language_centroids import LanguageCentroids
-from loom_core.knowledge.rag.question import QuestionReader
 from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
+from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.knowledge.record import Record
 
 BOTH = frozenset({"alphabetic", "zh"})
+TEXTS = ["Zell is a town in Austria.", "Boats go back to the harbour.", "采尔是奥地利的城市。"]
+
+Open = Callable[..., GraphRAGKnowledgeBase]
 
 
 class CountingEmbedder(EmbeddingProvider):
-    """The hashing embedder as if it compared languages; it notes stock sentences and can be switched off."""
+    """The hashing embedder as if it compared languages; it notes stock sentences, and can fail on them."""
 
     def __init__(self, *, languages: frozenset[str] | None = None, cross_lingual: bool = True) -> None:
         self.on = True
-        self.hangs = False
         self.embedded: list[str] = []
         self._inner = create_embedder("hashing")
         self._languages = languages
@@ -53,10 +56,24 @@ class CountingEmbedder(EmbeddingProvider):
         stock = [language for language, sentences in STOCK_SENTENCES.items() if set(sentences) & set(texts)]
         if stock and not self.on:
             raise EmbeddingError("The model is switched off.", advice="Switch it on.")
-        if stock and self.hangs:
-            await asyncio.Event().wait()
         self.embedded += stock
         return await self._inner.embed(texts, kind=kind)
+
+
+@pytest.fixture
+def open_base(tmp_path: Path) -> Iterator[Open]:
+    """Opens the knowledge base of the test, each time as another process would."""
+    opened: list[GraphRAGKnowledgeBase] = []
+
+    def open_(embedder: EmbeddingProvider, **options: Any) -> GraphRAGKnowledgeBase:
+        opened.append(
+            GraphRAGKnowledgeBase.from_config(embedding_provider=embedder, path=tmp_path / "kb", **options)
+        )
+        return opened[-1]
+
+    yield open_
+    for knowledge_base in opened:
+        knowledge_base.close()
 
 
 # -- the sentences ----------------------------------------------------------------------------------
@@ -72,92 +89,94 @@ def test_every_sentence_is_told_to_be_in_its_language(group: str):
     assert {language_group(detect_language(sentence)) for sentence in STOCK_SENTENCES[group]} == {group}
 
 
-# -- made once --------------------------------------------------------------------------------------
+# -- made by the worker, kept in the record ---------------------------------------------------------
 
 
-async def test_a_centroid_is_the_average_of_its_sentences_and_made_once():
+async def test_a_centroid_is_the_average_of_its_sentences(open_base: Open):
     embedder = CountingEmbedder()
-    centroids = LanguageCentroids(embedder)
-    made = await centroids.of({"zh"})
-    expected = (await embedder.embed(STOCK_SENTENCES["zh"])).mean(axis=0)
-    assert np.array_equal(made["zh"], expected)
-    embedder.embedded.clear()
-    assert (await centroids.of(BOTH)).keys() == BOTH
-    assert (await centroids.of(BOTH))["zh"] is made["zh"]
+    knowledge_base = open_base(embedder)
+    await knowledge_base.add_texts(TEXTS)
+    kept = LanguageCentroids(knowledge_base.record, embedder).of(BOTH, space=embedder.id)
+    assert kept.keys() == BOTH
+    for language, centroid in kept.items():
+        vectors = await embedder.embed(STOCK_SENTENCES[language])
+        assert np.array_equal(centroid, vectors.mean(axis=0))
+
+
+async def test_the_worker_makes_each_once_there_are_passages_in_its_language(open_base: Open):
+    embedder = CountingEmbedder()
+    knowledge_base = open_base(embedder)
+    await knowledge_base.add_texts(TEXTS[:2])
     assert embedder.embedded == ["alphabetic"]
+    await knowledge_base.add_texts(TEXTS)
+    assert sorted(embedder.embedded) == sorted(BOTH)
+    await knowledge_base.add_texts(["一家面包店。"])
+    assert sorted(embedder.embedded) == sorted(BOTH)
 
 
-async def test_where_embedding_fails_there_is_none_and_it_is_tried_again_later(
-    caplog: pytest.LogCaptureFixture,
-):
+async def test_a_question_has_no_stock_sentence_embedded_whether_they_are_known_or_not(open_base: Open):
     embedder = CountingEmbedder()
-    patient, hasty = LanguageCentroids(embedder), LanguageCentroids(embedder, retry_after=0.0)
-    await patient.of({"zh"})
-    embedder.on = False
-    for centroids in (patient, hasty):
-        with caplog.at_level(logging.WARNING):
-            assert await centroids.of(BOTH) == {}
-        assert "The model is switched off." in caplog.text
+    embedder.on = False  # for the stock sentences
+    knowledge_base = open_base(embedder)
+    await knowledge_base.add_texts(TEXTS)
     embedder.on = True
-    assert await patient.of(BOTH) == {}
-    assert (await patient.of({"zh"})).keys() == {"zh"}
-    assert (await hasty.of(BOTH)).keys() == BOTH
+    answer = await knowledge_base.search("town")
+    assert (embedder.embedded, answer.items[0].content) == ([], TEXTS[0])
+    assert LanguageCentroids(knowledge_base.record, embedder).of(BOTH, space=embedder.id) == {}
 
 
-async def test_a_slow_embedder_is_not_waited_for_for_ever(caplog: pytest.LogCaptureFixture):
+async def test_another_process_that_answers_by_itself_finds_them_in_the_record(open_base: Open):
+    await open_base(CountingEmbedder()).add_texts(TEXTS)
     embedder = CountingEmbedder()
-    embedder.hangs = True
-    with caplog.at_level(logging.WARNING):
-        assert await LanguageCentroids(embedder, patience=0.01).of(BOTH) == {}
-    assert "too slow" in caplog.text
+    other = open_base(embedder)
+    assert (await other.search("城市")).items[0].content == TEXTS[2]
+    assert embedder.embedded == []
+    assert LanguageCentroids(other.record, embedder).of(BOTH, space=embedder.id).keys() == BOTH
+
+
+async def test_where_embedding_them_fails_the_worker_says_so_and_tries_again(open_base: Open):
+    embedder = CountingEmbedder()
+    embedder.on = False
+    knowledge_base = open_base(embedder, config=RAGConfig(waits=WaitSettings(vectors=0.0)))
+    await knowledge_base.add_texts(TEXTS)
+    assert (await knowledge_base.search("town")).notes == (
+        "No vectors for now: The model is switched off. Switch it on.",
+    )
+    embedder.on = True
+    await knowledge_base.worker.drain()
+    assert sorted(embedder.embedded) == sorted(BOTH)
+    assert (await knowledge_base.search("town")).notes == ()
+
+
+async def test_those_of_another_embedder_are_not_taken(open_base: Open):
+    embedder = CountingEmbedder()
+    knowledge_base = open_base(embedder)
+    await knowledge_base.add_texts(TEXTS)
+    centroids = LanguageCentroids(knowledge_base.record, embedder)
+    assert centroids.of(BOTH, space="another") == {}
+    assert centroids.missing(BOTH) == ""
 
 
 # -- made where they make a difference --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("embedder", "languages", "made"),
+    ("embedder", "languages", "first"),
     [
-        (CountingEmbedder(), BOTH, BOTH),
-        (CountingEmbedder(), {"zh"}, set()),
-        (CountingEmbedder(), set(), set()),
-        (CountingEmbedder(cross_lingual=False), BOTH, set()),
-        (CountingEmbedder(languages=frozenset({"en", "zh"})), {*BOTH, "ja"}, BOTH),
-        (CountingEmbedder(languages=frozenset({"zh"})), BOTH, set()),
-        (None, BOTH, set()),
+        (CountingEmbedder(), BOTH, "alphabetic"),
+        (CountingEmbedder(), {"zh"}, "zh"),
+        (CountingEmbedder(), set(), ""),
+        (CountingEmbedder(cross_lingual=False), BOTH, "alphabetic"),
+        (HashingEmbedder(), BOTH, ""),
+        (CountingEmbedder(languages=frozenset({"en", "zh"})), {*BOTH, "ja"}, "alphabetic"),
+        (CountingEmbedder(languages=frozenset({"zh", "ko"})), {*BOTH, "ko"}, "ko"),
+        (CountingEmbedder(languages=frozenset({"zh"})), BOTH, "zh"),
     ],
 )
-async def test_only_languages_that_questions_are_compared_with_are_embedded(embedder, languages, made):
+def test_only_languages_that_questions_are_compared_with_are_embedded(embedder, languages, first):
     record = Record(None)
-    centroids = await QuestionReader(record, embedder).centroids(frozenset(languages))
-    assert centroids.keys() == made
-    assert embedder is None or set(embedder.embedded) == made
+    assert LanguageCentroids(record, embedder).missing(frozenset(languages)) == first
     record.close()
-
-
-async def test_a_knowledge_base_embeds_them_at_its_first_question_over_several_languages():
-    embedder = CountingEmbedder()
-    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=embedder)
-    await knowledge_base.add_texts(["Zell is a town in Austria.", "Boats go back to the harbour."])
-    await knowledge_base.search("town")
-    await knowledge_base.add_texts(["采尔是奥地利的城市。"])
-    for strategy in ("bm25", "graph_only"):
-        await knowledge_base.search("town", strategy=strategy)
-    assert embedder.embedded == []
-    for _ in range(2):
-        assert (await knowledge_base.search("town")).items[0].content == "Zell is a town in Austria."
-        assert sorted(embedder.embedded) == sorted(BOTH)
-    knowledge_base.close()
-
-
-async def test_a_question_is_answered_without_them():
-    embedder = CountingEmbedder()
-    embedder.on = False
-    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=embedder)
-    await knowledge_base.add_texts(["Zell is a town in Austria.", "采尔是奥地利的城市。"])
-    answer = await knowledge_base.search("town")
-    assert (answer.items[0].content, answer.notes) == ("Zell is a town in Austria.", ())
-    knowledge_base.close()
 
 
 @pytest.mark.skipif("e5-small" not in create_embedder("auto").id, reason="this platform has no e5-small")

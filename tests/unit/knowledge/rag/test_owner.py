@@ -25,6 +25,7 @@ from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOpti
 from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.options import SearchRequest
 from loom_core.knowledge.rag.owner_client import OwnerClient
+from loom_core.knowledge.rag.owner_protocol import PROTOCOL
 from loom_core.knowledge.rag.peer_settings import PeerSettings
 from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.knowledge.rerankers.features import FeatureReranker
@@ -420,12 +421,12 @@ async def test_requests_that_are_none_are_refused(open_kb: Open):
 
         def asked(**changes: Any) -> bytes:
             return json.dumps(
-                {"protocol": 2, "method": "search", "settings": "", "params": {}, **changes}
+                {"protocol": PROTOCOL, "method": "search", "settings": "", "params": {}, **changes}
             ).encode()
 
         for nonsense in (b"", b"\xff", b"[]", b"[" * 100_000, asked(method="delete"), asked(more=1)):
             assert "no Request" in await refusal(nonsense or b" ")
-        assert "protocol 2, not 3" in await refusal(asked(protocol=3))
+        assert f"protocol {PROTOCOL}, not 1" in await refusal(asked(protocol=1))
         assert "other settings" in await refusal(asked())
         digest = owner._owner._digest
         assert "failed" in await refusal(asked(settings=digest, params={"nonsense": 1}))
