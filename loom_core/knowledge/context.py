@@ -89,10 +89,9 @@ class ContextRetriever:
         top_k: how many passages at the most.
         max_tokens: what the text costs at the most, by `estimate_tokens`.
         seconds: how long it may take.
-        least_relevance: passages below it are left out. What it means depends on the source: knowledge bases
-            and federations give their best passage 1, whether it fits or not, so that it only shortens
-            their lists, and by default nothing is left out. Where a question may have no answer, ask a source
-            whose scores stand for themselves, see `docs/retrievers.md`.
+        least_relevance: passages below it are left out. What it means depends on the source: that of a
+            knowledge base of Loom is absolute, 0.5 for the best passage of a question that is as likely
+            answered as not; see `KnowledgeBaseProvider.relevance_is_absolute`.
 
     Raises:
         ConfigError: a number is out of range.
