@@ -14,7 +14,7 @@ from loom_query.query_file import read_query_file
 
 from loom_core.flow.config.flow_file import flow_file_problems
 from loom_core.flow.regression import read_utterances
-from loom_core.knowledge.filters import parse_filters
+from loom_core.knowledge.filters import filter_mapping, parse_filters
 from loom_core.llm.config import ProviderConfig
 from loom_core.mcp_client.config import ServerConfig
 from loom_core.mcp_client.config_file import ServerFile
@@ -59,7 +59,8 @@ def _utterances(path: Path) -> None:
 
 
 def _filters(path: Path) -> None:
-    given = json.loads(path.read_text(encoding="utf-8"))
+    given = filter_mapping(json.loads(path.read_text(encoding="utf-8")))
+    assert given
     assert parse_filters(given, list(given))
 
 
@@ -72,6 +73,7 @@ _READERS: Mapping[str, Callable[[Path], None]] = {
     "action": _rules,
     "provider": _model,
     "tags": _filters,
+    "field": _filters,
 }
 """Who reads what has this key; the first that is there counts."""
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 SOURCES = Path(__file__).parent / "typescript"
 LAUNCHER = [sys.executable, str(Path(__file__).with_name("slow_launcher.py"))]
-KB = ["query", "fetch", "sources", "add", "remove", "job", "graph"]
+KB = ["query", "fetch", "sources", "add", "remove", "job", "job_cancel", "graph"]
 
 
 @pytest.fixture(scope="module")

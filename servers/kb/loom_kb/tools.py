@@ -178,7 +178,9 @@ def _add_description(settings: Settings) -> str:
         kinds.append("web pages")
         read.append("`urls` may name web pages.")
     if read:
-        read.append("Markdown, text, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON and source code are read.")
+        read.append(
+            "Markdown, text, HTML, PDF, Office and OpenDocument files, EPUB, CSV, JSON and source code are read."
+        )
     else:
         read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")
     listed = " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])}, or {kinds[-1]}"
