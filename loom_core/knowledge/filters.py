@@ -37,9 +37,7 @@ ADDRESS_FIELDS = frozenset({"source", "document", "path"})
 
 FILTERS_DESCRIPTION = (
     "Only passages of documents that fulfil all of these. With `eq`, `ne` and `contains` a list is any of "
-    "its values. Dates are ISO and may be given in part. Example: "
-    '[{"field": "tags", "op": "eq", "value": ["plan", "计划"]}, '
-    '{"field": "date", "op": "gte", "value": "2024-05"}, {"field": "path", "op": "eq", "value": "docs/"}].'
+    "its values. Dates are ISO and may be given in part."
 )
 """How filters are written, for a model."""
 
@@ -57,6 +55,13 @@ FILTERS_SCHEMA: Mapping[str, Any] = {
         "required": ["field", "op", "value"],
         "additionalProperties": False,
     },
+    "examples": [
+        [
+            {"field": "tags", "op": "eq", "value": ["plan", "计划"]},
+            {"field": "date", "op": "gte", "value": "2024-05"},
+            {"field": "path", "op": "eq", "value": "docs/"},
+        ]
+    ],
 }
 """JSON Schema of filters as a model gives them: a list of conditions.
 

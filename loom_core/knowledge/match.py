@@ -10,6 +10,7 @@ Machines", 1999), fitted on answerable and unanswerable questions, English and C
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log10
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ class Nearness:
         usual = self.mean if self.usual is None else self.usual
         return _share_above(self.best, (self.mean * self.size + usual * _FEW) / (self.size + _FEW))
 
+    @property
+    def is_far(self) -> bool:
+        """Whether hardly a question that is answered is so far from all passages, in its own words or others.
+
+        The best of many unrelated passages is nearer by chance than the best of a few.
+        """
+        return self.rise() < min(0.26, 0.05 + 0.065 * log10(self.size))
+
     def cross_lingual_rise(self) -> float:
         """How far it is above what is usual in that language, less how far above the average, both weighted.
 
@@ -127,7 +136,8 @@ def assess_match(
 
     The best passage's language decides. In the question's own language, words and cosine tell; in another
     one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
-    language, words alone. Only the first can say that nothing fits: the others err too often.
+    language, words alone. Only the first can say that nothing fits, where the cosine alone says so, too:
+    else a passage in other words than the question would be hidden.
 
     Args:
         question: as it was asked.
@@ -153,7 +163,8 @@ def assess_match(
     missing = words_missing(content, held)
     share = 1 - len(missing) / len(content) if content else None
     confidence = round(_confidence(share, near, cross_lingual=cross_lingual), 2)
-    return Match(max(confidence, _LEAST if shared and near is not None else _NONE), tuple(missing))
+    hopeless = shared and near is not None and near.is_far
+    return Match(max(confidence, _LEAST if hopeless else _NONE), tuple(missing))
 
 
 def combine_matches(question: str, matches: Sequence[Match], items: Sequence[KnowledgeItem]) -> Match:
@@ -202,8 +213,8 @@ def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bo
         return _WEAK if share is None else logistic(9.4 * share - 4.7)
     if cross_lingual:
         return logistic(near.cross_lingual_rise() + 4.4 * (0.0 if share is None else share - 0.5) - 8.0)
-    words_tell = 6.25 * (_UNKNOWN_SHARE if share is None else share) + (share == 1.0)
-    return logistic(23 * near.rise() + words_tell - 10.3)
+    words_tell = 6.5 * (_UNKNOWN_SHARE if share is None else share) + (share == 1.0)
+    return logistic(30 * near.rise() + words_tell - 1.1 * log10(near.size) - 9.7)
 
 
 def _language(item: KnowledgeItem) -> str:

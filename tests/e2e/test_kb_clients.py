@@ -35,7 +35,7 @@ async def test_a_client_lists_adds_asks_reads_and_removes(mode, target):
             assert client.protocol_version == MODES[mode]
             assert client.server_info.title == "Loom knowledge base"
             tools = (await client.list_tools()).tools
-            assert len(tools) == 7
+            assert len(tools) == 8
             added = await client.call_tool(
                 "add",
                 {"text": "# 青岛港\n\n青岛港的港长是李明。", "source": "知识库"},

@@ -42,7 +42,7 @@ def _entry(user: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("served", "tools"), [((), 7), (("--", "--profile", "chatgpt"), 2)], ids=["full", "chatgpt"]
+    ("served", "tools"), [((), 8), (("--", "--profile", "chatgpt"), 2)], ids=["full", "chatgpt"]
 )
 def test_what_is_installed_starts_the_server(
     served: tuple[str, ...],

@@ -99,8 +99,8 @@ def test_mcp_contract_tells_a_promise_kept_from_one_that_is_broken(server, run: 
     [
         ("agent", (), 8),
         ("flow", (), 6),
-        ("kb", (), 7),
-        ("kb", ("--allow-urls",), 7),
+        ("kb", (), 8),
+        ("kb", ("--allow-urls",), 8),
         ("kb", ("--profile", "chatgpt"), 2),
         ("query", (), 4),
         ("query", ("--profile", "chatgpt"), 2),

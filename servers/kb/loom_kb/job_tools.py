@@ -92,7 +92,7 @@ def register_job_tools(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def job_cancel(
-        id: Annotated[str, Field(description=f"{_ID}.", min_length=1)],  # noqa: A002
+        id: Annotated[str, Field(description=f"{_ID}.", min_length=1, examples=["job-1a2b3c4d"])],  # noqa: A002
     ) -> ToolReply[CancelResult]:
         knowledge_base, _ = await service.job(id)
         await cancel_job(knowledge_base, id)

@@ -179,7 +179,7 @@ def _add_description(settings: Settings) -> str:
         read.append("`urls` may name web pages.")
     if read:
         read.append(
-            "Markdown, text, HTML, PDF, Office and OpenDocument files, EPUB, CSV, JSON and source code are read."
+            "Markdown, text, HTML, PDF, Office and OpenDocument, EPUB, CSV, JSON and source code are read."
         )
     else:
         read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")
