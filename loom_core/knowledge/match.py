@@ -213,8 +213,8 @@ def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bo
         return _WEAK if share is None else logistic(9.4 * share - 4.7)
     if cross_lingual:
         return logistic(near.cross_lingual_rise() + 4.4 * (0.0 if share is None else share - 0.5) - 8.0)
-    words_tell = 6.5 * (_UNKNOWN_SHARE if share is None else share) + (share == 1.0)
-    return logistic(30 * near.rise() + words_tell - 1.1 * log10(near.size) - 9.7)
+    words_tell = 6.25 * (_UNKNOWN_SHARE if share is None else share) + (share == 1.0)
+    return logistic(23 * near.rise() + words_tell - 10.3)
 
 
 def _language(item: KnowledgeItem) -> str:
