@@ -98,7 +98,7 @@ def _format(source: Source, mime: str = "") -> Format | None:
         DocumentError: it is of no format that can be loaded, whatever its content.
     """
     kind = format_for(source.path, mime=mime)
-    if kind is None and not is_known_by_content(source.path):
+    if kind is None and (mime or not is_known_by_content(source.path)):
         raise _unsupported(source, mime)
     return kind
 

@@ -61,7 +61,7 @@ async def test_passages_of_several_sources_come_in_one_order_and_can_be_read_on(
         concise = (await client.call_tool("query", question)).structured_content
         assert concise["passages"][0].items() <= best.items()
         assert concise["passages"][0].keys() == {"id", "title", "heading_path", "uri", "text"}
-        assert concise.keys() == {"passages"}
+        assert concise.keys() == {"passages", "match"}
 
         whole = await client.call_tool("fetch", {"id": best["id"], "max_tokens": 1000})
         assert "Boats pay nine crowns." in text_of(whole)

@@ -42,13 +42,13 @@ def test_what_answers_and_what_does_not_is_told_with_a_remedy(
     assert {name: each["state"] for name, each in found.items()} == {
         "kb": "ready", "gone": "failed", "dies": "failed", "unset": "failed",
     }  # fmt: skip
-    assert found["kb"]["tools"] == 7
+    assert found["kb"]["tools"] == 8
     assert (found["kb"]["protocol"], found["kb"]["era"]) == ("2026-07-28", "modern")
     assert "没有数据库" in found["dies"]["problem"] + found["dies"]["advice"]
     assert "NOT_SET" in found["unset"]["problem"]
     assert found["gone"]["advice"]
     line = next(line for line in report.lines if line.startswith("kb  ready in "))
-    assert "7 tools  MCP 2026-07-28 (modern)  loom-kb" in line
+    assert "8 tools  MCP 2026-07-28 (modern)  loom-kb" in line
 
     report = terminal.mcp("test", "kb")
     assert (report.code, [each["name"] for each in report.data["servers"]]) == (0, ["kb"])
