@@ -5,16 +5,16 @@
 
 Every data set is a knowledge base, asked through the real pipeline: its own questions, which it answers, and
 those of all other sets, which it does not. A folder of documents is one, too: its questions are the lines of
-`benchmarks/answerable/NAME.answerable.txt` and `NAME.unanswerable.txt`. A table says how many answers were
-weak or none, and how many were none, for questions in the passages' language and in another one.
-
-The numbers of `loom_core.knowledge.match` were fitted on half of the questions; the other half was held back.
+`benchmarks/answerable/NAME.answerable.txt` and `NAME.unanswerable.txt`. The table says for how many questions
+the match was weak or none, in brackets for how many none, for questions in the passages' language and in
+another one.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import gzip
+import json
 import random
 import tempfile
 from collections import defaultdict
@@ -23,17 +23,26 @@ from typing import TYPE_CHECKING
 
 import anyio
 from bases import fill
-from datasets import read_dataset, read_lines
+from datasets import Dataset, Question, read_dataset, read_lines
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.language import detect_language, language_group
+from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from loom_core.knowledge.match import Match
 
 _QUESTIONS = Path(__file__).parent / "answerable"
 _TRANSLATED = Path(__file__).parent / "translated"
+_KINDS = (
+    "answerable",
+    "unanswerable",
+    "answerable, other language",
+    "unanswerable, other language",
+)
 
 
 def main() -> None:
@@ -41,7 +50,7 @@ def main() -> None:
     arguments.add_argument("datasets", nargs="*", type=Path, metavar="DATASET_DIR")
     arguments.add_argument("--folder", action="append", default=[], metavar="NAME=FOLDER")
     arguments.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="keep the knowledge bases, use them again"
+        "--keep", type=Path, metavar="FOLDER", help="keep the knowledge bases for next time"
     )
     arguments.add_argument("--embedder", default="auto")
     arguments.add_argument(
@@ -56,52 +65,59 @@ def main() -> None:
         anyio.run(_measure, args, args.keep or Path(scratch))
 
 
-def half(question: str) -> str:
-    """Which half a question belongs to: `fitted` or `held back`, by its text."""
-    return "held back" if int(hashlib.md5(question.encode()).hexdigest(), 16) % 2 else "fitted"
-
-
 async def _measure(args: argparse.Namespace, home: Path) -> None:
     folders = dict(each.split("=", 1) for each in args.folder)
-    questions: dict[str, list[str]] = {path.name: _own(path) for path in args.datasets}
+    sets = {path.name: _read(path) for path in args.datasets}
+    questions = {name: [question.text for question in each.questions] for name, each in sets.items()}
     for path in sorted(_QUESTIONS.glob("*.txt")):
         questions[path.stem] = path.read_text(encoding="utf-8").splitlines()
     embedder = create_embedder(args.embedder)
-    print("| knowledge base | passages | questions | half | n | weak or none % | none % |")
-    print("|---|---|---|---|---|---|---|")
-    for name in [*(path.name for path in args.datasets), *folders]:
-        knowledge_base = GraphRAGKnowledgeBase.from_config(
-            embedding_provider=embedder, name=name, path=home / name
-        )
+    print("\n".join([f"| knowledge base | passages | {' | '.join(_KINDS)} |", "|---" * 6 + "|"]))
+    for name in [*sets, *folders]:
+        base = GraphRAGKnowledgeBase.from_config(embedding_provider=embedder, name=name, path=home / name)
         try:
             if name in folders:
-                await knowledge_base.add_paths([Path(folders[name])])
+                await base.add_paths([Path(folders[name])])
             else:
-                dataset = read_dataset(next(path for path in args.datasets if path.name == name))
-                await fill(knowledge_base, dataset.documents, quiet=True)
-            passages = knowledge_base.coverage()[1]
-            matches: dict[tuple[str, str], list[Match]] = defaultdict(list)
+                await fill(base, sets[name].documents, quiet=True)
+            matches: dict[str, list[Match]] = defaultdict(list)
             for kind, question in _asked(name, questions, own=args.own, other=args.other):
-                match = (await knowledge_base.search(question)).match
-                matches[kind, half(question)].append(match)
+                match = (await base.search(question)).match
+                matches[kind].append(match)
                 if args.show and (match.verdict == "strong") != kind.startswith("answerable"):
                     print(f"  {kind}: {match.verdict} {match.confidence} {question}")
-            for (kind, part), found in sorted(matches.items()):
-                weak = sum(match.verdict != "strong" for match in found)
-                none = sum(match.verdict == "none" for match in found)
-                line = [name, f"{passages:,}", kind, part, len(found)]
-                line += [f"{100 * weak / len(found):.1f}", f"{100 * none / len(found):.1f}"]
-                print("|", " | ".join(map(str, line)), "|", flush=True)
+            cells = [_cell(matches[kind]) for kind in _KINDS]
+            print("|", " | ".join([name, f"{base.coverage()[1]:,}", *cells]), "|", flush=True)
         finally:
-            knowledge_base.close()
+            base.close()
 
 
-def _own(folder: Path) -> list[str]:
-    return [question.text for question in read_dataset(folder).questions]
+def _cell(matches: Sequence[Match]) -> str:
+    if not matches:
+        return "–"
+    share = 100 / len(matches)
+    weak = share * sum(match.verdict != "strong" for match in matches)
+    none = share * sum(match.verdict == "none" for match in matches)
+    return f"{weak:.1f} % ({none:.1f}) of {len(matches)}"
+
+
+def _read(folder: Path) -> Dataset:
+    """A data set as `datasets` reads it, or one of GraphRAG-Bench: a text, and questions for facts in it."""
+    packed = folder / "questions.json.gz"
+    if not packed.exists():
+        return read_dataset(folder)
+    texts = json.loads(gzip.decompress((folder / "corpus.json.gz").read_bytes()))
+    documents = [DocumentDraft(uri=f"bench:{n}", text=each["context"]) for n, each in enumerate(texts)]
+    questions = [
+        Question(each["id"], each["question"], frozenset())
+        for each in json.loads(gzip.decompress(packed.read_bytes()))
+        if each["question_type"] in {"Fact Retrieval", "Complex Reasoning"}
+    ]
+    return Dataset(folder.name, tuple(documents), tuple(questions))
 
 
 def _asked(name: str, questions: dict[str, list[str]], *, own: int, other: int) -> list[tuple[str, str]]:
-    """Questions to ask of one knowledge base, each with what it is."""
+    """Questions to ask of one knowledge base, each with its kind."""
     answerable = questions.get(name, questions.get(f"{name}.answerable", []))
     passages = language_group(detect_language(" ".join(answerable)))
     asked = [("answerable", text) for text in _some(answerable, own)]
@@ -109,10 +125,9 @@ def _asked(name: str, questions: dict[str, list[str]], *, own: int, other: int) 
     if translated.exists():
         asked += [("answerable", line["text"]) for line in read_lines(translated)]
     for other_name, texts in questions.items():
-        # Written for one of the folders, such questions may be answered by another of them.
-        if other_name.endswith(".answerable") and name in {each.rsplit(".", 1)[0] for each in questions}:
-            continue
-        if texts is not answerable:
+        # Questions to one folder may be answered by another: they are about computers, too.
+        among_folders = name not in questions and other_name.endswith(".answerable")
+        if texts is not answerable and not among_folders:
             asked += [("unanswerable", text) for text in _some(texts, other)]
     return [
         (kind if language_group(detect_language(text)) == passages else f"{kind}, other language", text)
