@@ -148,7 +148,7 @@ def over_http(command: list[str]) -> Generator[str]:
 
 
 def outcome(client: Client, folder: Path, way: str, servers: Path) -> str:
-    """What comes of a client in one column of the table: `ok`, or what went wrong."""
+    """Run a client for one column of the table: `ok`, or what went wrong."""
     with tempfile.TemporaryDirectory() as home:
         command = [str(servers / "loom-kb"), "serve", "--home", home, "--embedder", "hashing"]
         try:

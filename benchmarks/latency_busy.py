@@ -178,7 +178,7 @@ class Times:
         time.sleep(_PAUSE)
 
     def table(self) -> list[str]:
-        """What was measured, as Markdown."""
+        """The measurements as a Markdown table."""
         ranked = sorted(self.loads)
         lines = [
             f"load of the machine {ranked[0]:.1f} to {ranked[-1]:.1f}, median {percentile(ranked, 50):.1f}",

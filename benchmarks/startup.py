@@ -35,7 +35,7 @@ _HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo":
 
 
 class Start(NamedTuple):
-    """What a start took, in milliseconds: to the first answer, to the list of tools, of the processor."""
+    """The times of one start in milliseconds: to the first answer, to the list of tools, of the processor."""
 
     first: float
     tools: float

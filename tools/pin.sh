@@ -6,7 +6,7 @@
 #
 # dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt, loom-agent-server.txt and loom-flow-server.txt are
 # what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
-# agent-frameworks.txt for agent frameworks that a benchmark runs beside Loom, clients.txt and clients-v1.txt for MCP
+# agent-frameworks.txt for agent frameworks that a benchmark compares with Loom, clients.txt and clients-v1.txt for MCP
 # clients that a benchmark drives, image.txt for what builds the container
 # image, which has otel.txt besides what its server needs, operating.txt for what checks the files for operators.
 set -euo pipefail

@@ -109,12 +109,12 @@ class Match:
 
     @property
     def verdict(self) -> Verdict:
-        """What the confidence means."""
+        """The confidence in three steps, see `Verdict`."""
         return "strong" if self.confidence >= _WEAK else "weak" if self.confidence >= _NONE else "none"
 
     @property
     def note(self) -> str:
-        """What a reader has to know, in a sentence or two; empty for a strong match."""
+        """A caution for the reader, in a sentence or two; empty for a strong match."""
         if not self.confidence:
             return "Nothing was found. Try other words, fewer filters, or another source."
         named = [f"“{word}”" for word in self.missing[:_NAMED]]

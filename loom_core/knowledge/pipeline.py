@@ -42,7 +42,7 @@ def document_id(uri: str) -> str:
 
 
 def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """What is embedded of a chunk: its title, the headings above it, and its text, see `unhyphenated`."""
+    """The text that is embedded of a chunk: title, headings above it, and its text, see `unhyphenated`."""
     return "\n".join([*_above(title, heading_path, text), unhyphenated(text)])
 
 

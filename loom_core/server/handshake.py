@@ -26,7 +26,7 @@ _LONGEST = 65_536  # bytes of a line that may be part of a handshake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
-    """What a server tells of itself in the handshake.
+    """A server's description of itself in the handshake.
 
     Attributes:
         name: what programs call it.

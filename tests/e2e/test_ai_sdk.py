@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,19 +25,7 @@ def seen_by(load: Callable[[Path], ModuleType]) -> Callable[..., dict[str, Any]]
     script = folder / "drive_ai_sdk.mjs"
     script.write_bytes((SOURCES / script.name).read_bytes())
 
-    def drive(transport: str, target: list[str]) -> dict[str, Any]:
-        done = subprocess.run(
-            [program, str(script), transport, *target],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            env=dict(os.environ),
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return drive
+    return lambda transport, target: nodejs.drive([program, str(script), transport, *target])
 
 
 @pytest.mark.parametrize("start", ["slow", "http"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,31 +18,23 @@ VERSIONS = {"v1": None, "v2": "2026-07-28", "v2-legacy": "2025-11-25"}  # the fi
 
 
 @pytest.fixture(scope="module")
-def driver(load: Callable[[Path], ModuleType]) -> list[str]:
-    """The script beside the packages it needs, and what runs it."""
-    nodejs = load(Path(__file__).parents[1] / "fixtures" / "node.py")
+def nodejs(load: Callable[[Path], ModuleType]) -> ModuleType:
+    return load(Path(__file__).parents[1] / "fixtures" / "node.py")
+
+
+@pytest.fixture(scope="module")
+def driver(nodejs: ModuleType) -> list[str]:
+    """The script next to the packages it needs, and what runs it."""
     program, folder = nodejs.node(least=(20, 0)), nodejs.installed(SOURCES)
     shutil.copy(SOURCES / "connect.mjs", folder)
     return [program, shutil.copy(SOURCES / "drive.mjs", folder)]
 
 
 @pytest.fixture(scope="module")
-def seen_by(driver: list[str]) -> Callable[..., dict[str, Any]]:
+def seen_by(driver: list[str], nodejs: ModuleType) -> Callable[..., dict[str, Any]]:
     """Drives a client of a generation, and gives what it saw of a server."""
 
-    def drive(generation: str, transport: str, target: list[str]) -> dict[str, Any]:
-        done = subprocess.run(
-            [*driver, generation, transport, *target],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            env=dict(os.environ),
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return drive
+    return lambda generation, transport, target: nodejs.drive([*driver, generation, transport, *target])
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

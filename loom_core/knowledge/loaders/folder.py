@@ -251,7 +251,7 @@ def _is_valid(line: str) -> bool:
 
 
 def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanEntry:
-    """What becomes of a file; with the names around it, also whether a tool made it."""
+    """Scan one file: read it or skip it; with the names around it, also by whether a tool made it."""
     try:
         status = path.stat(follow_symlinks=False)
         regular = stat.S_ISREG(status.st_mode)

@@ -25,7 +25,7 @@ _SHORTEST = 3
 
 
 class Hyphens:
-    """What becomes of the hyphens at line ends of a document.
+    """Decide for each hyphen at a line end of a document whether it stays.
 
     Args:
         texts: the document's, with line feeds where lines end.

@@ -46,7 +46,7 @@ class Mdoc:
     def __init__(self, plain: Callable[[str], str]) -> None:
         self._plain = plain
         self.name = ""
-        """What the page is about, which `Nm` stands for."""
+        """The name of the page's subject, which `Nm` stands for."""
 
     def knows(self, name: str) -> bool:
         """Whether a line may begin with this macro."""

@@ -19,7 +19,7 @@ _MAX_LINE = 4_000
 
 _MAX_STRING = 1_000
 _MAX_EXPANDED = 1_000_000
-"""What strings may give on a whole page: they may hold strings, and so on."""
+"""Limit of the text that strings expand to on a whole page: they may hold strings, and so on."""
 
 _CHARACTERS = {
     pair[:-2]: pair[-1] for pair in (

@@ -245,7 +245,7 @@ class JobTable:
 
         Args:
             job: the job.
-            limit: how many at the most.
+            limit: the highest number.
             size: bytes that they may have together.
             state: those to be added, or those to be removed.
             after: ordinal of the last document that is being worked on already.

@@ -74,7 +74,7 @@ class ConfigFile:
 
         Raises:
             ConfigError: it cannot be written.
-            StoreBusyError: somebody else has changed it since it was read. It was left as it is.
+            StoreBusyError: another program has changed it since it was read. It was left as it is.
         """
         mark = codecs.BOM_UTF8 if (self.raw or b"").startswith(codecs.BOM_UTF8) else b""
         try:

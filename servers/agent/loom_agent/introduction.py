@@ -1,4 +1,4 @@
-"""The server's introduction: what it tells of itself in the handshake, before the rest of it is loaded."""
+"""The server's introduction in the handshake, which needs nothing else of it to be loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["introduction"]
 _INSTRUCTIONS = (
     "Loom runs autonomous agents: a model with tools, knowledge bases and other MCP servers of its own that "
     "works on a goal until it is reached. Give it work that takes several steps: `agent_run` with the whole "
-    "goal. A run goes on by itself, also when this connection ends or the server is started anew; "
+    "goal. A run goes on by itself, also when this connection ends or the server restarts; "
     "`agent_wait` gives what comes of it, `agent_runs` finds it again. Follow `next` in each answer. Where a "
     "run waits for a decision (`input_required`), the user decides, not you: show them the call and its "
     "arguments, then pass their decision on with `agent_decide`. `agent_reply` says something to a run that "
@@ -25,7 +25,7 @@ _INSTRUCTIONS = (
 
 
 def introduction(settings: Settings) -> Introduction:
-    """What a server with these settings tells of itself."""
+    """Describe a server with these settings."""
     return Introduction(
         name="loom-agent-server",
         version=settings.version,

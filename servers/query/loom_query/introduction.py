@@ -1,4 +1,4 @@
-"""The server's introduction: what it tells of itself in the handshake, before the rest of it is loaded."""
+"""The server's introduction in the handshake, which needs nothing else of it to be loaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INSTRUCTIONS = (
 
 
 def introduction(settings: Settings) -> Introduction:
-    """What a server with these settings tells of itself."""
+    """Describe a server with these settings."""
     is_full = settings.profile == "full"
     return Introduction(
         name="loom-query-server",

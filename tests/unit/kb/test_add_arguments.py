@@ -1,4 +1,4 @@
-"""What the tool `add` offers and refuses, by what the server may read."""
+"""The tool `add` offers and refuses by what the server may read."""
 
 from __future__ import annotations
 

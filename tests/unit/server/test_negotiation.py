@@ -57,7 +57,7 @@ def kind(answer):
 
 
 async def answers_of(server, messages, *, one_by_one):
-    """What a server answers over a stream, by id."""
+    """The answers of a server over a stream, by id."""
     requests_send, requests = anyio.create_memory_object_stream[SessionMessage | Exception](100)
     answers_send, answers = anyio.create_memory_object_stream[SessionMessage](100)
     got = {}

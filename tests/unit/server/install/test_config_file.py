@@ -113,7 +113,7 @@ def test_outside_the_folder_that_stays_the_file_alone_is_deleted(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [tmp_path / "moved"]
 
 
-def test_a_file_that_somebody_else_changes_meanwhile_is_not_deleted(tmp_path: Path) -> None:
+def test_a_file_that_another_program_changes_meanwhile_is_not_deleted(tmp_path: Path) -> None:
     path = _written(tmp_path / "c.json", b"{}")
     file = ConfigFile.read(path)
     path.write_bytes(b'{"theirs": 1}')

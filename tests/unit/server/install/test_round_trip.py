@@ -1,9 +1,9 @@
-"""What `install` changes, `uninstall` changes back: byte for byte, in every client's file."""
+"""`uninstall` undoes what `install` changed: byte for byte, in every client's file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,15 +60,21 @@ def _befores(client: str) -> list[bytes]:
     ]
 
 
+def _written(path: Path, client: str) -> Iterator[bytes]:
+    """Write a client's file in each of the forms that it may have, without backups of the one before."""
+    for before in _befores(client):
+        for backup in path.parent.glob("*.bak"):
+            backup.unlink()
+        path.write_bytes(before)
+        yield before
+
+
 @every_client
 def test_a_file_is_the_same_again_byte_for_byte(
     client: str, run_install: RunInstall, run_uninstall: RunInstall, file_of: FileOf
 ) -> None:
     path = file_of(client)
-    for before in _befores(client):
-        for backup in path.parent.glob("*.bak"):  # of another file, as it were
-            backup.unlink()
-        path.write_bytes(before)
+    for before in _written(path, client):
         assert run_install(client).action == "added"
         assert run_uninstall(client).action == "removed"
         assert path.read_bytes() == before, before
@@ -79,10 +85,7 @@ def test_it_is_the_same_again_after_an_update_and_after_a_second_server(
     client: str, run_install: RunInstall, run_uninstall: RunInstall, file_of: FileOf
 ) -> None:
     path = file_of(client)
-    for before in _befores(client):
-        for backup in path.parent.glob("*.bak"):  # of another file, as it were
-            backup.unlink()
-        path.write_bytes(before)
+    for before in _written(path, client):
         run_install(client)
         run_install(client, variables=())
         run_install(client, "--name", "second")
@@ -132,7 +135,7 @@ def test_what_has_changed_since_stays_and_no_empty_section_is_left(
     assert path.read_bytes() == theirs(client).replace(b"dark", b"light")
 
 
-def test_what_somebody_has_put_into_the_entry_is_in_a_backup_when_it_goes_by_force(
+def test_what_a_user_has_put_into_the_entry_is_in_a_backup_when_it_goes_by_force(
     run_install: RunInstall, run_uninstall: RunInstall, file_of: FileOf
 ) -> None:
     path = file_of("cursor")

@@ -45,7 +45,7 @@ def test_an_empty_section_is_filled_and_emptied(empty: str, comment: str, after:
     assert yaml.safe_load(added)["servers"] == {"loom": _ENTRY}
     assert comment in added
     dropped = _YAML.drop(added, "servers", "loom")
-    # The section goes with its last entry, unless somebody has written something there.
+    # The section goes with its last entry, unless there is something else in it.
     assert dropped == (f"servers: {{}}{comment}\n" if comment else "") + after[1:]
 
 
