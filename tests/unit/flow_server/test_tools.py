@@ -375,7 +375,8 @@ async def test_a_model_without_a_key_leaves_the_rules_alone(write, connect, call
 async def test_runs_and_sessions_belong_to_who_began_them(running):
     async with running() as service:
         with acting(ADA):
-            run = await service.start("order_status", {})
+            begun = await service.start("order_status", {})
+            run = await service.changed(begun.id, seconds=30)  # until it asks for the number
             assert service.decides(run)
         with acting(BOB):
             assert not service.decides(run)
