@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from anyio import to_thread
 
-from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, LLMError
+from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
 from loom_core.knowledge.match import assess_match
 from loom_core.knowledge.rag.answer import Answer, Searched, items
 from loom_core.knowledge.rag.channels import Channels, Question
@@ -220,10 +219,8 @@ class Searcher:
         retrieval, missing = await to_thread.run_sync(attempt)
         if not missing or not chunks:
             return retrieval, []
-        if self._worker.runs:
+        if self._worker.runs or not await self._worker.restore():
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
-        with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
-            await self._worker.drain()
         retrieval, _ = await to_thread.run_sync(attempt)
         return retrieval, []
 

@@ -158,6 +158,25 @@ class Worker:
         """
         await self._work(partial(self._drain, progress))
 
+    async def restore(self) -> bool:
+        """Bring the indexes of words and vectors up to date, between two steps of what else is worked at.
+
+        Returns:
+            Whether they are; False where another process works, which will do it.
+        """
+        restored = False
+
+        async def follow(tasks: TaskGroup) -> None:
+            nonlocal restored
+            async with self._turn:
+                restored = await self._take_part(tasks)
+                for index in (self._words, self._vectors.flat) if restored else ():
+                    while await to_thread.run_sync(index.sync):
+                        pass
+
+        await self._work(follow)
+        return restored
+
     async def _work(self, work: Callable[[TaskGroup], Awaitable[None]]) -> None:
         """Do some work, answer other processes beside it, and let another process work in the end."""
         self._users += 1

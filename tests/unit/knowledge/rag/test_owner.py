@@ -356,6 +356,33 @@ async def test_the_owner_of_a_long_addition_answers_meanwhile(open_kb: Open):
     assert read_card(owner._folder) is None
 
 
+async def test_a_question_before_words_are_indexed_does_not_wait_for_the_rest_of_the_documents(open_kb: Open):
+    owner = open_kb()
+    town = "Town {} has a market on every {}th day, and a bridge over the river {}. "
+    text = "".join(town.format(n, n % 30, n % 7) for n in range(600))
+    drafts = [DocumentDraft(uri=f"text:{n}", text=f"Hamlet{n}. {text}") for n in range(200)]
+    job = owner.submit_documents(drafts)
+    answers: list[tuple[Answer, bool]] = []
+
+    async def ask() -> None:
+        answers.append((await owner.search("Hamlet0"), owner.job(job).finished))
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        asked = False
+
+        def progress() -> None:
+            nonlocal asked
+            if not asked and owner.record.vectors.coverage()[1]:
+                asked = True
+                tasks.start_soon(ask)
+
+        await owner.worker.drain(progress=progress)
+    ((answer, finished),) = answers
+    assert answer.items[0].content.startswith("Hamlet0")
+    assert not finished
+
+
 async def test_the_holder_is_known_to_all(open_kb: Open):
     owner, peer = open_kb(), open_kb()
     assert peer.holder() is None
