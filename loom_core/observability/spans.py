@@ -141,8 +141,7 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "retrieval.expansion_count": _A("Passages that links led to; `hybrid` only", "whole number"),
     "retrieval.result_count": _A("Passages in the answer", "whole number"),
     "retrieval.parallel_ms": _A(
-        "Milliseconds of searching words in parallel with embedding the question and searching vectors; `hybrid` only",
-        "number",
+        "Milliseconds of words, in parallel with embedding and vectors; `hybrid` only", "number"
     ),
     "retrieval.expansion_ms": _A("Milliseconds of following links; `hybrid` only", "number"),
     "retrieval.walk_ms": _A("Milliseconds of the walk over the graph; `hybrid` only", "number"),
