@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-
 from typing import TYPE_CHECKING
 
 from tools.marked_block import with_block
