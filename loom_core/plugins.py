@@ -220,7 +220,7 @@ class _Registry:
         except KeyError:
             if kind == "retriever" and name in _INSTEAD:
                 raise ConfigError(
-                    f"There is no retriever {name!r} yet: Loom does not connect to LlamaIndex, Qdrant, Milvus "
+                    f"There is no retriever {name!r} yet: Loom connects to no LlamaIndex, Qdrant, Milvus "
                     "or Elasticsearch.",
                     advice=f"Use {_INSTEAD[name]!r}, which finds in the same way in a knowledge base's own "
                     "indexes; passages that are in such a store already can be a `PassageSource`.",
