@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import ConfigError
+from loom_core.llm.default import set_default
 from loom_core.observability.metrics import process_metrics
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Defaults:
 
     Attributes:
         llm: the model of an agent: a provider, which all agents share then, or a configuration for
-            `create_provider`, of which each makes its own; None for none.
+            `create_provider`, of which each makes its own; None for none. Retrievers that need a model take
+            it, too, where their knowledge base has none.
         memory: what keeps the conversations of agents, shared by all; None for one of each agent's own.
         max_iterations: turns of the model that a run may take, of an agent that is given no budget.
     """
@@ -61,7 +63,7 @@ def defaults() -> Defaults:
 
 
 def set_default_llm(llm: LLMProvider | str | None) -> None:
-    """The model of agents that are given none; see `Defaults.llm`.
+    """The model of agents and retrievers that are given none; see `Defaults.llm`.
 
     Raises:
         ConfigError: it is no model, or there is no such vendor.
@@ -76,6 +78,7 @@ def set_default_llm(llm: LLMProvider | str | None) -> None:
         )
     if isinstance(llm, str):
         checked_provider(ProviderConfig.of(llm))
+    set_default(llm)
     _set(llm=llm)
 
 
@@ -119,6 +122,7 @@ def reset() -> None:
     global _defaults
     with _lock:
         _defaults = Defaults()
+    set_default(None)
     enable_metrics(False)
 
 

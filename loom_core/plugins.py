@@ -76,6 +76,9 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     },
 }
 
+# Names of retrievers over stores that Loom does not connect to yet, and what finds in the same way.
+_INSTEAD = {"llama_bm25": "bm25", "llama_dense": "dense", "llama_hybrid": "hybrid"}
+
 _F = TypeVar("_F", bound="Factory")
 
 
@@ -215,6 +218,13 @@ class _Registry:
         try:
             return self._factories[kind, name]
         except KeyError:
+            if kind == "retriever" and name in _INSTEAD:
+                raise ConfigError(
+                    f"There is no retriever {name!r} yet: Loom connects to no LlamaIndex, Qdrant, Milvus "
+                    "or Elasticsearch.",
+                    advice=f"Use {_INSTEAD[name]!r}, which finds in the same way in a knowledge base's own "
+                    "indexes; passages that are in such a store already can be a `PassageSource`.",
+                ) from None
             known = ", ".join(self.names(kind))
             raise ConfigError(f"There is no {kind} {name!r}.", advice=f"Choose one of: {known}.") from None
 

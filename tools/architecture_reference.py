@@ -10,9 +10,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.marked_block import with_block
 from tools.provider_reference import table
+
+if TYPE_CHECKING:
+    from grimp import ImportGraph
 
 _ROOT = Path(__file__).parents[1]
 PAGE = _ROOT / "docs" / "explanation" / "architecture.md"
@@ -47,11 +51,17 @@ def diagram() -> str:
 
 
 @cache
-def imports() -> Imports:
-    """What each package of `loom_core`, and each server, imports of the others; types alone do not count."""
+def modules() -> ImportGraph:
+    """All modules with what they import, also inside functions; types alone do not count."""
     import grimp
 
-    graph = grimp.build_graph("loom_core", *SERVERS, exclude_type_checking_imports=True, cache_dir=None)
+    return grimp.build_graph("loom_core", *SERVERS, exclude_type_checking_imports=True, cache_dir=None)
+
+
+@cache
+def imports() -> Imports:
+    """What each package of `loom_core`, and each server, imports of the others; types alone do not count."""
+    graph = modules()
     found: dict[str, set[str]] = {}
     for module in graph.modules:
         if (package := _package(module)) in _OUTSIDE:

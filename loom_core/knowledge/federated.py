@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.match import Match
+    from loom_core.knowledge.merging import MergedItem
     from loom_core.knowledge.model import KnowledgeItem
 
 __all__ = ["FederatedAnswer", "SourceReport", "SourceState", "citation", "federated_item"]
@@ -43,14 +44,19 @@ class FederatedAnswer:
     """Passages of several sources in one order, and what became of every source.
 
     Attributes:
-        items: best first, see `federated_item`; `relevance` is comparable among them all.
+        ranked: best first; `relevance` is comparable among them all.
         match: how well they fit the question.
         reports: one for each source that was asked, in the order of the sources.
     """
 
-    items: list[KnowledgeItem]
+    ranked: tuple[MergedItem, ...]
     match: Match
     reports: tuple[SourceReport, ...]
+
+    @property
+    def items(self) -> list[KnowledgeItem]:
+        """The passages, best first, as those of all sources; see `federated_item`."""
+        return [federated_item(one.source, one.item, also_in=one.also_in) for one in self.ranked]
 
     @property
     def partial(self) -> bool:

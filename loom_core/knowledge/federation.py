@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
@@ -131,12 +131,11 @@ class Federation:
             ask=ask,
             confidence=max(match.confidence for match in matches),
         )
-        items = [one.item for one in ranked]
-        return FederatedAnswer(
-            items=[federated_item(one.source, one.item, also_in=one.also_in) for one in ranked],
-            match=await to_thread.run_sync(combine_matches, query, matches, items),
-            reports=tuple(each.report for each in asked),
-        )
+        match = _own_match(chosen[0]) if len(chosen) == 1 else None
+        if match is None:
+            items = [one.item for one in ranked]
+            match = await to_thread.run_sync(combine_matches, query, matches, items)
+        return FederatedAnswer(tuple(ranked), match, tuple(each.report for each in asked))
 
     async def get_by_id(self, id_: str) -> KnowledgeItem | None:
         """The item with an id of an answer, or None.
@@ -183,16 +182,32 @@ class Federation:
         return [known[name] for name in dict.fromkeys(names)]
 
 
+@runtime_checkable
+class _WithMatch(Protocol):
+    """A source made for one question, which says how well its answer fits; None where it gave none."""
+
+    @property
+    def match(self) -> Match | None: ...
+
+
 def _matches(
     query: str, sources: Sequence[KnowledgeBaseProvider], found: Mapping[str, Sequence[KnowledgeItem]]
 ) -> list[Match]:
-    """How well each source fits: as it says itself where its relevance is absolute, else by words."""
-    return [
-        Match(max((item.relevance for item in found[source.name]), default=0.0))
-        if source.relevance_is_absolute
-        else assess_match(query, found[source.name])
-        for source in sources
-    ]
+    """How well each source fits: as it says, or its relevance where that is absolute, else by words."""
+
+    def match_of(source: KnowledgeBaseProvider) -> Match:
+        items = found[source.name]
+        if (own := _own_match(source)) is not None:
+            return own
+        if source.relevance_is_absolute:
+            return Match(max((item.relevance for item in items), default=0.0))
+        return assess_match(query, items)
+
+    return [match_of(source) for source in sources]
+
+
+def _own_match(source: KnowledgeBaseProvider) -> Match | None:
+    return source.match if isinstance(source, _WithMatch) else None
 
 
 def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:

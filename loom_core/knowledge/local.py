@@ -9,10 +9,12 @@ from anyio import to_thread
 
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.retrievers.passages import to_item
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from loom_core.knowledge.interface import Retriever
     from loom_core.knowledge.library import Library
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.unified import SourceInfo
@@ -30,12 +32,21 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         library: has the knowledge base; whoever made it closes it.
         info: what the source says of itself, such as what the catalogue has of it.
         base: name of the knowledge base where it is not that of the source.
+        retriever: gives what finds passages in the knowledge base once it is open; None asks it as a whole.
     """
 
-    def __init__(self, library: Library, info: SourceInfo, *, base: str = "") -> None:
+    def __init__(
+        self,
+        library: Library,
+        info: SourceInfo,
+        *,
+        base: str = "",
+        retriever: Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None = None,
+    ) -> None:
         self._library = library
         self._info = info
         self._base = base or info.name
+        self._retriever = retriever
         self._opened: GraphRAGKnowledgeBase | None = None
 
     @property
@@ -60,8 +71,8 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
     @property
     def relevance_is_absolute(self) -> bool:
-        """It is: a share of the confidence that the passages answer the question."""
-        return True
+        """It is, a share of the confidence that the passages answer; unless a retriever scores them."""
+        return self._retriever is None
 
     @property
     def embedder_id(self) -> str:
@@ -75,9 +86,13 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
         Raises:
             NotFoundError: there is no such knowledge base any more.
-            LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`.
+            LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`, or why there is no such retriever.
         """
-        return await (await self.opened()).query(query, limit=limit, filters=filters)
+        knowledge_base = await self.opened()
+        if self._retriever is None:
+            return await knowledge_base.query(query, limit=limit, filters=filters)
+        retriever = await self._retriever(knowledge_base)
+        return [to_item(each) for each in await retriever.retrieve(query, top_k=limit, filters=filters)]
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
         """The passage with an id; or the whole document whose id or address it is."""

@@ -140,7 +140,9 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "retrieval.graph_count": _A("Passages that the graph found", "whole number"),
     "retrieval.expansion_count": _A("Passages that links led to; `hybrid` only", "whole number"),
     "retrieval.result_count": _A("Passages in the answer", "whole number"),
-    "retrieval.parallel_ms": _A("Milliseconds of the channels side by side; `hybrid` only", "number"),
+    "retrieval.parallel_ms": _A(
+        "Milliseconds of words, in parallel with embedding and vectors; `hybrid` only", "number"
+    ),
     "retrieval.expansion_ms": _A("Milliseconds of following links; `hybrid` only", "number"),
     "retrieval.walk_ms": _A("Milliseconds of the walk over the graph; `hybrid` only", "number"),
     "retrieval.embed_ms": _A("Milliseconds of embedding the question", "number"),

@@ -210,3 +210,34 @@ def test_the_diagram_follows_the_layers_that_are_enforced() -> None:
     for name, used in graph.items():
         for each in used & set(level):
             assert level[each] <= level.get(name, 99), f"{name} imports {each}, which stands above it"
+
+
+def _cycles(imports: dict[str, set[str]]) -> set[str]:
+    """The modules that are part of a cycle or lie between two."""
+    left = {name: set(used) for name, used in imports.items()}
+    while True:
+        imported = {each for used in left.values() for each in used}
+        ends = {name for name, used in left.items() if name not in imported or not used & left.keys()}
+        if not ends:
+            return set(left)
+        left = {name: used - ends for name, used in left.items() if name not in ends}
+
+
+def test_cycles_of_imports_are_inside_functions_of_one_server_only() -> None:
+    """As docs/explanation/architecture.md says."""
+    graph = _architecture().modules()
+    every = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+    cycles = _cycles(every)
+    assert {name.split(".")[0] for name in cycles} <= {"loom_agent", "loom_flow", "loom_kb", "loom_query"}
+    folders = {name: Path(import_module(name.split(".")[0]).__path__[0]) for name in cycles}
+    loaded: dict[str, set[str]] = {name: set() for name in cycles}
+    for name in cycles:
+        path = folders[name].joinpath(*name.split(".")[1:]).with_suffix(".py")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        loaded[name] = {
+            used
+            for used in every[name] & cycles
+            for detail in graph.get_import_details(importer=name, imported=used)
+            if not lines[detail["line_number"] - 1].startswith(" ")  # not inside a function
+        }
+    assert _cycles(loaded) == set()

@@ -47,6 +47,14 @@ def test_own_retrievers_and_rerankers_are_listed() -> None:
     assert set(registered("reranker")) >= _OWN_RERANKERS
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"), [("llama_dense", "dense"), ("llama_bm25", "bm25"), ("llama_hybrid", "hybrid")]
+)
+def test_retrievers_over_stores_that_are_not_there_yet_say_what_to_use(name: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' yet: .*Qdrant, Milvus.*Use '{instead}'"):
+        create("retriever", name, [], store_type="milvus")
+
+
 def test_own_tools_and_memories_are_listed() -> None:
     assert set(registered("tool")) >= _OWN_TOOLS
     assert set(registered("memory")) >= {"in_memory", "sqlite"}

@@ -42,7 +42,7 @@ class Answer:
         match: how well the passages fit the question; `items` is empty where its verdict is `none`.
         notes: what the reader should know: a channel that was left out, and why.
         embed_ms: time for embedding the question, in milliseconds.
-        retrieve_ms: time for all else.
+        retrieve_ms: the rest of the time; while the question was embedded, words were searched.
     """
 
     items: list[KnowledgeItem]

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexing.language_vectors import Neighbours
     from loom_core.knowledge.interface import LexicalIndex
 
-__all__ = ["Channels", "DenseSearch", "FirstStage", "FirstStageSettings", "Question", "first_stage"]
+__all__ = [
+    "ChannelHits",
+    "Channels",
+    "DenseSearch",
+    "FirstStage",
+    "FirstStageSettings",
+    "Question",
+    "first_stage",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,8 @@ class Question:
 class Channels:
     """Words and vectors of one knowledge base at one moment.
 
+    The two may be set and asked in different threads; everything else comes after both.
+
     Args:
         words: index of words, or None while there is none.
         dense: the vectors, or None where they are not asked.
@@ -126,7 +136,7 @@ class Channels:
         self.words = words
         self.dense = dense
         self._covered = covered
-        self._centroids = centroids or {}
+        self.centroids = centroids or {}
         self._highest: dict[tuple[str, ...], float] = {}
 
     def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
@@ -159,7 +169,7 @@ class Channels:
 
     def usual(self, question: Question, language: str) -> float | None:
         """Cosine of the question with a text about anything in a language; None if that is not known."""
-        centroid = self._centroids.get(language)
+        centroid = self.centroids.get(language)
         return None if centroid is None or question.vector is None else float(question.vector @ centroid)
 
     def has_vector(self, keys: Collection[int]) -> dict[int, str]:
@@ -181,6 +191,36 @@ class Channels:
             for key, _ in self.words.search([token], len(held), among=keys):
                 held[key] += 1
         return max(held.values()) / len(tokens)
+
+
+@dataclass(slots=True)
+class ChannelHits:
+    """What the channels found for a question that were asked in parallel.
+
+    Attributes:
+        began: when the first one was asked, by `time.perf_counter`.
+        lexical: BM25 by passage, best first.
+        near: cosine by passage, of each language.
+        ms: milliseconds of the channels that were asked: `lexical`, `vector`.
+    """
+
+    began: float = field(default_factory=time.perf_counter)
+    lexical: dict[int, float] = field(default_factory=dict[int, float])
+    near: list[Neighbours] = field(default_factory=list["Neighbours"])
+    ms: dict[str, float] = field(default_factory=dict[str, float])
+
+    def ask_words(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
+        """Ask the words. Blocks."""
+        began = time.perf_counter()
+        self.lexical = channels.lexical(question, limit=settings.lexical_pool)
+        self.ms["lexical"] = 1000 * (time.perf_counter() - began)
+
+    def ask_vectors(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
+        """Ask the vectors, where there are any and the question has one. Blocks."""
+        began = time.perf_counter()
+        self.near = channels.semantic(question, limit=settings.semantic_pool)
+        if channels.dense is not None and question.vector is not None:
+            self.ms["vector"] = 1000 * (time.perf_counter() - began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +250,9 @@ def first_stage(
     vector_weight: float,
     by_words: bool = True,
     settings: FirstStageSettings | None = None,
+    hits: ChannelHits | None = None,
 ) -> FirstStage:
-    """Ask words and vectors, and make their scores one.
+    """Ask words and vectors, unless they have been asked, and make their scores one.
 
     The combination is convex (Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", 2023).
     Both scores are brought to 0 to 1. BM25 has a natural zero; a cosine's is that of the average passage of
@@ -229,15 +270,15 @@ def first_stage(
         vector_weight: weight of the cosine.
         by_words: whether words are asked at all.
         settings: the numbers.
+        hits: what the channels found, where they have been asked with the same settings.
     """
     settings = settings or FirstStageSettings()
-    began = time.perf_counter()
-    lexical = channels.lexical(question, limit=settings.lexical_pool) if by_words else {}
-    between = time.perf_counter()
-    near = channels.semantic(question, limit=settings.semantic_pool)
-    ms = {"lexical": 1000 * (between - began)} if by_words else {}
-    if channels.dense is not None and question.vector is not None:
-        ms["vector"] = 1000 * (time.perf_counter() - between)
+    if hits is None:
+        hits = ChannelHits()
+        if by_words:
+            hits.ask_words(question, channels, settings)
+        hits.ask_vectors(question, channels, settings)
+    lexical, near, ms = hits.lexical, hits.near, hits.ms
     semantic = {key: cosine for group in near for key, cosine in group.hits}
     high = max(lexical.values(), default=0.0)
     words = {key: score / high if high else 0.0 for key, score in lexical.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from loom_core.knowledge.extraction.config import ExtractionConfig
 from loom_core.knowledge.rag.channels import FirstStageSettings
@@ -23,6 +23,10 @@ Strategy = Literal["hybrid", "vector_first", "graph_first", "graph_only", "bm25"
 ranks what the graph finds by vectors; `graph_only` needs no embedder: words, entities and links;
 `bm25` is words alone.
 """
+
+
+_STORES = ("elasticsearch", "es", "llamaindex", "milvus", "qdrant")
+"""Stores of vectors that people ask for, and that cannot be used yet."""
 
 
 class RAGConfig(BaseModel):
@@ -65,3 +69,13 @@ class RAGConfig(BaseModel):
         default="passage",
         description="What is shown: the passage found, or as much of its section as fits (parent document).",
     )
+
+    @field_validator("vector_index", mode="before")
+    @classmethod
+    def _is_connected(cls, value: object) -> object:
+        if value in _STORES:
+            raise ValueError(
+                f"Loom does not connect to {value} yet. Use auto, exact or chroma: the vectors are in the "
+                "knowledge base's own files."
+            )
+        return value

@@ -84,11 +84,13 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         extractor: Extractor | None,
         config: RAGConfig,
         reranker: Reranker | None = None,
+        llm: LLMProvider | None = None,
         tracer: LoomTracer | None = None,
         metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> None:
         self._name = name
+        self._llm = llm
         self._config = config
         current = CurrentEmbedder(record, embedder) if embedder is not None else None
         self._embedder = current
@@ -177,8 +179,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         Args:
             embedding_provider: makes vectors. None answers by words and graph alone; "stored" is the one
                 that made the vectors there are, or None where there are none.
-            llm_provider: a language model that finds entities and relations, beside rules; None uses rules
-                alone. See `LLMEntityExtractor`.
+            llm_provider: a language model that finds entities and relations, in addition to rules; None uses
+                rules alone. See `LLMEntityExtractor`. Retrievers that need a model take it, too.
             extractor: finds entities and relations instead of both.
             reranker: orders the best passages of every answer anew; None leaves them as they are.
             config: settings.
@@ -219,6 +221,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             extractor=extractor,
             config=config,
             reranker=reranker,
+            llm=llm_provider,
             tracer=tracer,
             metrics=metrics,
             peers=peers,
@@ -258,6 +261,11 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         if self._embedder is not None:
             return wanted if self._config.extraction.enabled else "vector_first"
         return "graph_only" if self._config.extraction.enabled else "bm25"
+
+    @property
+    def language_model(self) -> LLMProvider | None:
+        """The language model that it was opened with, for retrievers that need one; None without."""
+        return self._llm
 
     @property
     def embedding_config(self) -> dict[str, str]:
@@ -407,7 +415,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             params: the retriever's parameters.
 
         Raises:
-            ConfigError: there is no such retriever, or it takes other parameters.
+            ConfigError: there is no such retriever, it takes other parameters, or it needs a language model
+                and there is none.
         """
         return plugins.create("retriever", name, [self], **params)
 

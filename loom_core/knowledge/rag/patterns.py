@@ -161,7 +161,8 @@ class MultiQueryRAG(RAGPattern):
     The model that answers also writes the wordings; see `MultiQueryRetriever`.
 
     Args:
-        llm: the model; None searches for the question alone, and leaves `retrieve` only.
+        llm: the model; None leaves `retrieve` only, with the model of a source or the default
+            one for the wordings.
         sources: what is searched.
         base_retriever: registered name of the retriever that searches for each wording.
         num_queries: how many wordings the model is asked for, 1 to 10.
@@ -169,7 +170,7 @@ class MultiQueryRAG(RAGPattern):
         options: the other arguments of `RAGPattern`.
 
     Raises:
-        ConfigError: a number is out of range, or the base retriever cannot be made.
+        ConfigError: a number is out of range, the base retriever cannot be made, or there is no model at all.
     """
 
     def __init__(

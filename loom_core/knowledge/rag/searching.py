@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
+import anyio
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
 from loom_core.knowledge.match import assess_match
 from loom_core.knowledge.rag.answer import Answer, Searched, items
-from loom_core.knowledge.rag.channels import Channels, Question
+from loom_core.knowledge.rag.channels import ChannelHits, Channels, Question
 from loom_core.knowledge.rag.config import Strategy
 from loom_core.knowledge.rag.refining import Refinement, Refiner
 from loom_core.knowledge.rag.strategies import retrieve
@@ -22,8 +23,7 @@ from loom_core.observability.spans import KNOWLEDGE_SEARCH
 from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.indexing import WordIndex
     from loom_core.knowledge.interface import Reranker
@@ -123,23 +123,18 @@ class Searcher:
         text = self._reader.text(request.query, limit=limit, most=_MAX_LIMIT)
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
         among = await self._reader.allowed(request.filters)
-        by_vectors = strategy not in {"bm25", "graph_only"}
         embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
-        embedding = time.perf_counter()
-        vector, notes = None, list[str]()
-        space = self._reader.space
-        if embedded and by_vectors:
-            vector, notes = await self._embedded(text)
-        embed_ms = 1000 * (time.perf_counter() - embedding)
-        question = Question.of(text, vector=vector, among=among, space=space)
+        question = Question.of(text, among=among, space=self._reader.space)
+        embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
+        asked = await self._ask(question, strategy, embeds=embeds)
         retrieval, found_notes = await self._retrieved(
-            question, wanted.candidates(limit), strategy=strategy, chunks=chunks
+            asked, wanted.candidates(limit), strategy=strategy, chunks=chunks
         )
         match, found = await to_thread.run_sync(
             partial(self._matched, text, retrieval, chosen=among is not None or strategy == "graph_first")
         )
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
-        notes += [*found_notes, *refining_notes]
+        notes = [*asked.notes, *found_notes, *refining_notes]
         if self._worker.problem:
             notes.append(self._worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
@@ -150,13 +145,13 @@ class Searcher:
             embedded=embedded,
             chunks=chunks,
             notes=tuple(notes),
-            embed_ms=embed_ms,
-            retrieve_ms=total_ms - embed_ms,
+            embed_ms=asked.embed_ms,
+            retrieve_ms=total_ms - asked.embed_ms,
         )
-        self._count(retrieval, embed_ms if vector is not None else None)
+        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
         told = _told(retrieval, strategy) if retrieval else {}
         return Searched(
-            answer, told | {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)}
+            answer, told | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)}
         )
 
     def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
@@ -202,52 +197,137 @@ class Searcher:
             if item.relevance > 0 or chosen
         }
 
-    async def _embedded(self, text: str) -> tuple[NDArray[np.float32] | None, list[str]]:
-        """The question's vector; or none, and why."""
-        if reason := self._reader.uncovered(text):
-            return None, [f"{reason}: words and graph only"]
+    async def _ask(self, question: Question, strategy: Strategy, *, embeds: bool) -> _Asked:
+        """Embed a question where it has to be; for `hybrid`, ask words meanwhile, and vectors then."""
+        asked = _Asked(question, self._channels(question))
+        if embeds and strategy == "hybrid":
+            asked.hits = hits = ChannelHits()
+            await _in_parallel(
+                lambda: to_thread.run_sync(self._ask_words, asked, hits),
+                lambda: self._ask_vectors(asked, hits),
+            )
+        elif embeds:
+            await self._embed(asked)
+        return asked
+
+    def _channels(self, question: Question) -> Channels:
+        return Channels(None, None, covered=self._reader.covered(question.language))
+
+    def _ask_words(self, asked: _Asked, hits: ChannelHits) -> None:
+        asked.channels.words = self._words.searcher()
         try:
-            return await self._reader.embed(text), []
-        except EmbeddingError as error:
-            return None, [f"the question could not be embedded, words and graph only: {error}"]
+            hits.ask_words(asked.question, asked.channels, self._config.first_stage)
+        except IndexDamagedError as error:
+            asked.damage = error
+
+    async def _ask_vectors(self, asked: _Asked, hits: ChannelHits) -> None:
+        await self._embed(asked)
+
+        def search() -> None:
+            self._open_vectors(asked)
+            hits.ask_vectors(asked.question, asked.channels, self._config.first_stage)
+
+        await to_thread.run_sync(search)
+
+    def _open_vectors(self, asked: _Asked) -> None:
+        """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
+        question = asked.question
+        dense = self._vectors.current() if question.vector is not None else None
+        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+            dense = None
+        languages = frozenset[str]() if dense is None else dense.language_groups()
+        asked.channels.centroids = self._reader.centroids(question, languages)
+        asked.channels.dense = dense
+
+    async def _embed(self, asked: _Asked) -> None:
+        """Give a question its vector; or none, and note why."""
+        began = time.perf_counter()
+        text = asked.question.text
+        if reason := self._reader.uncovered(text):
+            asked.notes = [f"{reason}: words and graph only"]
+        else:
+            try:
+                asked.question = replace(asked.question, vector=await self._reader.embed(text))
+            except EmbeddingError as error:
+                asked.notes = [f"the question could not be embedded, words and graph only: {error}"]
+        asked.embed_ms = 1000 * (time.perf_counter() - began)
 
     async def _retrieved(
-        self, question: Question, limit: int, *, strategy: Strategy, chunks: int
+        self, asked: _Asked, limit: int, *, strategy: Strategy, chunks: int
     ) -> tuple[Retrieval | None, list[str]]:
         """What is found, and what to know about it; where an index has gone, once it is back."""
-        attempt = partial(self._retrieve, question, limit, strategy)
-        retrieval, missing = await to_thread.run_sync(attempt)
+        retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
         if not missing or not chunks:
             return retrieval, []
         if self._worker.runs or not await self._worker.restore():
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
-        retrieval, _ = await to_thread.run_sync(attempt)
+        again = _Asked(asked.question, self._channels(asked.question))
+        retrieval, _ = await to_thread.run_sync(self._retrieve, again, limit, strategy)
         return retrieval, []
 
-    def _retrieve(self, question: Question, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
+    def _retrieve(self, asked: _Asked, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
         """What is found, and which index was not there to find it with, or empty."""
-        dense = self._vectors.current() if question.vector is not None else None
-        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
-            dense = None
-        words = self._words.searcher()
-        covered = self._reader.covered(question.language)
-        languages = frozenset[str]() if dense is None else dense.language_groups()
-        centroids = self._reader.centroids(question, languages)
+        question, channels = asked.question, asked.channels
+        if asked.hits is None:
+            self._open_vectors(asked)
+            channels.words = self._words.searcher()
         try:
+            if asked.damage is not None:
+                raise asked.damage
             retrieval = retrieve(
                 question,
                 limit,
                 strategy=strategy,
-                channels=Channels(words, dense, covered=covered, centroids=centroids),
+                channels=channels,
                 graph=self._record.graph,
                 config=self._config,
+                hits=asked.hits,
             )
         except IndexDamagedError as error:
             self._words.report_damage(error)
             return None, "words"
-        if words is None:
+        if channels.words is None:
             return retrieval, "words"
-        return retrieval, "vectors" if question.vector is not None and dense is None else ""
+        return retrieval, "vectors" if question.vector is not None and channels.dense is None else ""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question on its way to an answer.
+
+    Attributes:
+        question: with its vector, once it is embedded.
+        channels: what is asked.
+        hits: what they found, where they are asked before everything else; None where they are not.
+        notes: why it is not embedded.
+        embed_ms: how long embedding took.
+        damage: what was wrong with the index of words.
+    """
+
+    question: Question
+    channels: Channels
+    hits: ChannelHits | None = None
+    notes: list[str] = field(default_factory=list[str])
+    embed_ms: float = 0.0
+    damage: IndexDamagedError | None = None
+
+
+async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:
+    """Do several things in parallel; the first error ends the others, and is raised as it is."""
+    failures: list[Exception] = []
+
+    async def run(part: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await part()
+        except Exception as error:  # noqa: BLE001 - raised below, out of the task group
+            failures.append(error)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for part in parts:
+            tasks.start_soon(run, part)
+    if failures:
+        raise failures[0]
 
 
 def _told(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:

@@ -16,7 +16,7 @@ from loom_core.knowledge.rag.walk import walk
 
 if TYPE_CHECKING:
     from loom_core.knowledge.match import Nearness
-    from loom_core.knowledge.rag.channels import Channels, Question
+    from loom_core.knowledge.rag.channels import ChannelHits, Channels, Question
     from loom_core.knowledge.rag.config import RAGConfig, Strategy
     from loom_core.knowledge.record.graph import GraphTable
 
@@ -73,9 +73,20 @@ def retrieve(
     channels: Channels,
     graph: GraphTable,
     config: RAGConfig,
+    hits: ChannelHits | None = None,
 ) -> Retrieval:
-    """The best passages for a question, best first."""
-    draft = _Draft(question, channels, graph, config)
+    """The best passages for a question, best first.
+
+    Args:
+        question: what is asked.
+        limit: how many passages at most.
+        strategy: how the channels combine.
+        channels: words and vectors.
+        graph: entities, mentions, subjects and relations.
+        config: weights.
+        hits: what words and vectors found, where they have been asked; only for `hybrid`.
+    """
+    draft = _Draft(question, channels, graph, config, hits)
     if strategy == "graph_first":
         fallback = not draft.from_graph()
         if fallback:
@@ -92,7 +103,15 @@ def retrieve(
 class _Draft:
     """The passages of one question, step by step."""
 
-    def __init__(self, question: Question, channels: Channels, graph: GraphTable, config: RAGConfig) -> None:
+    def __init__(
+        self,
+        question: Question,
+        channels: Channels,
+        graph: GraphTable,
+        config: RAGConfig,
+        hits: ChannelHits | None,
+    ) -> None:
+        self._hits = hits
         self._question = question
         self._channels = channels
         self._graph = graph
@@ -102,7 +121,7 @@ class _Draft:
             mentions_each=max(config.links.rare + 1, config.walk.mentions_each),
             abouts_each=max(config.links.targets_each, config.walk.targets_each, _NAMED_EACH + 1),
         )
-        self._started = self._step_started = time.perf_counter()
+        self._started = self._step_started = time.perf_counter() if hits is None else hits.began
         self._ms: dict[str, float] = {}
         self._scores: dict[int, float] = {}
         self._first = FirstStage({}, {}, {})
@@ -121,6 +140,7 @@ class _Draft:
             vector_weight=config.vector_weight,
             by_words=by_words,
             settings=config.first_stage,
+            hits=self._hits,
         )
         self._scores = dict(self._first.scores)
         self._ms |= self._first.ms

@@ -6,21 +6,23 @@ import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.knowledge.question_check import check_limit, question_text
 from loom_core.knowledge.retrievers.passages import ranked, to_passage
+from loom_core.llm.default import default_provider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from loom_core.knowledge.interface import Channel, PassageSource
     from loom_core.knowledge.model import KnowledgeItem, RetrievedPassage
+    from loom_core.llm.interface import LLMProvider
 
-__all__ = ["BaseRetriever", "Request", "SourceRetriever", "gathered"]
+__all__ = ["BaseRetriever", "Request", "SourceRetriever", "find_language_model", "gathered"]
 
 _log = logging.getLogger(__name__)
 
@@ -175,6 +177,35 @@ class SourceRetriever(BaseRetriever):
     def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
         """One ranking from what each source had: by score."""
         return ranked(passage for passages in found for passage in passages)
+
+
+@runtime_checkable
+class _WithLanguageModel(Protocol):
+    """A source that has a language model, as knowledge bases that were opened with one do."""
+
+    @property
+    def language_model(self) -> LLMProvider | None: ...
+
+
+def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> LLMProvider:
+    """Return the language model of the first source that has one, or else the default of the process.
+
+    Args:
+        sources: what is searched.
+        needed_by: what needs the model, for the message.
+
+    Raises:
+        ConfigError: there is none, or the default cannot be made.
+    """
+    models = (source.language_model for source in sources if isinstance(source, _WithLanguageModel))
+    model = next((model for model in models if model is not None), None) or default_provider()
+    if model is None:
+        raise ConfigError(
+            f"{needed_by} needs a language model, and there is none.",
+            advice="Give it `llm_provider=…`, open the knowledge base with `llm_provider=…`, or set one for "
+            'all: `loom_core.config.set_default_llm("deepseek")`.',
+        )
+    return model
 
 
 async def gathered(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) -> dict[_K, _T]:

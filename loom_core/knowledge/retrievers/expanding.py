@@ -10,7 +10,7 @@ import anyio
 
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.model import QueryDetail
-from loom_core.knowledge.retrievers.base import BaseRetriever
+from loom_core.knowledge.retrievers.base import BaseRetriever, find_language_model
 from loom_core.knowledge.retrievers.fusing import reciprocal_rank
 from loom_core.knowledge.retrievers.passages import passage_key, ranked
 from loom_core.plugins import create
@@ -76,12 +76,13 @@ class Expansion:
 class ExpandingRetriever(BaseRetriever):
     """Lets a language model widen the question, and searches with another retriever, the base.
 
-    Without a model, or with one that fails, it finds what the base finds for the question.
+    Where the model fails, it finds what the base finds for the question.
 
     Args:
         sources: what is searched.
-        llm_provider: the language model, or None for none; a base that expands too gets the same one
-            unless `base_retriever_params` names another.
+        llm_provider: the language model; None takes that of the first source that has one, or else the
+            default of the process. A base that expands too gets the same one unless `base_retriever_params`
+            names another.
         base_retriever: registered name of the retriever that searches.
         num_queries: how many texts the model is asked for, 1 to 10.
         include_original: whether the question itself counts too. It does anyway where the model fails.
@@ -92,7 +93,8 @@ class ExpandingRetriever(BaseRetriever):
         top_k: how many passages are returned where `retrieve` does not say.
 
     Raises:
-        ConfigError: a parameter is out of its range, there is no such base, or its parameters are wrong.
+        ConfigError: a parameter is out of its range, there is no such base, its parameters are wrong, or
+            there is no language model.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class ExpandingRetriever(BaseRetriever):
             max_tokens > 0, f"max_tokens is {max_tokens}.", "Use 1 or more; 2000 leaves room for thinking."
         )
         _check(timeout > 0, f"timeout is {timeout}.", "Use a number of seconds above 0.")
-        self._llm = llm_provider
+        self._llm = llm_provider or find_language_model(sources, needed_by=f"The retriever {self.name!r}")
         self._num_queries = num_queries
         self._include_original = include_original
         self._rrf_k = rrf_k
@@ -126,7 +128,7 @@ class ExpandingRetriever(BaseRetriever):
         self._timeout = timeout
         params = dict(base_retriever_params or {})
         if base_retriever in _EXPANDING:
-            params.setdefault("llm_provider", llm_provider)
+            params.setdefault("llm_provider", self._llm)
         self._base_name = base_retriever
         self._base_params = params
         self._base = create("retriever", base_retriever, sources, **params)

@@ -1,7 +1,7 @@
 """Query expansion by a language model: wordings of a question, its parts, passages that might answer it.
 
 All are asked for in the question's language. The question is data that others wrote: it stands between
-tags, and the model is told to follow nothing in it. A model that is absent, slow or wrong costs the
+tags, and the model is told to follow nothing in it. A model that is slow or wrong costs the
 expansion and never the search: the functions return what there is, if need be nothing.
 """
 
@@ -90,7 +90,7 @@ class _Prompt:
 
 
 async def generate_variants(
-    llm: LLMProvider | None,
+    llm: LLMProvider,
     query: str,
     *,
     n: int = 3,
@@ -100,7 +100,7 @@ async def generate_variants(
     """Other wordings of a question, in its language, by one call of a language model.
 
     Args:
-        llm: the model; None gives nothing.
+        llm: the model.
         query: the question, any text.
         n: how many are asked for, and the most that are returned.
         max_tokens: limit of the model's answer; models that think first need room for it.
@@ -120,7 +120,7 @@ async def generate_variants(
 
 
 async def decompose(
-    llm: LLMProvider | None,
+    llm: LLMProvider,
     query: str,
     *,
     n: int = 3,
@@ -132,7 +132,7 @@ async def decompose(
     Source: Khot et al., "Decomposed Prompting", 2022 (arXiv 2210.02406).
 
     Args:
-        llm: the model; None gives nothing.
+        llm: the model.
         query: the question, any text.
         n: how many are returned at the most.
         max_tokens: limit of the model's answer; models that think first need room for it.
@@ -153,7 +153,7 @@ async def decompose(
 
 
 async def hypothetical_documents(
-    llm: LLMProvider | None,
+    llm: LLMProvider,
     query: str,
     *,
     n: int = 3,
@@ -168,7 +168,7 @@ async def hypothetical_documents(
     (arXiv 2212.10496).
 
     Args:
-        llm: the model; None gives nothing.
+        llm: the model.
         query: the question, any text.
         n: how many are asked for.
         max_tokens: limit of each answer; models that think first need room for it.
@@ -192,12 +192,9 @@ async def hypothetical_documents(
 
 
 async def _answers(
-    llm: LLMProvider | None, query: str, prompts: Sequence[_Prompt], *, max_tokens: int, seconds: float
+    llm: LLMProvider, query: str, prompts: Sequence[_Prompt], *, max_tokens: int, seconds: float
 ) -> list[str]:
     """The answers to some prompts about a question, asked at once, in order; failed ones left out."""
-    if llm is None:
-        _log.warning("The question is not expanded: no language model is given.")
-        return []
     question = as_data("question", query[:_MAX_QUESTION])
     answers: dict[int, str] = {}
     failures: list[str] = []

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.knowledge.federation import Federation
+from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.library import Library
-from loom_core.knowledge.match import combine_matches
-from loom_core.knowledge.merging import candidates_for, merged
 from loom_core.server.caller import current_caller
 from loom_core.server.citing import MatchInfo
 from loom_core.server.reading import forms_of, read
@@ -24,11 +24,13 @@ from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobResult, P
 from loom_kb.settings import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from loom_core.knowledge.extraction_estimate import ExtractionEstimate
+    from loom_core.knowledge.federated import FederatedAnswer
     from loom_core.knowledge.match import Match
     from loom_core.knowledge.merging import MergedItem
+    from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.answer import Answer
     from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -49,11 +51,13 @@ class Service:
     The methods that add do nothing where a language model would have to read much, unless that is confirmed.
     """
 
-    def __init__(self, settings: Settings, *, look: float | None = None) -> None:
+    def __init__(self, settings: Settings, *, look: float | None = None, deadline: float = 30.0) -> None:
         """Open nothing yet.
 
         Args:
             settings: of the run.
+            deadline: seconds that a knowledge base has for an answer, once it is open. By default longer than
+                a question waits for its embedding, so that words and graph can still answer.
             look: seconds for which documents are read to see how much a language model would have to read;
                 None for as long as it takes.
 
@@ -70,6 +74,7 @@ class Service:
             program="loom-kb",
         )
         self._look = look
+        self._deadline = deadline
 
     async def described(self) -> list[SourceInfo]:
         """What the knowledge bases say of themselves, those that the caller may use."""
@@ -85,44 +90,21 @@ class Service:
         strategy: Strategy | None = None,
         options: SearchOptions | None = None,
     ) -> QueryResult:
-        """Ask one knowledge base, or all of them."""
+        """Ask one knowledge base, or all of them, each for at most the deadline of the service.
+
+        Raises:
+            NotFoundError: there is no such knowledge base, or none at all.
+            LoomError: the only one that was asked failed, and why.
+            InvalidInputError: the question, the limit or the filters suit none of them.
+            SourceError: not one of several gave an answer.
+        """
         names = [source] if source else await self._names()
-        depth = candidates_for(limit, sources=len(names))
-        answers: dict[str, Answer] = {}
-        spaces: dict[str, str] = {}
-        problems: list[str] = [] if source else await self.unusable()
-
-        async def ask(name: str) -> None:
-            try:
-                knowledge_base = await self.library.get(name)
-                answers[name] = await knowledge_base.search(
-                    question, limit=depth, filters=filters, strategy=strategy, options=options
-                )
-                spaces[name] = knowledge_base.embedder_id
-            except LoomError as error:
-                if len(names) == 1:
-                    raise
-                problems.append(f"{name}: {error}")
-
-        if len(names) == 1:
-            await ask(names[0])
-        else:
-            async with anyio.create_task_group() as tasks:
-                for name in names:
-                    tasks.start_soon(ask, name)
-            if not answers:
-                raise InvalidInputError(" ".join(problems))
-        # In the order of the names, not in that of the answers: the same question has the same answer.
-        answers = {name: answers[name] for name in names if name in answers}
-        found = {name: answer.items for name, answer in answers.items()}
-        matches = [answer.match for answer in answers.values()]
-        confidence = max(match.confidence for match in matches)
-        ranked = await merged(question, found, limit=limit, spaces=spaces, confidence=confidence)
-        match = matches[0]
-        if len(matches) > 1:
-            items = [one.item for one in ranked]
-            match = await to_thread.run_sync(combine_matches, question, matches, items)
-        return _result(answers, ranked, match, problems)
+        problems = [] if source else await self.unusable()
+        asked = [_AskedBase(self.library, name, strategy, options) for name in names]
+        answer = await Federation(asked, deadline=self._deadline).query(
+            question, filters=filters, limit=limit
+        )
+        return _result(asked, answer, problems)
 
     async def fetch(
         self, id_: str, *, source: str | None = None, start: int | None = None, tokens: int
@@ -430,18 +412,68 @@ def estimate_info(estimate: ExtractionEstimate) -> EstimateInfo:
     )
 
 
-def _result(
-    answers: Mapping[str, Answer], ranked: Sequence[MergedItem], match: Match, problems: Sequence[str]
-) -> QueryResult:
+class _AskedBase(KnowledgeBaseProvider):
+    """A knowledge base of a library, asked one question by one strategy.
+
+    Attributes:
+        answer: the answer to the question; None before, and where there is none.
+    """
+
+    def __init__(
+        self, library: Library, name: str, strategy: Strategy | None, options: SearchOptions | None
+    ) -> None:
+        self._library = library
+        self._name = name
+        self._strategy: Strategy | None = strategy
+        self._options = options
+        self._opened: GraphRAGKnowledgeBase | None = None
+        self.answer: Answer | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def description(self) -> str:
+        return ""  # only its caller knows it
+
+    @property
+    def embedder_id(self) -> str:
+        return "" if self._opened is None else self._opened.embedder_id
+
+    @property
+    def match(self) -> Match | None:
+        return None if self.answer is None else self.answer.match
+
+    async def start(self, seconds: float) -> None:
+        """Open it; a model that has to be loaded has a time limit of its own, see `Library`."""
+        self._opened = await self._library.get(self._name)
+
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        knowledge_base = self._opened or await self._library.get(self._name)
+        answer = await knowledge_base.search(
+            query, limit=limit, filters=filters, strategy=self._strategy, options=self._options
+        )
+        self.answer = self.answer or answer  # a follow-up question has notes and a match of its own
+        return answer.items
+
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        return await (await self._library.get(self._name)).get_by_id(knowledge_id)
+
+
+def _result(asked: Sequence[_AskedBase], answer: FederatedAnswer, problems: Sequence[str]) -> QueryResult:
+    answers = {each.name: each.answer for each in asked if each.answer is not None}
     notes = [
         f"{name}: {note}" if len(answers) > 1 else note for name, a in answers.items() for note in a.notes
     ]
     return QueryResult(
-        passages=[_passage(number, found) for number, found in enumerate(ranked, start=1)],
-        match=MatchInfo.of(match),
-        embedded=sum(answer.embedded for answer in answers.values()),
-        total=sum(answer.chunks for answer in answers.values()),
-        notes=[*notes, *problems],
+        passages=[_passage(number, found) for number, found in enumerate(answer.ranked, start=1)],
+        match=MatchInfo.of(answer.match),
+        embedded=sum(each.embedded for each in answers.values()),
+        total=sum(each.chunks for each in answers.values()),
+        notes=[*notes, *answer.notes, *problems],
     )
 
 

@@ -12,6 +12,7 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.catalogue import Catalogue
 from loom_core.knowledge.unified import SourceInfo
 from loom_core.mcp_client.config_file import user_file
+from loom_core.plugins import registered
 from loom_query.query_file import QueryFile, SourceProblem, read_query_file
 from loom_query.source_config import LocalConfig
 
@@ -130,6 +131,12 @@ def _local(
         home = settings.config.parent / Path(config.home).expanduser()
         if not home.is_dir():
             raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
+    if config.retriever and config.retriever not in (known := registered("retriever")):
+        message = f"{configured.where}: there is no retriever {config.retriever!r}."
+        raise ConfigError(message, advice=f"There are: {', '.join(known)}.")
+    if config.retriever_params and not config.retriever:
+        message = f"{configured.where}: retriever_params are given without a retriever."
+        raise ConfigError(message, advice="Name the retriever, or leave them out.")
     entries = {entry.name: entry for entry in Catalogue(home).list()}
     if not config.knowledge_base:
         for entry in entries.values():

@@ -64,9 +64,9 @@ class Service:
         """
         self.settings = settings
         self._engine = Engine()
-        self.sources = Sources(settings, self._engine, upkeep=upkeep)
-        self._tasks: TaskGroup | None = None
         self._model = LanguageModel(self._engine)
+        self.sources = Sources(settings, self._engine, self._model, upkeep=upkeep)
+        self._tasks: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -63,6 +63,14 @@ class LocalConfig(_Written):
         default="", description="Name of one; without it, all there are, each a source by its own name."
     )
     home: str = Field(default="", description="Loom's folder that they are in; by default the server's own.")
+    retriever: str = Field(
+        default="",
+        description="Name of the retriever that finds the passages, such as hybrid, fusion or hyde; "
+        "by default the knowledge base's own retrieval.",
+    )
+    retriever_params: dict[str, Any] = Field(
+        default={}, description='Parameters of the retriever, such as {"dense_weight": 0.5}.'
+    )
 
 
 class DocumentsConfig(_Written):

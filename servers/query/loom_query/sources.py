@@ -16,10 +16,10 @@ from loom_core.knowledge.local import LocalKnowledgeBase
 from loom_query.live_source import LiveSource, McpSource, OwnSource
 from loom_query.plan import fingerprint, plan
 from loom_query.query_file import QueryFile, SourceProblem
-from loom_query.source_config import DocumentsConfig
+from loom_query.source_config import DocumentsConfig, LocalConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     import httpx2
@@ -27,15 +27,22 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.documents import DocumentsKnowledgeBase
     from loom_core.knowledge.http import HTTPKnowledgeBase
+    from loom_core.knowledge.interface import Retriever
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.llm.interface import LLMProvider
     from loom_core.mcp_client.config import ServerConfig
     from loom_core.mcp_client.connection import ServerConnection
     from loom_query.engine import Engine
+    from loom_query.language_model import LanguageModel
     from loom_query.plan import Plan, PlannedSource
     from loom_query.settings import Settings
 
 __all__ = ["Sources"]
 
 _log = logging.getLogger(__name__)
+
+_WITH_MODEL = frozenset({"decomposition", "hyde", "multi_query"})
+"""Retrievers that a language model writes for."""
 
 
 class Sources:
@@ -48,18 +55,20 @@ class Sources:
         complaint: why the configuration as it is now is not used; empty if it is.
     """
 
-    def __init__(self, settings: Settings, engine: Engine, *, upkeep: bool) -> None:
+    def __init__(self, settings: Settings, engine: Engine, model: LanguageModel, *, upkeep: bool) -> None:
         """Open nothing yet.
 
         Args:
             settings: of the run.
             engine: what local knowledge bases need.
+            model: the language model, for retrievers that need one.
             upkeep: whether this is a server, which lasts, and not one command. Then servers that are sources
                 start in the background, and local knowledge bases are worked for, as by their own server:
                 models load while a question waits, and what was added but not embedded is.
         """
         self.settings = settings
         self._engine = engine
+        self._model = model
         self._upkeep = upkeep
         self.file = QueryFile()
         self.problems: tuple[SourceProblem, ...] = ()
@@ -178,7 +187,9 @@ class Sources:
         deadline = planned.configured.deadline
         if planned.place is not None and planned.info is not None:
             library = self._library(planned.place.home)
-            provider = LocalKnowledgeBase(library, planned.info, base=planned.place.name)
+            provider = LocalKnowledgeBase(
+                library, planned.info, base=planned.place.name, retriever=self._retriever(planned)
+            )
             return OwnSource(provider, base=provider, kind="local", deadline=deadline)
         if planned.server is not None:
             return self._server(planned, planned.server)
@@ -186,6 +197,31 @@ class Sources:
             return LiveSource(_service(planned), kind="http", deadline=deadline)
         texts = _texts(planned)
         return OwnSource(texts, base=texts, kind="documents", deadline=deadline, close=texts.close)
+
+    def _retriever(
+        self, planned: PlannedSource
+    ) -> Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None:
+        """Gives the retriever of a local source that names one, made once for each language model."""
+        config = planned.configured.config
+        if not isinstance(config, LocalConfig) or not config.retriever:
+            return None
+        made: tuple[GraphRAGKnowledgeBase, LLMProvider | None, Retriever] | None = None
+
+        async def retriever(knowledge_base: GraphRAGKnowledgeBase) -> Retriever:
+            nonlocal made
+            model, params = None, dict(config.retriever_params)
+            if config.retriever in _WITH_MODEL:
+                model = params["llm_provider"] = await self._model.wanted(self.file)
+                if model is None:
+                    raise ConfigError(
+                        f"The retriever {config.retriever!r} needs a language model, and there is none.",
+                        advice=f"Set `llm` in {self.settings.config}.",
+                    )
+            if made is None or made[0] is not knowledge_base or made[1] is not model:
+                made = knowledge_base, model, knowledge_base.retriever(config.retriever, **params)
+            return made[2]
+
+        return retriever
 
     def _server(self, planned: PlannedSource, server: ServerConfig) -> McpSource:
         from loom_core.knowledge.mcp import MCPKnowledgeBase

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import anyio
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from loom_kb.job_facts import all_problems, job_info
 from loom_kb.service import position
 
-from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.errors import InvalidInputError, NotFoundError, SourceError
 from loom_core.server.results import estimate_tokens
 
 
@@ -47,13 +48,62 @@ async def test_one_source_that_cannot_answer_does_not_silence_the_others(service
     await add(service, "# Sail\n\nSails are of linen.", source="plain")
     result = await service.query("rope", filters={"tags": "a"})
     assert [p.source for p in result.passages] == ["tagged"]
-    assert len(result.notes) == 1
-    assert result.notes[0].startswith("plain: There is no filter 'tags'")
+    assert result.notes[0] == "1 of 2 sources answered."
+    assert result.notes[1].startswith("plain: There is no filter 'tags'")
     with pytest.raises(InvalidInputError) as refused:
         await service.query("rope", filters={"colour": "red"})
     assert refused.value.message.count("There is no filter 'colour'") == 2
     with pytest.raises(InvalidInputError, match="There is no filter 'tags'"):
         await service.query("rope", source="plain", filters={"tags": "a"})
+
+
+@pytest.mark.parametrize(
+    ("question", "film", "person", "other"),
+    [
+        (
+            "Which town did the director of The Silent Harbour grow up in?",
+            "# The Silent Harbour\n\nThe Silent Harbour is a film directed by Mara Lindqvist.",
+            "# Mara Lindqvist\n\nShe came to Visby as a child.",
+            "# Tom Hale\n\nHe has never left Lübeck.",
+        ),
+        (
+            "《静港》的导演小时候住在哪里？",
+            "# 静港\n\n《静港》是一部电影，由林若曦执导。",
+            "# 林若曦\n\n她来自厦门。",
+            "# 陈远\n\n他来自成都。",
+        ),
+    ],
+)
+async def test_links_are_followed_from_one_knowledge_base_into_another(
+    service, question, film, person, other
+):
+    await add(service, film, source="films")
+    await add(service, person, other, source="people")
+    assert (await service.query(question, source="people", strategy="bm25")).passages == []
+    passages = (await service.query(question, strategy="bm25")).passages
+    assert [passage.source for passage in passages] == ["films", "people"]
+    assert passages[1].text.endswith(person.split("\n")[-1])
+    assert "(films) mentions" in passages[1].why[0]
+
+
+async def test_a_knowledge_base_that_hangs_is_given_up_at_its_deadline(service, monkeypatch):
+    knowledge_base, _ = await add(service, "# Rope\n\nRope is of hemp.", source="shop")
+
+    async def hang(*_args: object, **_options: object) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(knowledge_base, "search", hang)
+    monkeypatch.setattr(service, "_deadline", 0.01)
+    with pytest.raises(SourceError, match=r"shop: It did not answer within 0.01 s\."):
+        await service.query("rope")
+
+
+async def test_no_match_is_told_with_the_words_that_are_missing(service):
+    for source in ("one", "two"):
+        await add(service, f"# Rope {source}\n\nRope number {source} is of hemp.", source=source)
+    for name in ("one", None):
+        match = (await service.query("sourdough bread", source=name)).match
+        assert match.missing == ["sourdough", "bread"]
 
 
 async def test_the_only_knowledge_base_needs_no_name(service):

@@ -7,7 +7,7 @@ from loom_kb.service import Service as KbService
 from loom_kb.settings import Settings as KbSettings
 from loom_query.texts import passage_lines
 
-from loom_core.errors import NotFoundError, SourceError
+from loom_core.errors import ConfigError, NotFoundError, SourceError
 from loom_core.server.caller import Caller, acting
 
 LONG = (
@@ -77,6 +77,61 @@ async def test_one_knowledge_base_can_have_another_name_hints_and_deadline(local
         )
         result = await service.query("master of Port Aster", sources=["港"], limit=1)
         assert result.passages[0].id.startswith("港:")
+
+
+async def test_a_knowledge_base_can_be_asked_by_a_retriever_by_name(local, configure, running):
+    await local("notes", LONG, uri="note:aster")
+    await local("知识库", "# 青岛港\n\n青岛港的港长是李明。", uri="note:青岛")
+    configure(
+        {
+            "notes": {"kind": "local", "knowledge_base": "notes", "retriever": "bm25"},
+            "知识库": {
+                "kind": "local",
+                "knowledge_base": "知识库",
+                "retriever": "fusion",
+                "retriever_params": {"rerank_model": "features"},
+            },
+        }
+    )
+    async with running() as service:
+        (best, *_) = (await service.query("Who is the master of Port Aster?", sources=["notes"])).passages
+        assert "Ada Brown" in best.text
+        assert best.scores.keys() == {"bm25"}
+        (best, *_) = (await service.query("青岛港的港长是谁？", sources=["知识库"])).passages
+        assert "rerank" in best.scores
+        both = await service.query("Who is the master of Port Aster? 青岛港的港长是谁？")
+        assert {passage.source for passage in both.passages} == {"notes", "知识库"}
+
+
+async def test_a_retriever_that_needs_a_model_takes_that_of_the_configuration(local, configure, running):
+    await local("notes", LONG, uri="note:aster")
+    hyde = {"kind": "local", "knowledge_base": "notes", "retriever": "hyde"}
+    configure({"notes": hyde})
+    async with running() as service:
+        with pytest.raises(ConfigError, match=r"'hyde' needs a language model.*Set `llm` in .*query\.json"):
+            await service.query("Who is the master?")
+    configure({"notes": hyde}, llm={"provider": "mock", "options": {"responses": ["Ada Brown."] * 3}})
+    async with running() as service:
+        (best, *_) = (await service.query("Who is the master?")).passages
+        assert "Ada Brown" in best.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"retriever": "sonar"}, "there is no retriever 'sonar'"),
+        ({"retriever_params": {"top_k": 3}}, "retriever_params are given without a retriever"),
+    ],
+)
+async def test_a_retriever_that_cannot_be_is_a_problem_of_its_source(
+    local, configure, running, wrong, message
+):
+    await local("notes", LONG, uri="note:aster")
+    configure({"notes": {"kind": "local", "knowledge_base": "notes", **wrong}, "all": {"kind": "local"}})
+    async with running() as service:
+        (problem,) = service.sources.problems
+        assert message in problem.message
+        assert (await service.query("master")).passages
 
 
 async def test_two_sources_of_one_name_are_told_and_the_first_counts(local, configure, running, harbour):

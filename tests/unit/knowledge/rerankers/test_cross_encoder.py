@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, EmbeddingError, LoomError
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rerankers.cross_encoder import CrossEncoderReranker
 from loom_core.plugins import create
 
@@ -46,6 +48,16 @@ async def test_the_pair_that_the_model_likes_best_comes_first(
 ):
     reranker = create("reranker", "cross_encoder", make_model())
     assert ids(await reranker.rerank(query, passages(*texts), limit=9)) == order
+
+
+async def test_fusion_takes_the_folder_of_a_model_for_its_name(make_model: MakeModel):
+    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("hashing"))
+    await knowledge_base.add_texts(["blue pear", "a red green apple"])
+    retriever = knowledge_base.retriever("fusion", rerank_model=str(make_model()))
+    found = await retriever.retrieve("red green apple")
+    knowledge_base.close()
+    assert found[0]["text"] == "a red green apple"
+    assert "rerank" in found[0]["metadata"]["scores"]
 
 
 @pytest.mark.parametrize(("tail", "factor"), [("one", 1), ("flat", 1), ("two", 2)])

@@ -40,10 +40,6 @@ async def test_a_question_for_one_thing_has_no_parts(answer: str, caplog: pytest
     assert caplog.records == []
 
 
-async def test_without_a_model_there_are_no_parts():
-    assert await decompose(None, QUESTION) == []
-
-
 async def test_passages_that_only_a_part_finds_are_found_and_tell_so(harbours):
     retriever = create(
         "retriever",

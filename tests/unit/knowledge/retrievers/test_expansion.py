@@ -111,7 +111,6 @@ async def test_a_failing_call_is_left_out():
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (None, "no language model is given"),
         (MockProvider([]), "has 0 answers"),
         (MockProvider(lambda _: "late", delay=3600), "no answer within 0.02 s"),
         (MockProvider(lambda _: "<think>"), "language model"),
@@ -120,7 +119,7 @@ async def test_a_failing_call_is_left_out():
 )
 async def test_a_model_that_fails_costs_one_warning_and_no_error(
     expand: Callable[..., Awaitable[list[str]]],
-    model: LLMProvider | None,
+    model: LLMProvider,
     reason: str,
     caplog: pytest.LogCaptureFixture,
 ):

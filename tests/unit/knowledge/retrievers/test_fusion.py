@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loom_core import config
 from loom_core.errors import ConfigError, EmbeddingError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrievers.passages import scored
+from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create
 
 if TYPE_CHECKING:
@@ -185,10 +187,52 @@ async def test_order_stays_where_the_reranker_fails(
     assert _QUERY not in caplog.text
 
 
-async def test_reranker_is_not_asked_unless_it_is_wanted(harbours: MemorySource) -> None:
+async def test_reranker_that_is_given_is_used_without_saying_rerank(harbours: MemorySource) -> None:
     reranker = _Shortest()
-    await create("retriever", "fusion", [harbours], reranker=reranker).retrieve(_QUERY)
-    assert reranker.seen == []
+    found = await create("retriever", "fusion", [harbours], reranker=reranker).retrieve(_QUERY, top_k=2)
+    assert [passage["chunk_id"] for passage in found] == ["c-泉州", "c-厦门"]
+    named = create("retriever", "fusion", [harbours], rerank_model="features")
+    said = create("retriever", "fusion", [harbours], rerank=True)
+    assert await named.retrieve(_QUERY) == await said.retrieve(_QUERY)
+
+
+@pytest.mark.parametrize("given", [{"reranker": _Shortest()}, {"rerank_model": "features"}])
+async def test_reranking_that_is_switched_off_is_off(harbours: MemorySource, given: dict[str, Any]) -> None:
+    off = create("retriever", "fusion", [harbours], rerank=False, **given)
+    assert await off.retrieve(_QUERY) == await create("retriever", "fusion", [harbours]).retrieve(_QUERY)
+
+
+async def test_reranker_named_llm_takes_the_default_model(harbours: MemorySource) -> None:
+    model = MockProvider(["[2, 1]"])
+    config.set_default_llm(model)
+    try:
+        retriever = create("retriever", "fusion", [harbours], rerank_model="llm")
+    finally:
+        config.reset()
+    plain = await create("retriever", "fusion", [harbours]).retrieve(_QUERY, top_k=2)
+    found = await retriever.retrieve(_QUERY, top_k=2)
+    assert [p["chunk_id"] for p in found] == [p["chunk_id"] for p in reversed(plain)]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"rerank_model": "bge-reranker-large"},
+            r"no reranker 'bge-reranker-large'.*ONNX.*\"api\", base_url",
+        ),
+        ({"rerank_model": "重排模型"}, "no reranker '重排模型'"),
+        ({"rerank_model": "api"}, r"base_url.*reranker=create\(\"reranker\", \"api\", …\)"),
+        ({"rerank_model": "cross_encoder"}, r"path.*reranker=create\(\"reranker\", \"cross_encoder\", …\)"),
+        ({"rerank_model": "llm"}, "needs a language model.*set_default_llm"),
+        ({"rerank_model": "features", "reranker": _Shortest()}, "Both `reranker` and `rerank_model`"),
+    ],
+)
+def test_reranker_that_cannot_be_made_is_refused_with_what_to_do(
+    harbours: MemorySource, params: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        create("retriever", "fusion", [harbours], **params)
 
 
 async def test_fusion_without_weights_for_a_channel_is_that_of_the_other(harbours: MemorySource) -> None:

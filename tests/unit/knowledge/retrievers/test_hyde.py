@@ -78,7 +78,7 @@ async def test_over_another_base_the_rankings_of_the_texts_are_fused(harbours, i
 
 @pytest.mark.parametrize("base", ["dense", "bm25"])
 @pytest.mark.parametrize("include_original", [True, False])
-@pytest.mark.parametrize("model", [None, MockProvider([]), MockProvider(["x"] * 9, delay=3600)])
+@pytest.mark.parametrize("model", [MockProvider([]), MockProvider(["x"] * 9, delay=3600)])
 async def test_without_an_answer_of_the_model_the_base_s_own_result_is_returned(
     harbours, model, base, include_original
 ):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 
 import anyio
 import pytest
@@ -82,7 +83,7 @@ async def test_without_the_original_only_the_variants_count(harbours):
 
 @pytest.mark.parametrize("include_original", [True, False])
 @pytest.mark.parametrize(
-    "model", [None, MockProvider([]), MockProvider(["<think>"]), MockProvider(["x"], delay=3600)]
+    "model", [MockProvider([]), MockProvider(["<think>"]), MockProvider(["x"], delay=3600)]
 )
 async def test_without_an_answer_of_the_model_the_question_is_searched_for(harbours, model, include_original):
     base = create("retriever", "dense", [harbours])
@@ -187,12 +188,13 @@ async def test_expansion_nests_and_the_inner_retriever_gets_the_model_too(harbou
 
 
 async def test_parameters_reach_the_base_and_wrong_ones_are_named(harbours):
+    made = partial(create, "retriever", "multi_query", [harbours], llm_provider=_model())
     with pytest.raises(ConfigError, match="colour"):
-        create("retriever", "multi_query", [harbours], base_retriever_params={"colour": "red"})
+        made(base_retriever_params={"colour": "red"})
     with pytest.raises(ConfigError, match="minilm"):
-        create("retriever", "multi_query", [harbours], base_retriever_params={"embedding_config": "minilm"})
+        made(base_retriever_params={"embedding_config": "minilm"})
     with pytest.raises(ConfigError, match="There is no retriever 'sonar'"):
-        create("retriever", "multi_query", [harbours], base_retriever="sonar")
+        made(base_retriever="sonar")
 
 
 @pytest.mark.parametrize(
