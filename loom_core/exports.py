@@ -18,8 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["exports"]
 
 
-def exports(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """The `__getattr__` of a package.
+def exports(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a package.
+
+        if TYPE_CHECKING:
+            from loom_core.llm.factory import create_provider
+
+        __all__ = ["create_provider"]
+
+        if not TYPE_CHECKING:
+            __getattr__, __dir__ = exports(__name__, {"create_provider": ".factory"})
 
     Args:
         package: its name.
@@ -34,4 +44,7 @@ def exports(package: str, modules: Mapping[str, str]) -> Callable[[str], object]
         setattr(sys.modules[package], name, value)
         return value
 
-    return __getattr__
+    def __dir__() -> list[str]:  # noqa: N807 - what Python calls it
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return __getattr__, __dir__

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "LoggingCallback", "MetricsCallback", "MetricsSummary", "ToolSummary"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "Callback": ".interface",

@@ -1,1 +1,187 @@
-"""Language models: what they are to the rest of Loom, and a scripted one for tests and demonstrations."""
+"""Language models: providers, messages, requests and answers; and a scripted model for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.llm.breaker import CircuitBreaker
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.llm.content import as_data
+    from loom_core.llm.factory import create_provider
+    from loom_core.llm.fallback import FallbackProvider
+    from loom_core.llm.hosted import HostedProvider
+    from loom_core.llm.interface import (
+        ChatOptions,
+        ChatRequest,
+        Effort,
+        FinishReason,
+        LLMProvider,
+        LLMResponse,
+        OutputSchema,
+        StreamChunk,
+        ToolCallDelta,
+        ToolChoice,
+        ToolSpec,
+        Usage,
+    )
+    from loom_core.llm.limits import RateLimits
+    from loom_core.llm.messages import (
+        AssistantMessage,
+        AssistantPart,
+        ImagePart,
+        Message,
+        MessageLike,
+        ReasoningPart,
+        SystemMessage,
+        TextPart,
+        ToolCallPart,
+        ToolMessage,
+        UserMessage,
+        UserPart,
+    )
+    from loom_core.llm.mock import MockAnswer, MockProvider
+    from loom_core.llm.prices import Prices
+    from loom_core.llm.providers import (
+        AnthropicProvider,
+        CustomProvider,
+        DeepSeekProvider,
+        DoubaoProvider,
+        GeminiProvider,
+        GPUStackProvider,
+        KimiProvider,
+        MiniMaxProvider,
+        NamedProvider,
+        OllamaProvider,
+        OpenAICompatibleProvider,
+        OpenAIProvider,
+        ProviderOptions,
+        QwenProvider,
+        VLLMProvider,
+        ZhipuProvider,
+    )
+    from loom_core.llm.spec import ModelRule, ProviderSpec
+    from loom_core.llm.structured import Generated, generate
+    from loom_core.retry import RetryPolicy
+
+__all__ = [
+    "AnthropicProvider",
+    "AssistantMessage",
+    "AssistantPart",
+    "ChatOptions",
+    "ChatRequest",
+    "CircuitBreaker",
+    "CustomProvider",
+    "DeepSeekProvider",
+    "DoubaoProvider",
+    "Effort",
+    "FallbackProvider",
+    "FinishReason",
+    "GPUStackProvider",
+    "GeminiProvider",
+    "Generated",
+    "HostedProvider",
+    "ImagePart",
+    "KimiProvider",
+    "LLMProvider",
+    "LLMResponse",
+    "Message",
+    "MessageLike",
+    "MiniMaxProvider",
+    "MockAnswer",
+    "MockProvider",
+    "ModelRule",
+    "NamedProvider",
+    "OllamaProvider",
+    "OpenAICompatibleProvider",
+    "OpenAIProvider",
+    "OutputSchema",
+    "Prices",
+    "ProviderConfig",
+    "ProviderOptions",
+    "ProviderSpec",
+    "QwenProvider",
+    "RateLimits",
+    "ReasoningPart",
+    "RetryPolicy",
+    "StreamChunk",
+    "SystemMessage",
+    "TextPart",
+    "ToolCallDelta",
+    "ToolCallPart",
+    "ToolChoice",
+    "ToolMessage",
+    "ToolSpec",
+    "Usage",
+    "UserMessage",
+    "UserPart",
+    "VLLMProvider",
+    "ZhipuProvider",
+    "as_data",
+    "create_provider",
+    "generate",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "AnthropicProvider": ".providers",
+            "AssistantMessage": ".messages",
+            "AssistantPart": ".messages",
+            "ChatOptions": ".interface",
+            "ChatRequest": ".interface",
+            "CircuitBreaker": ".breaker",
+            "CustomProvider": ".providers",
+            "DeepSeekProvider": ".providers",
+            "DoubaoProvider": ".providers",
+            "Effort": ".interface",
+            "FallbackProvider": ".fallback",
+            "FinishReason": ".interface",
+            "GPUStackProvider": ".providers",
+            "GeminiProvider": ".providers",
+            "Generated": ".structured",
+            "HostedProvider": ".hosted",
+            "ImagePart": ".messages",
+            "KimiProvider": ".providers",
+            "LLMProvider": ".interface",
+            "LLMResponse": ".interface",
+            "Message": ".messages",
+            "MessageLike": ".messages",
+            "MiniMaxProvider": ".providers",
+            "MockAnswer": ".mock",
+            "MockProvider": ".mock",
+            "ModelRule": ".spec",
+            "NamedProvider": ".providers",
+            "OllamaProvider": ".providers",
+            "OpenAICompatibleProvider": ".providers",
+            "OpenAIProvider": ".providers",
+            "OutputSchema": ".interface",
+            "Prices": ".prices",
+            "ProviderConfig": ".config",
+            "ProviderOptions": ".providers",
+            "ProviderSpec": ".spec",
+            "QwenProvider": ".providers",
+            "RateLimits": ".limits",
+            "ReasoningPart": ".messages",
+            "RetryPolicy": "loom_core.retry",
+            "StreamChunk": ".interface",
+            "SystemMessage": ".messages",
+            "TextPart": ".messages",
+            "ToolCallDelta": ".interface",
+            "ToolCallPart": ".messages",
+            "ToolChoice": ".interface",
+            "ToolMessage": ".messages",
+            "ToolSpec": ".interface",
+            "Usage": ".interface",
+            "UserMessage": ".messages",
+            "UserPart": ".messages",
+            "VLLMProvider": ".providers",
+            "ZhipuProvider": ".providers",
+            "as_data": ".content",
+            "create_provider": ".factory",
+            "generate": ".structured",
+        },
+    )

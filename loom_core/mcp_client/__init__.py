@@ -2,4 +2,47 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.mcp_client.callbacks import Callbacks, Sampled, SamplingRequest, SamplingTurn
+    from loom_core.mcp_client.client import HttpClient, MCPClient, StdioClient
+    from loom_core.mcp_client.config import ServerConfig
+    from loom_core.mcp_client.registry import MCPToolRegistry, ServerStatus
+    from loom_core.mcp_client.tool import MCPTool, ServerTool
+
+__all__ = [
+    "Callbacks",
+    "HttpClient",
+    "MCPClient",
+    "MCPTool",
+    "MCPToolRegistry",
+    "Sampled",
+    "SamplingRequest",
+    "SamplingTurn",
+    "ServerConfig",
+    "ServerStatus",
+    "ServerTool",
+    "StdioClient",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "Callbacks": ".callbacks",
+            "HttpClient": ".client",
+            "MCPClient": ".client",
+            "MCPTool": ".tool",
+            "MCPToolRegistry": ".registry",
+            "Sampled": ".callbacks",
+            "SamplingRequest": ".callbacks",
+            "SamplingTurn": ".callbacks",
+            "ServerConfig": ".config",
+            "ServerStatus": ".registry",
+            "ServerTool": ".tool",
+            "StdioClient": ".client",
+        },
+    )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NoAnswerError", "model_error"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "NoAnswerError": ".telling",

@@ -38,10 +38,38 @@
 | `server_program` | `ServerProgram`, `run_server`: what they do, for a server that says what is its own |
 | `reading` | a stretch of a document, no longer than asked for |
 
-This package imports nothing by itself: `run` and `stdio` must be importable, and standard output claimed,
-before the SDK and everything else a server needs is loaded.
+This package imports a module only when one of its names is asked for: `run` and `stdio` must be importable,
+and standard output claimed, before the SDK and everything else a server needs is loaded.
 """
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.server.context import ToolContext
+    from loom_core.server.factory import LoomServer
+    from loom_core.server.results import ToolReply, tool_result
+    from loom_core.server.run import serve
+
+__all__ = [
+    "LoomServer",
+    "ToolContext",
+    "ToolReply",
+    "serve",
+    "tool_result",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "LoomServer": ".factory",
+            "ToolContext": ".context",
+            "ToolReply": ".results",
+            "serve": ".run",
+            "tool_result": ".results",
+        },
+    )

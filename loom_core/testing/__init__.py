@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentTester", "MockAnswer", "MockCall", "MockLLM", "MockTurn", "SeenCall", "call"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "AgentTester": ".agent_tester",

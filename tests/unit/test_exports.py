@@ -12,6 +12,7 @@ import pytest
 
 _CORE = Path(__file__).parents[2] / "loom_core"
 _PACKAGES = sorted(_CORE.rglob("__init__.py"))
+_OFFERING = [init for init in _PACKAGES if "__getattr__, __dir__ = exports(" in init.read_text("utf-8")]
 _RACE = """
 import sys, threading
 from importlib import import_module
@@ -35,6 +36,16 @@ def _dotted(init: Path) -> str:
     return ".".join(init.parent.relative_to(_CORE.parent).parts)
 
 
+def _seen_by_type_checkers(init: Path) -> list[str]:
+    blocks = [
+        node.body
+        for node in ast.parse(init.read_text("utf-8")).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
+    return sorted(alias.asname or alias.name for node in imports for alias in node.names)
+
+
 def test_threads_may_import_modules_of_one_package_for_the_first_time_at_once() -> None:
     modules = ["loom_core.knowledge.rag.drafts", "loom_core.knowledge.rag.knowledge_base"]
     modules += ["loom_core.knowledge.rag.patterns", "loom_core.knowledge.rag", "loom_core.knowledge.library"]
@@ -56,6 +67,28 @@ def test_every_name_that_a_package_offers_is_there_and_is_no_module_of_its(init:
     for name in getattr(package, "__all__", ()):
         assert getattr(package, name) is not None
         assert not (init.parent / f"{name}.py").exists()
+
+
+@pytest.mark.parametrize("init", _OFFERING, ids=_dotted)
+def test_type_checkers_and_dir_see_the_names_that_a_package_offers(init: Path) -> None:
+    package = import_module(_dotted(init))
+    assert _seen_by_type_checkers(init) == sorted(package.__all__)
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_importing_the_packages_loads_no_module_of_theirs() -> None:
+    program = (
+        "import sys\n"
+        "from importlib import import_module\n"
+        "for package in sys.argv[1:]: import_module(package)\n"
+        "print(*(name for name, module in sys.modules.items()\n"
+        "        if name.startswith('loom_core.') and not hasattr(module, '__path__')))\n"
+    )
+    packages = [_dotted(init) for init in _OFFERING]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *packages], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["loom_core.exports"]
 
 
 def test_a_name_that_a_package_does_not_offer_is_an_attribute_error() -> None:

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "MISSING": ".values",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Doubt", "TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "Doubt": ".doubt",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunkerName", "SimpleChunker", "SlidingWindowChunker", "StructureChunker", "create_chunker"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "ChunkerName": ".registry",

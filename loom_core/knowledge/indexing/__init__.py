@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "ChromaVectors": ".chroma_vectors",

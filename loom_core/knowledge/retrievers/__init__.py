@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BaseRetriever", "Request", "SourceRetriever"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "BaseRetriever": ".base",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "RunLog", "Step"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "Journal": ".journal",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["InMemoryMemory", "Memory", "MemoryHit", "MemorySession", "SQLiteMemory"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "InMemoryMemory": ".in_memory",
