@@ -110,7 +110,7 @@ async def _ways(address: str, method: str, folder: Path) -> AsyncGenerator[dict[
     loaded = flow_file(address, method)
     flow = loaded.file.flows[0]
     endpoint = loaded.file.endpoint_of(flow)
-    router = FlowRouter(loaded.file)
+    router = FlowRouter(loaded.file.flows, ambiguous=loaded.file.ambiguous)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient())
         caller = await stack.enter_async_context(EndpointCaller(loaded.file))
@@ -119,7 +119,7 @@ async def _ways(address: str, method: str, folder: Path) -> AsyncGenerator[dict[
             stack.push_async_callback(journal.aclose)
         executor = FlowExecutor(loaded, journal=journals[0], caller=caller)
         assistant = await stack.enter_async_context(
-            WorkflowOrchestrator(loaded, journals[1], caller=caller, look_seconds=None)
+            WorkflowOrchestrator(loaded, caller=caller, journal=journals[1], look_seconds=None)
         )
 
         async def bare(message: str) -> None:

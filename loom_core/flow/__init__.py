@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
+    from loom_core.flow.config.flow_file import LoadedFlows, parse_flow_file, read_flow_file
+    from loom_core.flow.config.models import (
+        AgentConfigSchema,
+        FlowConfig,
+        FlowFile,
+        SkillConfig,
+        SystemToolConfig,
+    )
+    from loom_core.flow.equipment import build_system_prompt
+    from loom_core.flow.executor.executor import FlowExecutor
     from loom_core.flow.explaining import Explanation
+    from loom_core.flow.http.caller import EndpointCaller
+    from loom_core.flow.http.loader import ConfigToolLoader, SystemExecutor
+    from loom_core.flow.knowledge.made import KnowledgeBaseExecutor
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.regression import (
         Difference,
@@ -17,18 +30,34 @@ if TYPE_CHECKING:
         read_utterances,
     )
     from loom_core.flow.reply import Citation, FlowReply, Route, Waiting
+    from loom_core.flow.router import FlowRouter
 
 __all__ = [
+    "AgentConfigSchema",
     "Citation",
+    "ConfigToolLoader",
     "Difference",
+    "EndpointCaller",
     "Expectation",
     "Explanation",
+    "FlowConfig",
+    "FlowExecutor",
+    "FlowFile",
     "FlowReply",
+    "FlowRouter",
+    "KnowledgeBaseExecutor",
+    "LoadedFlows",
     "RegressionReport",
     "Route",
+    "SkillConfig",
+    "SystemExecutor",
+    "SystemToolConfig",
     "Waiting",
     "WorkflowOrchestrator",
+    "build_system_prompt",
     "check_utterances",
+    "parse_flow_file",
+    "read_flow_file",
     "read_utterances",
 ]
 
@@ -36,16 +65,31 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
+            "AgentConfigSchema": ".config.models",
             "Citation": ".reply",
+            "ConfigToolLoader": ".http.loader",
             "Difference": ".regression",
+            "EndpointCaller": ".http.caller",
             "Expectation": ".regression",
             "Explanation": ".explaining",
+            "FlowConfig": ".config.models",
+            "FlowExecutor": ".executor.executor",
+            "FlowFile": ".config.models",
             "FlowReply": ".reply",
+            "FlowRouter": ".router",
+            "KnowledgeBaseExecutor": ".knowledge.made",
+            "LoadedFlows": ".config.flow_file",
             "RegressionReport": ".regression",
             "Route": ".reply",
+            "SkillConfig": ".config.models",
+            "SystemExecutor": ".http.loader",
+            "SystemToolConfig": ".config.models",
             "Waiting": ".reply",
             "WorkflowOrchestrator": ".orchestrator",
+            "build_system_prompt": ".equipment",
             "check_utterances": ".regression",
+            "parse_flow_file": ".config.flow_file",
+            "read_flow_file": ".config.flow_file",
             "read_utterances": ".regression",
         },
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_core.llm.messages import Message
 
-__all__ = ["Decider", "Decision"]
+__all__ = ["Decider", "Decision", "decision_prompt"]
 
 _TASK = """\
 Decide what is to be done with the user's latest message. You do not answer it: another step does.
@@ -102,7 +102,7 @@ class Decider:
 
     def __init__(self, llm: LLMProvider, *, instructions: str = "") -> None:
         self._llm = llm
-        self._instructions = instructions.strip()
+        self._instructions = instructions
 
     async def decide(
         self,
@@ -124,7 +124,7 @@ class Decider:
             LLMError: the model cannot be asked. One whose answers cannot be used is taken for unsure.
         """
         began = time.perf_counter()
-        messages: list[Message] = [SystemMessage(self._prompt(menu)), *conversation]
+        messages: list[Message] = [SystemMessage(decision_prompt(menu, self._instructions)), *conversation]
         messages.append(UserMessage((TextPart(message),)))
         try:
             found = await generate(self._llm, messages, schema=_schema(menu), effort="off")
@@ -136,14 +136,21 @@ class Decider:
         said = [message, *(each.text for each in conversation), *_leaves(context or {})]
         return _decision(found.value, menu, said, seconds=time.perf_counter() - began)
 
-    def _prompt(self, menu: Menu) -> str:
-        day = datetime.now(UTC).astimezone()
-        task = _TASK.format(
-            pending="" if menu.pending is None else _PENDING,
-            actions=", ".join(f"`{each}`" for each in menu.actions),
-            today=f"{day:%A}, {day:%Y-%m-%d}",
-        )
-        return "\n\n".join(filter(None, [self._instructions, task, menu.told()]))
+
+def decision_prompt(menu: Menu, instructions: str = "") -> str:
+    """The system prompt of a decision.
+
+    Args:
+        menu: what the model may choose from.
+        instructions: what the flow file tells it first.
+    """
+    day = datetime.now(UTC).astimezone()
+    task = _TASK.format(
+        pending="" if menu.pending is None else _PENDING,
+        actions=", ".join(f"`{each}`" for each in menu.actions),
+        today=f"{day:%A}, {day:%Y-%m-%d}",
+    )
+    return "\n\n".join(filter(None, [instructions.strip(), task, menu.told()]))
 
 
 def _schema(menu: Menu) -> type[_Written]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import anyio
 
 from loom_core.flow.answering import Answerer
-from loom_core.flow.decision import Decider
+from loom_core.flow.decision import Decider, decision_prompt
 from loom_core.flow.effects import changes_something
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
 from loom_core.flow.knowledge import KnowledgeExecutor, named_knowledge
+from loom_core.flow.menu import Menu
 from loom_core.flow.router import FlowRouter
 from loom_core.flow.skills import SkillAgent, free_tools, skills_in_order
 from loom_core.llm.factory import create_provider
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from loom_core.tools.audit import AuditLog
     from loom_core.tools.interface import CallContext, JsonValue, Tool
 
-__all__ = ["Equipment", "Outfit"]
+__all__ = ["Equipment", "Outfit", "build_system_prompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Equipment:
         self._contexts: dict[str, Mapping[str, JsonValue]] = {}
         self._stack = AsyncExitStack()
         self._own_llm = outfit.llm is None and file.model is not None
-        self.router = FlowRouter(file)
+        self.router = FlowRouter(file.flows, ambiguous=file.ambiguous)
         self.llm = create_provider(file.model) if outfit.llm is None and file.model else outfit.llm
         self._own_caller = outfit.caller is None
         self.caller = outfit.caller or EndpointCaller(file)
@@ -138,7 +139,11 @@ class Equipment:
     @property
     def flows(self) -> list[FlowConfig]:
         """The flows that are there."""
-        return [flow for flow in self.file.flows if flow.enabled]
+        return _enabled(self.file)
+
+    def build_system_prompt(self) -> str:
+        """See `build_system_prompt`."""
+        return build_system_prompt(self.file, self._toolbox.tools())
 
     @property
     def titles(self) -> list[str]:
@@ -211,6 +216,32 @@ def _permissions(
     given: Permissions | Literal["allow", "ask", "deny"], loader: ConfigToolLoader
 ) -> Permissions | Literal["allow", "ask", "deny"]:
     return Permissions(loader.rules(), otherwise=given) if isinstance(given, str) else given
+
+
+def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
+    """The system prompt that a model decides with what a new conversation's message wants.
+
+    It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
+    not in it: that is looked up beside the decision, and given to the model that answers.
+
+    Args:
+        file: the flow file.
+        tools: its system tools, as `ConfigToolLoader` makes them.
+
+    Raises:
+        ConfigError: a trigger pattern cannot be used.
+    """
+    menu = Menu(
+        flows=_enabled(file),
+        flow_text=FlowRouter(file.flows).build_flow_descriptions(),
+        skills=skills_in_order(file),
+        tools=free_tools(file, tools),
+    )
+    return decision_prompt(menu, _instructions(file))
+
+
+def _enabled(file: FlowFile) -> list[FlowConfig]:
+    return [flow for flow in file.flows if flow.enabled]
 
 
 def _instructions(file: FlowFile) -> str:

@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from loom_core.flow.config.flow_file import check_flow_file
+from loom_core.flow.config.models import FlowFile
 from loom_core.flow.delivery import Delivery
 from loom_core.flow.driving import FlowRunner
 from loom_core.flow.equipment import Equipment, Outfit
@@ -44,7 +46,8 @@ _WAIT_SECONDS = 45.0
 class WorkflowOrchestrator:
     """Takes the messages of conversations, and does what they want.
 
-        async with WorkflowOrchestrator(read_flow_file(path), Journal(home / "runs.db")) as assistant:
+        journal = Journal(home / "runs.db")
+        async with WorkflowOrchestrator(read_flow_file(path), journal=journal) as assistant:
             reply = await assistant.query("我要请三天假")
             reply = await assistant.query("感冒了", session_id=reply.session_id)
 
@@ -53,12 +56,14 @@ class WorkflowOrchestrator:
     number of processes may serve the same sessions.
 
     Args:
-        loaded: the flows.
+        config: the flows: a file that was read, or a `FlowFile` that the program has made, which is checked.
+        context: variables of conversations (`tenantId`, `chatbotId`) where a message brings none; they take
+            the place of those of the file.
+        caller: sends requests; by default one of its own.
         journal: keeps sessions and runs; by default as long as the program runs.
         memory: keeps what is said; by default in the journal's file.
         llm: the model; by default that of the file, and none if it names none.
         knowledge: what is asked for knowledge; by default the file's `retrieve_knowledge_url`.
-        caller: sends requests; by default one of its own.
         tools: what steps and skills may call besides the file's `system_tools`.
         live: tools of servers; see `Toolbox`.
         permissions: whether tools may be called; what the file says of its own counts with a word here.
@@ -74,13 +79,14 @@ class WorkflowOrchestrator:
 
     def __init__(
         self,
-        loaded: LoadedFlows,
-        journal: Journal | None = None,
+        config: LoadedFlows | FlowFile,
+        context: Mapping[str, JsonValue] | None = None,
+        caller: EndpointCaller | None = None,
         *,
+        journal: Journal | None = None,
         memory: Memory | None = None,
         llm: LLMProvider | None = None,
         knowledge: FlowKnowledge | None = None,
-        caller: EndpointCaller | None = None,
         tools: Iterable[Tool] = (),
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
         permissions: Permissions | Literal["allow", "ask", "deny"] = "ask",
@@ -110,7 +116,10 @@ class WorkflowOrchestrator:
             limits=limits,
         )
         make = partial(Equipment, journal=self.journal, texts=self._conversations.texts)
-        self._in_use = EquipmentInUse(loaded, outfit, make=make)
+        named = [tool.name for tool in outfit.tools]
+        loaded = check_flow_file(config, tools=named) if isinstance(config, FlowFile) else config
+        self._context = context or {}
+        self._in_use = EquipmentInUse(self._with_context(loaded), outfit, make=make)
         runner = FlowRunner(lambda: self._in_use.now)
         self.host = RunHost(self.journal, runner.for_profile, look_seconds=look_seconds)
         self._intake = Intake(self._conversations, repeats=self._repeats, host=self.host)
@@ -124,6 +133,10 @@ class WorkflowOrchestrator:
     def executor(self) -> FlowExecutor:
         """What runs them."""
         return self._in_use.now.executor
+
+    def build_system_prompt(self) -> str:
+        """The system prompt that the model decides with; see `loom_core.flow.build_system_prompt`."""
+        return self._in_use.now.build_system_prompt()
 
     async def __aenter__(self) -> Self:
         await self._in_use.__aenter__()
@@ -175,7 +188,7 @@ class WorkflowOrchestrator:
             tools=before.tools if tools == "same" else tuple(tools),
             live=before.live if live == "same" else tuple(live),
         )
-        await self._in_use.exchange(loaded, outfit)
+        await self._in_use.exchange(self._with_context(loaded), outfit)
         self.host.reconsider()
 
     async def query(
@@ -333,3 +346,7 @@ class WorkflowOrchestrator:
             conversation = await self._conversations.look(run.request.session_id, caller=caller, context={})
             outcome = Outcome(route=route, run_id=run_id, after=after)
             return await self._delivery.of_run(outcome, equipment, conversation, seconds=wait_seconds)
+
+    def _with_context(self, loaded: LoadedFlows) -> LoadedFlows:
+        context = {**loaded.file.context, **self._context}
+        return replace(loaded, file=loaded.file.model_copy(update={"context": context}))

@@ -257,7 +257,7 @@ async def _dry(
     caller, journal = _DryCaller(loaded.file), Journal()
     try:
         orchestrator = WorkflowOrchestrator(
-            loaded, journal, llm=llm, caller=caller, tools=tools, look_seconds=None
+            loaded, journal=journal, llm=llm, caller=caller, tools=tools, look_seconds=None
         )
         async with caller, orchestrator:
             yield orchestrator, caller

@@ -153,3 +153,6 @@ class FlowReply:
     waiting: Waiting | None = None
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     language: Language = "en"
+
+    def __str__(self) -> str:
+        return self.text

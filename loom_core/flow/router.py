@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.typed_text import typed
 
 if TYPE_CHECKING:
-    from loom_core.flow.config.models import Ambiguous, FlowConfig, FlowFile
+    from loom_core.flow.config.models import Ambiguous, FlowConfig
     from loom_core.tools.interface import JsonValue
 
 __all__ = ["FlowRouter", "RouteKind", "RouteMatch"]
@@ -54,22 +54,24 @@ class FlowRouter:
     """Finds the flow that a message asks for, by trigger patterns.
 
     Args:
-        file: the configuration.
+        flows: the flows; those that are switched off do not count.
+        ambiguous: what becomes of a message that fits several flows alike, unless the likeliest of them says
+            otherwise.
 
     Raises:
         ConfigError: a pattern cannot be used.
     """
 
-    def __init__(self, file: FlowFile) -> None:
-        self._flows = {flow.flow_id: flow for flow in file.flows if flow.enabled}
-        self._policy: Ambiguous = file.ambiguous
+    def __init__(self, flows: Iterable[FlowConfig], *, ambiguous: Ambiguous = "first") -> None:
+        self._flows = {flow.flow_id: flow for flow in flows if flow.enabled}
+        self._policy: Ambiguous = ambiguous
         self._matcher = TriggerMatcher(self._flows.values())
 
     def match(self, message: str) -> RouteMatch:
         """What the words of a message say.
 
         Of several flows the one with the highest priority is meant. Of equals, one whose stretch of the
-        message holds those of all others; else what the likeliest one's `ambiguous` says, or the file's:
+        message holds those of all others; else what the likeliest one's `ambiguous` says, or the router's:
         `first` takes the one with the longest stretch, and of these the first in the file.
         """
         matches = tuple(self._matcher.match(message))

@@ -78,6 +78,17 @@ def _leave(request: ChatRequest) -> str | MockAnswer:
     return f"{request.messages[-1].text}（此致）"
 
 
+async def test_the_parts_of_the_flow_server(run_page: RunPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.chdir(Path(__file__).parents[2])
+    await run_page("docs/flow.md", {"print": lambda *values: said.append(" ".join(map(str, values)))})
+    flow, asked, route, prompt = said
+    assert flow == "leave_request"
+    assert asked == "请假申请还需要：从哪天开始。"
+    assert route == "rules leave_request"
+    assert "**leave_request** (请假申请 / Request for leave)" in prompt
+
+
 async def test_agents(markdown: ModuleType, tmp_path: Path) -> None:
     said: list[tuple[object, ...]] = []
     names: dict[str, Any] = {

@@ -162,6 +162,21 @@ async def test_without_servers_it_says_where_they_belong(tmp_path: Path, monkeyp
     assert capsys.readouterr().err.startswith(f"No server stands in {tmp_path / 'mcp.json'}")
 
 
+async def test_the_parts_of_the_flow_server_work_in_a_program(monkeypatch, capsys):
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    example = _example("flow_program")
+    await example.main(example.MESSAGES)
+    said = capsys.readouterr().out
+    parts, conversation = said.split("> 我要请三天假", 1)
+    assert parts.startswith("router: leave_request\nknowledge: ['每年有 12 天年假。']\n")
+    assert 'flow: completed {"done": "leave_request", "days": 3}' in parts
+    assert "tools: ['save_customer']" in parts
+    assert "- **leave_request** (请假申请): Requests leave for an employee." in parts
+    assert 'system: {"saved": {"phone": "13800138000"}}' in parts
+    assert '{"done": "leave_request", "days": 3}  (flow, rules)' in conversation
+    assert "每年有 12 天年假。" in conversation
+
+
 async def test_the_first_agent_counts_words(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from loom_core.flow.config.arazzo_import import ImportedFlows, import_arazzo
     from loom_core.flow.config.flow_file import (
         LoadedFlows,
+        check_flow_file,
         flow_file_problems,
         flow_file_warnings,
         parse_flow_file,
         read_flow_file,
     )
     from loom_core.flow.config.models import (
+        AgentConfigSchema,
         BasicSettings,
         FlowConfig,
         FlowFile,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "AgentConfigSchema",
     "ArazzoExport",
     "AskConfig",
     "BasicSettings",
@@ -58,6 +61,7 @@ __all__ = [
     "SkillConfig",
     "StepConfig",
     "SystemToolConfig",
+    "check_flow_file",
     "export_arazzo",
     "flow_file_problems",
     "flow_file_warnings",
@@ -72,6 +76,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Action": ".models_step",
+            "AgentConfigSchema": ".models",
             "ArazzoExport": ".arazzo_export",
             "AskConfig": ".models_step",
             "BasicSettings": ".models",
@@ -91,6 +96,7 @@ if not TYPE_CHECKING:
             "SkillConfig": ".models",
             "StepConfig": ".models_step",
             "SystemToolConfig": ".models",
+            "check_flow_file": ".flow_file",
             "export_arazzo": ".arazzo_export",
             "flow_file_problems": ".flow_file",
             "flow_file_warnings": ".flow_file",

@@ -32,7 +32,14 @@ from loom_core.flow.config.machine_checks import machine_problems
 from loom_core.flow.config.models import FlowFile
 from loom_core.flow.config.sound_parts import SoundParts
 
-__all__ = ["LoadedFlows", "flow_file_problems", "flow_file_warnings", "parse_flow_file", "read_flow_file"]
+__all__ = [
+    "LoadedFlows",
+    "check_flow_file",
+    "flow_file_problems",
+    "flow_file_warnings",
+    "parse_flow_file",
+    "read_flow_file",
+]
 
 _DEPTH = 64  # levels whose places are known: steps stand in steps
 _MAX_BYTES = 16 << 20
@@ -84,6 +91,20 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
         ConfigError: as for `read_flow_file`.
     """
     return _loaded(ConfigText.of(text, name=name, depth=_DEPTH), Path(name), tools)
+
+
+def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlows:
+    """Check a configuration that a program has made, as a file is checked.
+
+    Args:
+        file: the configuration.
+        tools: as for `read_flow_file`.
+
+    Raises:
+        ConfigError: it cannot be used; the message says where and why.
+    """
+    text = file.model_dump_json(by_alias=True, exclude_unset=True, indent=2)
+    return parse_flow_file(text, name=type(file).__name__, tools=tools)
 
 
 def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[PlacedProblem]:

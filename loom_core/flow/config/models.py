@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from loom_core.flow.config.models_endpoint import EndpointConfig, WrittenEndpoint
 from loom_core.flow.config.models_knowledge import KnowledgeSource, WrittenKnowledgeEndpoint
@@ -13,6 +13,7 @@ from loom_core.flow.config.models_values import Address, Id, Schema, Section
 from loom_core.llm.config import WrittenProvider
 
 __all__ = [
+    "AgentConfigSchema",
     "Ambiguous",
     "BasicSettings",
     "Confirm",
@@ -261,3 +262,11 @@ class FlowFile(Section):
             "context": "{$context}",
         }
         return EndpointConfig(method="POST", body=body)
+
+
+class AgentConfigSchema(FlowFile):
+    """A flow file that a program makes of `basic_settings` and `tools`, which are its `system_tools`."""
+
+    system_tools: list[SystemToolConfig] = Field(
+        default=[], validation_alias=AliasChoices("tools", "system_tools")
+    )

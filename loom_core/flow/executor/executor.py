@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from loom_core.errors import InvalidInputError
+from loom_core.flow.config.flow_file import parse_flow_file
+from loom_core.flow.config.models import FlowConfig, FlowFile
 from loom_core.flow.config.spoken import spoken
 from loom_core.flow.executor.auditing import FlowAudit
 from loom_core.flow.executor.definition import find_flow
@@ -13,6 +17,7 @@ from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.executor.parts import Caller, FlowLimits, FlowParts
 from loom_core.flow.phrases import Language
+from loom_core.runs.journal import Journal
 from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.orders import Retry
 from loom_core.runs.people import Asking
@@ -24,7 +29,8 @@ from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows
-    from loom_core.runs.journal import Journal, RunLog
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.runs.journal import RunLog
     from loom_core.runs.orders import Order
     from loom_core.runs.people import ApproveFunction
     from loom_core.runs.run import Run
@@ -36,16 +42,34 @@ __all__ = ["FlowExecutor"]
 _WAIT_SECONDS = 30.0
 
 
+class _FlowsOfAddress(FlowFile):
+    """The flows of an API that knows them by their ids: any id is one, and is posted to `flow_url`."""
+
+    def flow(self, flow_id: str) -> FlowConfig | None:
+        """See `FlowFile.flow`."""
+        return FlowConfig(flow_id=flow_id)
+
+    def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
+        """See `FlowFile.endpoint_of`."""
+        return super().endpoint_of(flow).model_copy(update={"url": self.flow_url})
+
+
 class FlowExecutor:
     """Runs the flows of a file; each run is in the journal, and goes on after a crash.
 
     It drives runs by itself (`execute`, `order`, `go_on`), or has a `RunHost` do it:
     `RunHost(journal, executor.runner)`; both may be, also in several processes.
 
+        executor = FlowExecutor("https://flow-api.example", caller, {"tenantId": "acme"})
+        run = await executor.execute("leave_request", "我要请三天假", {"days": 3})
+        print(run.status, run.output)
+
     Args:
-        loaded: the flows.
-        journal: keeps the runs.
+        flows: the flows; or the address of an API that has them: each flow that is executed is posted there
+            with its id, the message, the parameters and the context.
         caller: sends requests.
+        context: variables of all conversations, such as `tenantId`.
+        journal: keeps the runs; by default one in memory, until `aclose`.
         tools: what steps may call.
         live: tools of servers; see `Toolbox`.
         permissions: whether a tool may be called, must not be, or people are asked.
@@ -59,10 +83,11 @@ class FlowExecutor:
 
     def __init__(
         self,
-        loaded: LoadedFlows,
-        *,
-        journal: Journal,
+        flows: LoadedFlows | str,
         caller: Caller,
+        context: Mapping[str, Any] | None = None,
+        *,
+        journal: Journal | None = None,
         tools: Iterable[Tool] = (),
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
         permissions: Permissions | Literal["allow", "ask", "deny"] = "ask",
@@ -72,7 +97,9 @@ class FlowExecutor:
         scheduler: Scheduler | None = None,
         limits: FlowLimits | None = None,
     ) -> None:
-        self.journal = journal
+        self.journal = journal or Journal()
+        self._own_journal = journal is None
+        self._context = context or {}
         self._permissions = (
             Permissions(otherwise=permissions) if isinstance(permissions, str) else permissions
         )
@@ -80,7 +107,13 @@ class FlowExecutor:
         self._audit = audit
         self._scheduler = scheduler or Scheduler()
         self._limits = limits or FlowLimits()
+        loaded = _flows_of_address(flows) if isinstance(flows, str) else flows
         self.parts = self._made(loaded, caller, tools, live)
+
+    async def aclose(self) -> None:
+        """Close the journal, if it is the executor's own."""
+        if self._own_journal:
+            await self.journal.aclose()
 
     def use(
         self,
@@ -154,7 +187,7 @@ class FlowExecutor:
             "kind": "flow",
             "message": message,
             "inputs": given,
-            "context": dict(context or {}),
+            "context": {**self._context, **(context or {})},
             "config": self.parts.version,
             "confirm": flow.confirm == "always" if confirm is None else confirm,
             "confirm_reason": confirm_reason,
@@ -311,3 +344,8 @@ class FlowExecutor:
             limits=self._limits,
             audit=FlowAudit(self._audit),
         )
+
+
+def _flows_of_address(flow_url: str) -> LoadedFlows:
+    loaded = parse_flow_file(json.dumps({"flow_url": flow_url}), name="FlowExecutor")
+    return replace(loaded, file=_FlowsOfAddress(flow_url=flow_url))

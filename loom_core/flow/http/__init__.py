@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from loom_core.flow.http.answer import EndpointResult
     from loom_core.flow.http.caller import EndpointCaller
     from loom_core.flow.http.judgement import Judgement, judged
-    from loom_core.flow.http.loader import ConfigToolLoader
+    from loom_core.flow.http.loader import ConfigToolLoader, SystemExecutor
     from loom_core.flow.http.request import FilledRequest
     from loom_core.flow.http.secrets import Secrets
     from loom_core.flow.http.tool import HttpTool, Variables
@@ -23,6 +23,7 @@ __all__ = [
     "HttpTool",
     "Judgement",
     "Secrets",
+    "SystemExecutor",
     "Variables",
     "judged",
 ]
@@ -38,6 +39,7 @@ if not TYPE_CHECKING:
             "HttpTool": ".tool",
             "Judgement": ".judgement",
             "Secrets": ".secrets",
+            "SystemExecutor": ".loader",
             "Variables": ".tool",
             "judged": ".judgement",
         },

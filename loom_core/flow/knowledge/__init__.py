@@ -9,7 +9,7 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.flow.knowledge.api import ApiKnowledge
     from loom_core.flow.knowledge.executor import KnowledgeAnswer, KnowledgeExecutor, PreQuery
-    from loom_core.flow.knowledge.made import named_knowledge
+    from loom_core.flow.knowledge.made import KnowledgeBaseExecutor, named_knowledge
     from loom_core.flow.knowledge.provider import ProviderKnowledge
     from loom_core.flow.knowledge.source import FlowKnowledge
 
@@ -17,6 +17,7 @@ __all__ = [
     "ApiKnowledge",
     "FlowKnowledge",
     "KnowledgeAnswer",
+    "KnowledgeBaseExecutor",
     "KnowledgeExecutor",
     "PreQuery",
     "ProviderKnowledge",
@@ -30,6 +31,7 @@ if not TYPE_CHECKING:
             "ApiKnowledge": ".api",
             "FlowKnowledge": ".source",
             "KnowledgeAnswer": ".executor",
+            "KnowledgeBaseExecutor": ".made",
             "KnowledgeExecutor": ".executor",
             "PreQuery": ".executor",
             "ProviderKnowledge": ".provider",

@@ -125,6 +125,7 @@ class KnowledgeExecutor:
         source: what is asked; None for nothing.
         seconds: how long an answer is waited for by default (`knowledge_seconds`).
         cache_seconds: how long an answer is kept (`knowledge_cache_seconds`).
+        cache: keeps the answers; by default one of its own.
         fetch_seconds: how long a question may take at all.
         now: seconds of a clock that never goes back, for what is kept.
     """
@@ -135,13 +136,14 @@ class KnowledgeExecutor:
         *,
         seconds: float = 2.0,
         cache_seconds: float = 300.0,
+        cache: AnswerCache | None = None,
         fetch_seconds: float = _FETCH_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._seconds = seconds
         self._fetch_seconds = max(fetch_seconds, seconds)
-        self._cache = AnswerCache(seconds=cache_seconds, now=now)
+        self._cache = AnswerCache(seconds=cache_seconds, now=now) if cache is None else cache
         self._flights: dict[str, _Flight] = {}
         self._places = anyio.Semaphore(_TOGETHER)
         self._tasks: TaskGroup | None = None

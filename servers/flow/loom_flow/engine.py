@@ -225,7 +225,7 @@ class Engine:
         loaded, llm = await self.with_model(limited(loaded, flows))
         return WorkflowOrchestrator(
             loaded,
-            self.journal(),
+            journal=self.journal(),
             llm=llm,
             knowledge=await self.knowledge(loaded.file),
             live=await self.tools_of_servers(loaded.file),

@@ -140,7 +140,7 @@ async def talking(
     loaded = loaded_flows(*flows, tools=tools, **(file or {}))
     async with Api(loaded.file) as api:
         given: dict[str, Any] = {"caller": api, "tools": tools, "look_seconds": None, **options}
-        async with WorkflowOrchestrator(loaded, journal, **given) as assistant:
+        async with WorkflowOrchestrator(loaded, journal=journal, **given) as assistant:
             yield Talk(assistant, api)
 
 

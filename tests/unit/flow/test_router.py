@@ -35,7 +35,8 @@ _LEAVE: dict[str, Any] = {
 
 def _router(*flows: dict[str, Any], **file: Any) -> FlowRouter:
     made = [{"endpoint": "POST https://a.example/x", **flow} for flow in flows]
-    return FlowRouter(FlowFile.model_validate({"flows": made, **file}))
+    read = FlowFile.model_validate({"flows": made, **file})
+    return FlowRouter(read.flows, ambiguous=read.ambiguous)
 
 
 def test_a_message_that_asks_for_one_flow_is_routed_to_it() -> None:

@@ -61,7 +61,7 @@ from loom_core.runs.journal import Journal
 
 async def main():
     loaded = parse_flow_file(sys.stdin.read())
-    async with WorkflowOrchestrator(loaded, Journal(Path(sys.argv[1]))) as assistant:
+    async with WorkflowOrchestrator(loaded, journal=Journal(Path(sys.argv[1]))) as assistant:
         reply = await assistant.query("我要请三天假", context={"tenantId": "acme"})
         reply = await assistant.query("改成5天", session_id=reply.session_id)
         print(reply.session_id, flush=True)

@@ -51,8 +51,8 @@ async def test_a_flow_is_begun_once_by_two_processes(tmp_path: Path) -> None:
         one, two = Journal(path), Journal(path)
         options = {"caller": api, "look_seconds": None}
         async with (
-            WorkflowOrchestrator(loaded, one, **options) as first,
-            WorkflowOrchestrator(loaded, two, **options) as second,
+            WorkflowOrchestrator(loaded, journal=one, **options) as first,
+            WorkflowOrchestrator(loaded, journal=two, **options) as second,
         ):
             found = set[tuple[str, str]]()
 
