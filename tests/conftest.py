@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,8 @@ from hypothesis import HealthCheck, settings
 from loom_core import keys
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from opentelemetry.sdk.trace import ReadableSpan
 
     from loom_core.observability.registry import Registry
@@ -33,6 +36,8 @@ settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("loom")
 
 _MEASURING = pytest.StashKey[dict[str, str]]()
+_GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
+_AS_IN_A_TERMINAL = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGALRM")
 
 
 def _load(path: Path) -> ModuleType:
@@ -46,11 +51,37 @@ def _load(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
+processes = _load(_HERE / "fixtures" / "processes.py")
+
+
+def _inherit_nothing() -> None:
+    """Heed all signals and have a standard input, whatever runs the tests: `nohup`, a script, a daemon.
+
+    What tests start inherits both. `nohup` keeps its promise: a handler, unlike "ignored", is not inherited.
+    """
+    if sys.platform == "win32":
+        return
+    for name in _AS_IN_A_TERMINAL:
+        if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+            heeded = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+            signal.signal(getattr(signal, name), heeded)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if sys.__stdin__ is None:
+        os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # the lowest number that is free
+
+
+_inherit_nothing()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Measure no coverage in what tests start: it nearly doubles the time that each start takes.
 
     What runs there is measured by the tests that call it themselves; where none can, a test is marked.
     """
+    if not hasattr(config, "workerinput"):
+        os.environ[processes.RUN_VARIABLE] = str(os.getpid())
     if hasattr(config, "workerinput"):  # the process that starts the workers has to pass it on to them
         config.stash[_MEASURING] = {
             name: os.environ.pop(name) for name in _MEASURING_VARIABLES if name in os.environ
@@ -67,6 +98,55 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Let a test that takes too long end what it has started, before it fails: it may be waiting for that."""
+    began = processes.clock_ticks()
+    is_set = yield
+    if sys.platform == "win32":
+        return is_set
+    fail = signal.getsignal(signal.SIGALRM)
+
+    def end_processes_and_fail(number: int, frame: FrameType | None) -> None:
+        processes.end(processes.started_since(began))
+        assert callable(fail)
+        fail(number, frame)
+
+    signal.signal(signal.SIGALRM, end_processes_and_fail)
+    return is_set
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_process_is_left() -> Iterator[None]:
+    """Fails where a process that a module's tests have started outlives them, and ends it."""
+    began = processes.clock_ticks()
+    yield
+    left = processes.left_after(_GRACE_SECONDS, lambda: processes.started_since(began))
+    assert not left, "still running: " + "\n".join(left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """Let the next worker go on behind the test that ended its worker, not with it once more."""
+    path = crashitem.partition("::")[0]
+    tests = getattr(sched, "workqueue", {}).get(path, {})
+    if crashitem in tests:
+        tests[crashitem] = True  # as done
+        if all(tests.values()):
+            del sched.workqueue[path]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where tests have left processes that no worker knows of, as one that was killed, and end them."""
+    if hasattr(session.config, "workerinput"):
+        return
+    left = processes.left_after(_GRACE_SECONDS, processes.abandoned)
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        sys.stderr.write("\nstill running: " + "\n".join(left) + "\n")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -109,7 +109,11 @@ def licence(about: Mapping[str, Any], classifiers: Sequence[str]) -> str:
     """The licence that a distribution's metadata name, as an SPDX expression where that can be made of it."""
     if expression := about.get("License-Expression"):
         return str(expression)
-    said = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License :: ")]
+    said = [
+        each.rpartition(" :: ")[2]
+        for each in classifiers
+        if each.startswith("License :: ") and each != "License :: DFSG approved"  # a judgement, no licence
+    ]
     return " AND ".join(_CALLED.get(each, each) for each in said or [str(about.get("License") or "unknown")])
 
 

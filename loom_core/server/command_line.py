@@ -165,6 +165,7 @@ def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
         run: does it; gives the exit code.
         debug: show the tracebacks of errors of ours, too; those of others always are. No secret is in them.
     """
+    _open_closed_streams()
     try:
         if os.environ.get("LOOM_SECRETS_DIR"):
             from loom_core.server.secret_files import take_secret_files
@@ -190,6 +191,19 @@ def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _open_closed_streams() -> None:
+    """Connect standard streams that are closed to the null device.
+
+    Otherwise the next file or socket to be opened would become standard input, output or error, of this
+    process and of all that it starts.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the stream's own
+            os.set_inheritable(number, number <= 2)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def serve_as_asked(

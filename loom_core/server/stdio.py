@@ -66,6 +66,11 @@ def claim_stdio() -> Wire:
     Raises:
         ConfigError: standard input or output is closed.
     """
+    if sys.__stdin__ is None or sys.__stdout__ is None:  # closed when this process began
+        raise ConfigError(
+            "Standard input or output is closed, and MCP over stdio needs both.",
+            advice="Let an MCP client start this command, or serve over HTTP (--http).",
+        )
     try:
         wire = Wire(_duplicate(0), _duplicate(1), os.getppid())
         empty = os.open(os.devnull, os.O_RDONLY)
