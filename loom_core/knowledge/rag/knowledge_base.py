@@ -437,7 +437,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     def close(self) -> None:
         """Release every file. Nothing is lost: what is not finished goes on at the next opening."""
-        self.worker.release()
+        self.worker.close()
         self._words.close()
         self._graph.close()
         self._vectors.close()

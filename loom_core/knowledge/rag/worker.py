@@ -247,6 +247,11 @@ class Worker:
             self._vectors.close()
             self._lock.release()
 
+    def close(self) -> None:
+        """End the processes that prepare documents, and let another process work."""
+        self._ingest.forget()
+        self.release()
+
     async def _try_step(self, tasks: TaskGroup) -> bool:
         """Do a piece of work; a disk that is full, say, is waited for and told with every answer."""
         try:

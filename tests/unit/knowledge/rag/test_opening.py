@@ -49,6 +49,21 @@ async def answers(knowledge_base: GraphRAGKnowledgeBase) -> list[list[tuple[str,
     ]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux only")
+@pytest.mark.parametrize("on_disk", [False, True])
+async def test_the_processes_that_prepare_documents_end_when_it_is_closed(load, tmp_path: Path, *, on_disk):
+    processes = load(Path(__file__).parents[3] / "fixtures" / "processes.py")
+    began = processes.clock_ticks()
+    path = tmp_path / "kb" if on_disk else None
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        embedding_provider=create_embedder("hashing"), path=path
+    )
+    await knowledge_base.add_texts([f"Text number {n}." for n in range(100)])  # many: prepared in children
+    assert on_disk or processes.started_since(began)
+    knowledge_base.close()
+    assert not processes.left_after(5.0, lambda: processes.started_since(began))
+
+
 async def test_a_knowledge_base_that_is_opened_again_answers_the_same(tmp_path: Path):
     knowledge_base = await filled(tmp_path / "kb")
     before = await answers(knowledge_base)
