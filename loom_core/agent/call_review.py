@@ -193,7 +193,8 @@ class CallReview:
         return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
 
     def _pending(self, planned: PlannedCall, kind: Literal["approval", "unknown"], reason: str) -> Pending:
-        asked = self._record.state.pending.get(planned.call.id)
+        state = self._record.state
+        asked = state.pending.get(planned.call.id) or state.decided_about.get(planned.call.id)
         if asked is not None:
             return asked
         editable = planned.tool if kind == "approval" else None
@@ -204,7 +205,9 @@ class CallReview:
             arguments=dict(planned.arguments),
             arguments_schema={} if editable is None else dict(editable.args_schema),
             reason=reason,
-            for_run=editable is not None and not editable.approval_reason,
+            for_run=editable is not None and (editable.keeps_approval or not editable.approval_reason),
+            of_tool=planned.of_tool,
+            fingerprint="" if editable is None else editable.fingerprint,
             deadline=self._people.deadline(),
         )
 
@@ -227,12 +230,14 @@ class CallReview:
             planned = await self._planned_with(planned, decision.arguments)
             shown = json.dumps(dict(decision.arguments), ensure_ascii=False)[:_EDITED_SHOWN]
             note = self._notices.edited.format(arguments=shown)
-        lasting = decision.scope == "run" and entry.pending.for_run
+        pending = entry.pending
+        lasting = (decision.scope == "run" and pending.for_run) or (pending.of_tool and not decision.keep)
+        keep = decision.keep and pending.kind == "approval"
+        planned = await self._pipeline.approve(
+            planned, by=by, seen=pending.fingerprint, for_run=lasting, keep=keep
+        )
         if planned.result is None:
             self.approved.add(planned.call.id)
-            planned = replace(planned, verdict="allow", by=by)
-            if lasting and planned.tool is not None:
-                self._pipeline.remember(planned.tool)
         return ReviewedCall(planned, reminder=entry.reminder, note=note, lasting=lasting)
 
     def _refused(self, planned: PlannedCall, pending: Pending, decision: Decided) -> PlannedCall:

@@ -213,6 +213,7 @@ def _decision(pending: Pending, answer: Answer) -> Decided:
     if answer.action == "decline":
         return Decided(id=pending.id, action="deny", reason=str(answer.content.get("reason", "")))
     changed = cast("Mapping[str, Any] | None", answer.content.get("arguments"))
+    keep = answer.content.get("keep", True) is True
     if changed is None:
-        return Decided(id=pending.id, action="approve")
-    return Decided(id=pending.id, action="edit", arguments=changed)
+        return Decided(id=pending.id, action="approve", keep=keep)
+    return Decided(id=pending.id, action="edit", arguments=changed, keep=keep)

@@ -149,11 +149,13 @@ class People:
             self._said[said.id].set()
 
     def _decide_others(self, decided: Pending, said: Decided) -> None:
-        """Approve the other calls of a tool that is approved for the rest of the run."""
-        if said.scope == "once" or said.action == "deny" or not decided.for_run:
+        """Approve the other calls that need no other approval: the tool is approved, or all of it is."""
+        if said.action == "deny":
             return
         for other in list(self._record.state.pending.values()):
-            if other.for_run and other.tool == decided.tool:
+            same = (other.tool, other.fingerprint) == (decided.tool, decided.fingerprint)
+            all_of_it = said.scope == "run" and decided.for_run and other.for_run
+            if same and (all_of_it or (decided.of_tool and other.of_tool)):
                 self._record.decided(replace(said, id=other.id, action="approve", arguments={}))
                 if other.id in self._said:
                     self._said[other.id].set()
@@ -215,7 +217,8 @@ def _answer(decision: Decided) -> Answer:
     """What a tool is told of a decision about a call that it asked about; see `Answer`."""
     if decision.action == "deny":
         return Answer("decline", {"reason": decision.reason})
-    return Answer("accept", {"arguments": decision.arguments} if decision.action == "edit" else {})
+    kept = {} if decision.keep else {"keep": False}
+    return Answer("accept", {"arguments": decision.arguments, **kept} if decision.action == "edit" else kept)
 
 
 def _by_program(pending: Pending, *, yes: bool) -> Decided | Answered:

@@ -38,6 +38,7 @@ class PlannedCall:
             None.
         stages: seconds that each stage took so far.
         by: who decided: empty for the rules, else the person who was asked or what refused it, for the audit.
+        of_tool: whether only the tool has to be approved: the rules allow the call.
     """
 
     call: ToolCallPart
@@ -48,6 +49,7 @@ class PlannedCall:
     result: CallResult | None = None
     stages: Mapping[Stage, float] = field(default_factory=dict[Stage, float])
     by: str = ""
+    of_tool: bool = False
 
     @property
     def name(self) -> str:
