@@ -16,6 +16,7 @@ from loom_core.runs.people import was_refused_by_time
 from loom_core.runs.run import Pending
 from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
 from loom_core.tools.interface import ToolOutput
+from loom_core.tools.permissions import UnapprovedToolError
 
 if TYPE_CHECKING:
     from loom_core.agent.hooks import Hooks
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 _EDITED_SHOWN = 2000  # characters
 _NOBODY = (
     "a call of %s was not made, as nobody can be asked (%s); give the agent `approve`, or have it allowed: "
-    "by `permissions`, and a tool of an MCP server by `MCPToolRegistry.approve`, too"
+    "by `permissions`. %s"
 )
 
 
@@ -108,6 +109,7 @@ class CallReview:
 
         Raises:
             LoopStoppedError: see there.
+            UnapprovedToolError: likewise.
             HookError: a hook raised something.
         """
         open_calls = self._record.state.open_calls
@@ -154,10 +156,16 @@ class CallReview:
             reminder = verdict.text
         if planned.verdict == "allow":
             return ReviewedCall(planned, reminder=reminder)
+        tool = planned.tool
+        if self._people.unapproved and planned.is_unapproved and tool is not None:
+            raise UnapprovedToolError(tool, said=self._people.unapproved)
         if self._nobody_decides(planned):
-            _log.warning(_NOBODY, planned.name, planned.reason)
+            advice = "" if tool is None else tool.approval_advice
+            _log.warning(_NOBODY, planned.name, planned.reason, advice)
             return ReviewedCall(self._unasked(planned))
         why = self._notices.told(planned.reason)
+        if tool is not None:
+            why = self._people.question(tool, planned.arguments, reason=why)
         return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
 
     async def _heard(self, planned: PlannedCall) -> PlannedCall:

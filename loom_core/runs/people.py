@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from time import time
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import anyio
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_core.runs.run import Pending
+    from loom_core.tools.interface import Tool
 
 __all__ = [
     "ApproveFunction",
@@ -44,11 +45,17 @@ class Asking:
         approve: is called with everything that has to be asked; None if there is no such function.
         orders: whether people are waited for who answer by orders (`Agent.order`, a server's clients).
         seconds: for how long; who has not answered by then has refused. None for no limit.
+        unapproved: what they are told where a tool is wanted that no operator has approved: customers confirm
+            calls, and approve no tools. Empty where those who are asked are operators.
+        confirmation: words what customers are asked about a call, by its tool and arguments; by default they
+            are told why it is asked.
     """
 
     approve: ApproveFunction | None = None
     orders: bool = False
     seconds: float | None = 600.0
+    unapproved: str = ""
+    confirmation: Callable[[Tool, Mapping[str, Any]], str] | None = None
 
     @property
     def anybody(self) -> bool:
@@ -119,9 +126,19 @@ class People:
         """Whether there is anybody to ask."""
         return self._asking.anybody
 
+    @property
+    def unapproved(self) -> str:
+        """What they are told of tools that no operator has approved; see `Asking`."""
+        return self._asking.unapproved
+
     def deadline(self) -> float | None:
         """When a question that is asked now counts as refused."""
         return self._asking.deadline()
+
+    def question(self, tool: Tool, arguments: Mapping[str, Any], *, reason: str) -> str:
+        """What they are asked about a call; `reason` says why, for operators."""
+        confirmation = self._asking.confirmation
+        return reason if confirmation is None else confirmation(tool, arguments)
 
     def ask(self, pending: Pending) -> None:
         """Ask, and do not wait; one that was asked before a crash is not shown to people twice."""

@@ -57,6 +57,14 @@ class PlannedCall:
         return self.call.name if self.tool is None else self.tool.name
 
     @property
+    def is_unapproved(self) -> bool:
+        """Whether it is asked about because nobody has approved its tool, as it is now."""
+        tool = self.tool
+        return (
+            self.verdict == "ask" and tool is not None and tool.keeps_approval and bool(tool.approval_reason)
+        )
+
+    @property
     def tool_name(self) -> str:
         """The same for logs and numbers: `unknown` where there is none, as a model may write anything."""
         return UNKNOWN_TOOL if self.tool is None else self.tool.name

@@ -23,14 +23,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from loom_core.errors import LoomError
 from loom_core.tools.calls import Verdict
 from loom_core.tools.interface import Tool
 from loom_core.tools.permission_rule import CompiledRule, PermissionRule
 
-__all__ = ["Decision", "Permissions", "ToolIdentity", "identity"]
+__all__ = ["Decision", "Permissions", "ToolIdentity", "UnapprovedToolError", "identity"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"deny": 2, "ask": 1, "allow": 0}
 _MOST_KEPT = 10_000
+
+
+class UnapprovedToolError(LoomError):
+    """A tool is wanted that no operator has approved, where none can be asked; the advice is how they do.
+
+    Attributes:
+        said: what users are told.
+    """
+
+    def __init__(self, tool: Tool, *, said: str) -> None:
+        message = f"The tool {tool.name} cannot be called. {tool.approval_reason}"
+        super().__init__(message, advice=tool.approval_advice)
+        self.said = said
 
 
 @dataclass(frozen=True, slots=True)
