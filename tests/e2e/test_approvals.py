@@ -102,8 +102,8 @@ def test_a_command_approves_beforehand_and_a_rule_for_a_trusted_server_needs_non
     approved = run("loom_agent", "mcp", "approve", "notes", "--yes")
     assert (approved.returncode, approved.stdout) == (0, "notes:keep is approved as it is now.\n")
     assert _goes_through(run)
-    audit = run("loom_agent", "audit", "--json").stdout
-    assert '"approve"' in audit
+    audit = run("loom_agent", "audit", "show").stdout
+    assert "mcp" in audit and "approve" in audit
 
     assert run("loom_agent", "mcp", "approve", "--revoke", "notes").returncode == 0
     assert not _goes_through(run)
