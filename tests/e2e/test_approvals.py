@@ -103,7 +103,7 @@ def test_a_command_approves_beforehand_and_a_rule_for_a_trusted_server_needs_non
     assert (approved.returncode, approved.stdout) == (0, "notes:keep is approved as it is now.\n")
     assert _goes_through(run)
     audit = run("loom_agent", "audit", "show").stdout
-    assert "mcp" in audit and "approve" in audit
+    assert "approve" in audit
 
     assert run("loom_agent", "mcp", "approve", "--revoke", "notes").returncode == 0
     assert not _goes_through(run)
