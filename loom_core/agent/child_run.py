@@ -51,9 +51,10 @@ class ChildRun:
         calls, can_ask = self._calling, context.ask is not None
         # The agent's own people are asked if it has some; who is asked here has a deadline of their own.
         self._passes_on = asking.approve is None and can_ask and (calls is None or calls.can_ask)
+        asked = Asking(orders=True, seconds=None) if calls is None else calls.passed_on
         self._agent = agent.extended(
             journal=None if calls is None else calls.journal,
-            asking=Asking(orders=True, seconds=None) if self._passes_on else None,
+            asking=asked if self._passes_on else None,
         )
         self._name = name
         self._context = context

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
     from loom_core.flow.refused import Refused
     from loom_core.runs.run import RunRequest
+    from loom_core.tools.interface import Tool
 
 __all__ = ["LANGUAGE", "Language", "Phrases", "language_of", "language_of_run", "shown_value"]
 
@@ -152,6 +153,10 @@ class Phrases:
             for name, value in values.items()
         ]
         return "\n".join([text, *lines])
+
+    def confirmation(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """What a customer is asked about a call of a tool that the file does not word."""
+        return self.with_values(self.shall, arguments, tool.args_schema)
 
     def _title(self, name: str, part: object) -> str:
         title = cast("Mapping[str, Any]", part).get("title") if isinstance(part, Mapping) else None

@@ -217,7 +217,7 @@ class SkillAgent:
             own += [skill.confirm for skill in skills if tool.name in skill.tools]
             if template := next((each for each in own if isinstance(each, str)), ""):
                 return text_of(fill(template, Values(inputs=arguments)))
-            return phrases.with_values(phrases.shall, arguments, tool.args_schema)
+            return phrases.confirmation(tool, arguments)
 
         return Asking(
             orders=True,

@@ -72,7 +72,6 @@ class StepWork:
             starting=self.starting,
             standing=scene.idling.standing,
             wording=scene.wording,
-            customers=scene.parts.asking.approve is None,
         )
         self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
         self._abandoned: set[str] = set()  # keys of calls whose tools know that nobody waits for them

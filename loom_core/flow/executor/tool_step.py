@@ -68,7 +68,6 @@ class ToolWork:
         starting: see there.
         standing: around waiting for people whom a tool asks.
         wording: how people are told something.
-        customers: whether those who are asked are customers, who approve no tools.
     """
 
     record: FlowRecord
@@ -78,7 +77,6 @@ class ToolWork:
     starting: Starting
     standing: Callable[[], AbstractContextManager[None]]
     wording: Wording
-    customers: bool
 
 
 class ToolStep:
@@ -143,9 +141,10 @@ class ToolStep:
 
     def _refused(self, planned: PlannedCall) -> Outcome | None:
         """What comes of a call whose tool no operator has approved: customers are not asked to do that."""
-        if planned.tool is None or not planned.is_unapproved or not self._work.customers:
+        said = self._work.people.unapproved
+        if planned.tool is None or not planned.is_unapproved or not said:
             return None
-        error = UnapprovedToolError(planned.tool, said=self._work.wording.unapproved)
+        error = UnapprovedToolError(planned.tool, said=said)
         _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
         return Outcome(status="failure", problem=str(error), said=error.said)
 
@@ -204,7 +203,8 @@ class ToolStep:
         """See `CallWatcher`."""
         self._asked += 1
         where = f" ({question.url})" if question.url else ""
-        origin = f"{question.origin}: " if question.origin else ""
+        is_worded = bool(question.tool and self._work.people.unapproved)  # for customers, by who asks
+        origin = f"{question.origin}: " if question.origin and not is_worded else ""
         pending = Pending(
             id=f"{self._key}.{self._asked}",
             kind="approval" if question.tool else "question",

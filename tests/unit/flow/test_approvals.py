@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from loom_core.agent.agent import Agent
+from loom_core.agent.agent_tool import AgentTool
 from loom_core.errors import ConfigError
 from loom_core.flow.executor import FlowExecutor
+from loom_core.llm.messages import ToolCallPart
+from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.runs.run import Pending
 from loom_core.testing import MockLLM, call
+from loom_core.tools.toolbox import Toolbox
 from tests.unit.flow.conftest import Api, decides, loaded_flows, talking
 from tests.unit.flow.test_skills import FILE, LEAVE, SAVE
 from tests.unit.mcp_client.conftest import Listed, Opened, offered, opened
@@ -207,3 +212,28 @@ def test_a_step_that_calls_no_tool_has_nothing_that_would_not_be_asked() -> None
     step = {"stepId": "a", "operation": "GET /a", "confirm": False}
     with pytest.raises(ConfigError, match="nothing here that would be asked"):
         loaded_flows({**_NOTE, "steps": [step]})
+
+
+async def test_the_agent_of_a_step_asks_customers_in_their_words_too(tmp_path: Path, opened: Opened) -> None:
+    async with opened(_server(tmp_path).config()) as registry:
+        keeps = MockAnswer(calls=[ToolCallPart("c", "notes__keep", {"text": "milk"})])
+        inner = Agent(
+            MockProvider([keeps, keeps, "ok"]),
+            toolbox=Toolbox(live=[registry.tools]),
+            name="helper",
+            description="Helps.",
+        )
+        tools = [AgentTool(inner)]
+        flow = {
+            **_NOTE,
+            "steps": [{"stepId": "a", "tool": "helper", "parameters": {"goal": "g"}, "confirm": False}],
+        }
+        async with inner, talking(flow, tools=tools, permissions="allow") as talk:
+            refused = await talk("记一下买牛奶")
+            assert refused.status == "failed"
+            assert not any(word in refused.text for word in _OPERATORS)
+
+            await registry.approve(registry.tools())
+            again = await talk("再试一次")
+            assert again.text == "要我为您这样办理吗？\n内容：milk"
+            assert (await talk("好的")).text == "记好了。"
