@@ -39,8 +39,8 @@ Loom's servers that use other MCP servers find them in `mcp.json` in Loom's fold
 ```
 
 The verbs of `mcp` change and examine it: `mcp list`, `add`, `remove`, `test`, `import`, `login`, `logout`,
-`trust`, for example `loom-query-server mcp add 文件 -- npx -y @modelcontextprotocol/server-filesystem
-/path/to/文档`.
+`trust`, `approve`, for example `loom-query-server mcp add 文件 -- npx -y
+@modelcontextprotocol/server-filesystem /path/to/文档`.
 
 A server is called by letters and digits of any script, `-`, `_` and `.`, at most 64 of them. What is wrong
 with one entry costs that server only, and is told with line and column. Names that Loom does not know are

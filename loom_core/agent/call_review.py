@@ -16,6 +16,7 @@ from loom_core.runs.people import was_refused_by_time
 from loom_core.runs.run import Pending
 from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
 from loom_core.tools.interface import ToolOutput
+from loom_core.tools.permissions import UnapprovedToolError
 
 if TYPE_CHECKING:
     from loom_core.agent.hooks import Hooks
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 _EDITED_SHOWN = 2000  # characters
 _NOBODY = (
     "a call of %s was not made, as nobody can be asked (%s); give the agent `approve`, or have it allowed: "
-    "by `permissions`, and a tool of an MCP server by `MCPToolRegistry.approve`, too"
+    "by `permissions`. %s"
 )
 
 
@@ -108,6 +109,7 @@ class CallReview:
 
         Raises:
             LoopStoppedError: see there.
+            UnapprovedToolError: likewise.
             HookError: a hook raised something.
         """
         open_calls = self._record.state.open_calls
@@ -154,10 +156,16 @@ class CallReview:
             reminder = verdict.text
         if planned.verdict == "allow":
             return ReviewedCall(planned, reminder=reminder)
+        tool = planned.tool
+        if self._people.unapproved and planned.is_unapproved and tool is not None:
+            raise UnapprovedToolError(tool, said=self._people.unapproved)
         if self._nobody_decides(planned):
-            _log.warning(_NOBODY, planned.name, planned.reason)
+            advice = "" if tool is None else tool.approval_advice
+            _log.warning(_NOBODY, planned.name, planned.reason, advice)
             return ReviewedCall(self._unasked(planned))
         why = self._notices.told(planned.reason)
+        if tool is not None:
+            why = self._people.question(tool, planned.arguments, reason=why)
         return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
 
     async def _heard(self, planned: PlannedCall) -> PlannedCall:
@@ -193,7 +201,8 @@ class CallReview:
         return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
 
     def _pending(self, planned: PlannedCall, kind: Literal["approval", "unknown"], reason: str) -> Pending:
-        asked = self._record.state.pending.get(planned.call.id)
+        state = self._record.state
+        asked = state.pending.get(planned.call.id) or state.decided_about.get(planned.call.id)
         if asked is not None:
             return asked
         editable = planned.tool if kind == "approval" else None
@@ -204,7 +213,9 @@ class CallReview:
             arguments=dict(planned.arguments),
             arguments_schema={} if editable is None else dict(editable.args_schema),
             reason=reason,
-            for_run=editable is not None and not editable.approval_reason,
+            for_run=editable is not None and (editable.keeps_approval or not editable.approval_reason),
+            of_tool=planned.of_tool,
+            fingerprint="" if editable is None else editable.fingerprint,
             deadline=self._people.deadline(),
         )
 
@@ -227,12 +238,14 @@ class CallReview:
             planned = await self._planned_with(planned, decision.arguments)
             shown = json.dumps(dict(decision.arguments), ensure_ascii=False)[:_EDITED_SHOWN]
             note = self._notices.edited.format(arguments=shown)
-        lasting = decision.scope == "run" and entry.pending.for_run
+        pending = entry.pending
+        lasting = (decision.scope == "run" and pending.for_run) or (pending.of_tool and not decision.keep)
+        keep = decision.keep and pending.kind == "approval"
+        planned = await self._pipeline.approve(
+            planned, by=by, seen=pending.fingerprint, for_run=lasting, keep=keep
+        )
         if planned.result is None:
             self.approved.add(planned.call.id)
-            planned = replace(planned, verdict="allow", by=by)
-            if lasting and planned.tool is not None:
-                self._pipeline.remember(planned.tool)
         return ReviewedCall(planned, reminder=entry.reminder, note=note, lasting=lasting)
 
     def _refused(self, planned: PlannedCall, pending: Pending, decision: Decided) -> PlannedCall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -72,6 +73,11 @@ class CallingRun:
         """What it may still take."""
         record = self._record
         return left_of(self.run.request.budget, record.spent, granted_from=record.granted_from)
+
+    @property
+    def passed_on(self) -> Asking:
+        """Whom a run for one of its calls asks: its own people, who are asked by the call."""
+        return replace(self._asking, approve=None, orders=True, seconds=None)
 
     @property
     def can_ask(self) -> bool:

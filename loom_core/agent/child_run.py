@@ -51,9 +51,10 @@ class ChildRun:
         calls, can_ask = self._calling, context.ask is not None
         # The agent's own people are asked if it has some; who is asked here has a deadline of their own.
         self._passes_on = asking.approve is None and can_ask and (calls is None or calls.can_ask)
+        asked = Asking(orders=True, seconds=None) if calls is None else calls.passed_on
         self._agent = agent.extended(
             journal=None if calls is None else calls.journal,
-            asking=Asking(orders=True, seconds=None) if self._passes_on else None,
+            asking=asked if self._passes_on else None,
         )
         self._name = name
         self._context = context
@@ -213,6 +214,7 @@ def _decision(pending: Pending, answer: Answer) -> Decided:
     if answer.action == "decline":
         return Decided(id=pending.id, action="deny", reason=str(answer.content.get("reason", "")))
     changed = cast("Mapping[str, Any] | None", answer.content.get("arguments"))
+    keep = answer.content.get("keep", True) is True
     if changed is None:
-        return Decided(id=pending.id, action="approve")
-    return Decided(id=pending.id, action="edit", arguments=changed)
+        return Decided(id=pending.id, action="approve", keep=keep)
+    return Decided(id=pending.id, action="edit", arguments=changed, keep=keep)

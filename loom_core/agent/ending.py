@@ -14,6 +14,7 @@ from loom_core.errors import LLMError, LoomError
 from loom_core.llm.messages import AssistantMessage
 from loom_core.tools.calls import UNKNOWN_TOOL, CallResult
 from loom_core.tools.interface import CallContext, ToolOutput
+from loom_core.tools.permissions import UnapprovedToolError
 
 if TYPE_CHECKING:
     from loom_core.agent.model_turns import ModelTurns
@@ -58,13 +59,16 @@ class Ending:
 
     async def failed(self, error: LoomError) -> None:
         """It cannot go on."""
+        if isinstance(error, UnapprovedToolError):
+            _log.warning("run %s has failed: %s", self._record.run.id, error)
         await self._abandon_calls()
         self._close_calls(error.message)
         try:
             await self.remember()
         except LoomError as forgotten:
             _log.warning("the conversation of run %s is not remembered: %s", self._record.run.id, forgotten)
-        self._record.failed(error, failure=_failure(error), output=self._output())
+        said = error.said if isinstance(error, UnapprovedToolError) else self._output()
+        self._record.failed(error, failure=_failure(error), output=said)
 
     async def remember(self) -> None:
         """Have the memory keep the conversation as it is now."""
@@ -119,5 +123,7 @@ def _failure(error: LoomError) -> str:
             return "loop"
         case HookError():
             return "hook"
+        case UnapprovedToolError():
+            return "unapproved"
         case _:
             return "other"

@@ -57,6 +57,7 @@ class RunState:
         final: what ends the run, where a call has said so: the `output`, and the same as `structured` data.
         pending: what people were asked and have not answered, by id.
         decisions: what they decided of calls that have not begun since, by id.
+        decided_about: what they were asked then.
         approved: tools that they approved for the rest of the run, as they were then.
         looked: whether passages were found.
         turns: how many turns of the model have begun, also those that were broken off.
@@ -80,6 +81,7 @@ class RunState:
     final: Mapping[str, Any] | None = None
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
     decisions: dict[str, Decided] = field(default_factory=dict[str, Decided])
+    decided_about: dict[str, Pending] = field(default_factory=dict[str, Pending])
     approved: set[ToolIdentity] = field(default_factory=set[ToolIdentity])
     looked: bool = False
     turns: int = 0
@@ -185,6 +187,7 @@ class RunState:
             call.changed = True
             call.part = replace(call.part, arguments=arguments, unreadable="")
         self.decisions.pop(id_, None)
+        self.decided_about.pop(id_, None)
         if approved is not None:
             self.approved.add(approved)
 
@@ -210,7 +213,8 @@ class RunState:
 
     def decided(self, decision: Decided) -> None:
         """They have decided of a call."""
-        self.pending.pop(decision.id, None)
+        if (pending := self.pending.pop(decision.id, None)) is not None:
+            self.decided_about[decision.id] = pending
         self.decisions[decision.id] = decision
 
     def compacted(self, history: Sequence[Message], *, taken: int) -> None:

@@ -124,6 +124,7 @@ class ToolRound:
                 watcher=self,
                 approved=frozenset(self._review.approved),
                 depth=depth,
+                can_ask=self._people.anybody,
             )
 
     async def starting(self, planned: PlannedCall) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,12 +13,14 @@ from loom_core.flow.answering import Answerer
 from loom_core.flow.decision import Decider, decision_prompt
 from loom_core.flow.effects import changes_something
 from loom_core.flow.executor import FlowExecutor
+from loom_core.flow.executor.definition import server_tools
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
 from loom_core.flow.knowledge import KnowledgeExecutor, named_knowledge
 from loom_core.flow.menu import Menu
 from loom_core.flow.router import FlowRouter
 from loom_core.flow.skills import SkillAgent, free_tools, skills_in_order
 from loom_core.llm.factory import create_provider
+from loom_core.tools.permission_rule import PermissionRule
 from loom_core.tools.permissions import Permissions
 from loom_core.tools.scheduler import Scheduler
 from loom_core.tools.toolbox import Toolbox
@@ -89,7 +91,7 @@ class Equipment:
         tools = [*loader.load(), *outfit.tools]
         self._toolbox = Toolbox(tools, live=outfit.live)
         scheduler = Scheduler()
-        permissions = _permissions(outfit.permissions, loader)
+        permissions = _permissions(outfit.permissions, [*loader.rules(), *_unasked(file)])
         self.executor = FlowExecutor(
             loaded,
             journal=journal,
@@ -213,9 +215,15 @@ class Equipment:
 
 
 def _permissions(
-    given: Permissions | Literal["allow", "ask", "deny"], loader: ConfigToolLoader
+    given: Permissions | Literal["allow", "ask", "deny"], rules: Sequence[PermissionRule]
 ) -> Permissions | Literal["allow", "ask", "deny"]:
-    return Permissions(loader.rules(), otherwise=given) if isinstance(given, str) else given
+    return Permissions(rules, otherwise=given) if isinstance(given, str) else given
+
+
+def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
+    """The tools of servers about which nobody is asked, as a step or a skill says (`confirm: false`)."""
+    for name in server_tools(file, unasked=True):
+        yield PermissionRule(tool=name, action="allow")
 
 
 def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
     from loom_core.flow.refused import Refused
     from loom_core.runs.run import RunRequest
+    from loom_core.tools.interface import Tool
 
-__all__ = ["LANGUAGE", "Language", "Phrases", "language_of", "language_of_run"]
+__all__ = ["LANGUAGE", "Language", "Phrases", "language_of", "language_of_run", "shown_value"]
 
 Language = Literal["zh", "en"]
 
@@ -23,6 +25,7 @@ LANGUAGE = "language"
 """Where a run (`RunRequest.metadata`) says in which language it speaks: that of its conversation."""
 
 _NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: of no language
+_LONGEST = 300  # characters of a value
 _CLEAR = 3  # words of another language that change that of a conversation; fewer may be a name or a number
 
 
@@ -55,7 +58,8 @@ class Phrases:
         paused: a run is paused.
         begin: whether a flow may begin, with what was understood.
         values: what it would begin with.
-        call: which call is asked about; without arguments, `{tool}` alone.
+        shall: whether a call may be made that a skill wants, where the file does not word it.
+        unapproved: what is said where a tool is wanted that no operator has approved.
         again: before a question that is asked again, as the message was no answer.
         late: an answer came too late.
         refused: before a question that is asked again, as a number will not do.
@@ -90,7 +94,8 @@ class Phrases:
     paused: str
     begin: str
     values: str
-    call: str
+    shall: str
+    unapproved: str
     again: str
     late: str
     refused: str
@@ -133,6 +138,29 @@ class Phrases:
         if refused.is_whole and refused.value == int(refused.value):
             form = self._limit(refused)
         return self.refused.format(name=refused.title, value=refused.value, limit=form) if form else ""
+
+    def with_values(self, text: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+        """A question, and below it the values that it is about.
+
+        Args:
+            text: the question.
+            values: by name.
+            schema: of all of them; it says what people call them.
+        """
+        properties = cast("Mapping[str, Any]", schema.get("properties") or {})
+        lines = [
+            self.values.format(name=self._title(name, properties.get(name)), value=shown_value(value))
+            for name, value in values.items()
+        ]
+        return "\n".join([text, *lines])
+
+    def confirmation(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """What a customer is asked about a call of a tool that the file does not word."""
+        return self.with_values(self.shall, arguments, tool.args_schema)
+
+    def _title(self, name: str, part: object) -> str:
+        title = cast("Mapping[str, Any]", part).get("title") if isinstance(part, Mapping) else None
+        return in_language(title, self.language) if isinstance(title, str) and title else name
 
     def which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         """Which of several inputs a correction is for.
@@ -204,7 +232,8 @@ _ENGLISH = Phrases(
     paused="“{flow}” is paused.",
     begin="Do I understand rightly that you want “{flow}”, with this?",
     values="{name}: {value}",
-    call="{tool} with {arguments}",
+    shall="Shall I do this for you?",
+    unapproved="Sorry, that cannot be done at the moment.",
     again="I did not understand that as an answer.",
     late="The time to answer was over.",
     refused="{name} cannot be {value}: {limit}.",
@@ -249,7 +278,8 @@ _CHINESE = Phrases(
     paused="“{flow}”已暂停。",
     begin="您是要按以下内容办理“{flow}”吗？",
     values="{name}：{value}",
-    call="{tool}，参数：{arguments}",
+    shall="要我为您这样办理吗？",
+    unapproved="很抱歉，这件事现在暂时办不了。",
     again="这句话没有看懂。",
     late="回答的时间已经过了。",
     refused="{name}不能是{value}：{limit}。",
@@ -269,6 +299,12 @@ _CHINESE = Phrases(
     join="、",
     space="",
 )
+
+
+def shown_value(value: object, *, most: int = _LONGEST) -> str:
+    """A value as people read it: a text as it is, else JSON; not too much of it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", before: str = "") -> Language:

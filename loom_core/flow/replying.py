@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loom_core.flow.driving import can_be_driven
 from loom_core.flow.executor.inputs import input_names_of
+from loom_core.flow.phrases import shown_value
 from loom_core.flow.reply import FlowReply, Route, Waiting
 from loom_core.flow.skills import SKILLS_PROFILE
 from loom_core.runs.journal.run_rows import FINAL_STATUSES
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "question_text", "reply_of", "run_text", "waiting_of"]
 
-_LONGEST = 300  # characters of a value
 _SHORT = 40  # of what somebody wanted
 
 
@@ -124,6 +123,8 @@ def _failed(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
     """What is said of a run that has failed, and what can be done then."""
     broken = phrases.failed.format(flow=title, problem=phrases.broken)
     if not _is_of_flow(run):
+        if run.output == phrases.unapproved:
+            return run.output
         return f"{run.output}\n\n{broken}" if run.output else broken
     flow = file.flow(run.request.profile)
     then = (
@@ -150,12 +151,12 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
     if pending.kind == "question":
         return pending.reason
     flow = file.flow(pending.tool)
+    if flow is None and pending.kind == "approval":  # it is worded for customers, values and all
+        return pending.reason
     if flow is None:
-        told = json.dumps(pending.arguments, ensure_ascii=False, default=str)[:_LONGEST]
-        call = phrases.call.format(tool=pending.tool, arguments=told) if pending.arguments else pending.tool
-        return f"{pending.reason}\n{call}"
+        return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
     lines = [
-        phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=_shown(value))
+        phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=shown_value(value))
         for name, value in pending.arguments.items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
     ]
@@ -181,9 +182,4 @@ def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | N
 def _title(file: FlowFile, run: Run) -> str:
     """What people call a run: the flow, or what they wanted."""
     flow = file.flow(run.request.profile)
-    return flow.title if flow is not None else _shown(run.request.goal, most=_SHORT)
-
-
-def _shown(value: object, *, most: int = _LONGEST) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= most else f"{text[:most]}…"
+    return flow.title if flow is not None else shown_value(run.request.goal, most=_SHORT)

@@ -7,12 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.errors import LoomError
+from loom_core.flow.config.spoken import spoken
+from loom_core.flow.expressions import Values, fill, text_of
+from loom_core.flow.phrases import Phrases, language_of_run
 from loom_core.runs.memory import Memory
+from loom_core.runs.people import Asking
 from loom_core.runs.run import Budget
 
 if TYPE_CHECKING:
     from loom_core.agent.loop import RunLoop
     from loom_core.flow.config.models import FlowFile, SkillConfig
+    from loom_core.flow.phrases import Language
     from loom_core.llm.interface import LLMProvider
     from loom_core.llm.messages import Message
     from loom_core.runs.journal import Journal, RunLog
@@ -144,14 +149,13 @@ class SkillAgent:
 
         self._file = file
         self._toolbox = toolbox
+        self._answer_seconds = answer_seconds
         self._agent = Agent(
             llm,
             toolbox=toolbox,
             memory=_Seen(texts),
             journal=journal,
             permissions=permissions,
-            wait_for_orders=True,
-            approval_seconds=answer_seconds,
             budget=budget,
             system_prompt=file.basic_settings.instructions,
             name=SKILLS_PROFILE,
@@ -199,7 +203,28 @@ class SkillAgent:
     def loop(self, log: RunLog) -> RunLoop:
         """Take a run up."""
         metadata = log.run.request.metadata
-        return self._agent.extended(system_prompt=self._prompt(metadata)).loop(log)
+        request = log.run.request
+        asking = self._asking(request, language_of_run(request, setting=self._file.basic_settings.language))
+        return self._agent.extended(system_prompt=self._prompt(metadata), asking=asking).loop(log)
+
+    def _asking(self, request: RunRequest, language: Language) -> Asking:
+        """The customer, who is asked in their language and in the words of the file."""
+        phrases, file = Phrases.of(language), spoken(self._file, language)
+        skills = active_skills(file, cast("list[str]", request.metadata.get("skills", [])))
+
+        def confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
+            own = [each.confirm for each in file.system_tools if each.name == tool.name]
+            own += [skill.confirm for skill in skills if tool.name in skill.tools]
+            if template := next((each for each in own if isinstance(each, str)), ""):
+                return text_of(fill(template, Values(inputs=arguments)))
+            return phrases.confirmation(tool, arguments)
+
+        return Asking(
+            orders=True,
+            seconds=self._answer_seconds,
+            unapproved=phrases.unapproved,
+            confirmation=confirmation,
+        )
 
     def _prompt(self, metadata: Mapping[str, Any]) -> str:
         tool = str(metadata.get("tool", ""))

@@ -75,7 +75,8 @@ class LoomSection(_Form):
     deny: list[str] = Field(default=[], description="Which may not, whatever `allow` says.")
     trusted: bool = Field(
         default=False,
-        description="Whether it is believed that a tool changes nothing, and may word its tools anew.",
+        description="Whether it is believed that a tool changes nothing, may word its tools anew, and needs "
+        "no approval of those that a rule allows.",
     )
     sampling: bool = Field(default=False, description="Whether it may ask our language model.")
     roots: list[str] = Field(default=[], description="Folders that it is told it may work in.")

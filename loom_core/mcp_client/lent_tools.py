@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from loom_core.errors import ConfigError, LoomError, NotFoundError, SourceError
+from loom_core.errors import ConfigError, LoomError, SourceError
 from loom_core.tools.interface import Answer
 
 if TYPE_CHECKING:
@@ -119,20 +119,6 @@ class McpTools:
             return seen[1]
 
         return tools
-
-    async def approve(self, name: str) -> None:
-        """Note that the user has looked at a server's tool, as it is now, and lets it be called.
-
-        Nothing happens for a tool that is no server's. What the rules say of its calls holds all the same.
-        """
-        if self._registry is None:
-            return
-        try:
-            await self._registry.approve([self._registry.find(name)])
-        except NotFoundError:
-            return  # of Loom's own, or gone since
-        except LoomError as error:
-            _log.warning("that %s was approved is not kept: %s", name, error)
 
     def problems(self) -> list[str]:
         """What is wrong with servers that were started, or cannot be."""

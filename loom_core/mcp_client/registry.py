@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from loom_core.mcp_client.config import ServerConfig
     from loom_core.mcp_client.facts import ServerFacts
+    from loom_core.mcp_client.trust import ToolPin
 
 __all__ = ["MCPToolRegistry", "ServerStatus"]
 
@@ -205,12 +206,12 @@ class MCPToolRegistry:
             ConfigError: `trust.json` cannot be read or written.
             StoreBusyError: another process writes it.
         """
-        digests: dict[str, dict[str, str]] = {}
+        pins: dict[str, dict[str, ToolPin]] = {}
         for tool in tools:
             if isinstance(tool, MCPTool):
-                digests.setdefault(tool.server, {})[tool.own_name] = tool.fingerprint
-        for server, pins in digests.items():
-            await self._approvals.approve(server, pins)
+                pins.setdefault(tool.server, {})[tool.own_name] = tool.pin
+        for server, pinned in pins.items():
+            await self._approvals.approve(server, pinned)
 
     async def close(self) -> None:
         """Close all servers and wait until they are; safe from any task, and twice."""

@@ -156,7 +156,6 @@ class ServerTools:
             self._stale = anyio.Event()  # what changes from now on may not be in the list
             facts = self.connection.facts
             listing = await self.connection.list_tools() if facts and facts.capabilities.tools else None
-            await self.approvals.read(self.connection.name)
             offer = await self._read(listing.tools if listing else ())
         except LoomError as error:
             self._problem = str(error)

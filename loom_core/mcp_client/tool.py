@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.mcp_client.output import call_output
-from loom_core.mcp_client.pins import definition_hash
+from loom_core.mcp_client.pins import definition_hash, pin_of
 from loom_core.mcp_client.wording import plain, plain_line, plain_schema
 from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.connection import ServerConnection
     from loom_core.mcp_client.pins import Approvals
     from loom_core.mcp_client.result_cache import ResultCache
+    from loom_core.mcp_client.trust import ToolPin
 
 __all__ = ["MCPTool", "ServerTool", "ToolHome", "believed"]
 
@@ -121,15 +122,14 @@ class MCPTool(ServerTool):
     def __init__(self, definition: mcp_types.Tool, home: ToolHome, *, digest: str) -> None:
         super().__init__(definition.name, home)
         self.digest = digest
+        self._definition = definition
         self._title = plain_line(_title(definition))
         self._description = plain(definition.description or "")
-        self._raw_schema = definition.input_schema
         self._schema: Mapping[str, Any] = {
             "type": "object",
             "properties": {},
             **plain_schema(definition.input_schema),
         }
-        self._claimed = definition.annotations
         self._annotations = believed(definition.annotations, trusted=home.connection.config.trusted)
         self._arguments = ToolArguments(self.name, definition.input_schema)
         self._fingerprint = (
@@ -159,7 +159,7 @@ class MCPTool(ServerTool):
         if self._model is None:
             from loom_core.mcp_client.schema_model import schema_model
 
-            self._model = schema_model(self.name, self._raw_schema)
+            self._model = schema_model(self.name, self._definition.input_schema)
         return self._model
 
     @property
@@ -170,7 +170,7 @@ class MCPTool(ServerTool):
     @property
     def claimed(self) -> ToolAnnotations:
         """What the server says calling it may do, for people: nothing is to be decided by it."""
-        return believed(self._claimed, trusted=True)
+        return believed(self._definition.annotations, trusted=True)
 
     @property
     def fingerprint(self) -> str:
@@ -181,6 +181,35 @@ class MCPTool(ServerTool):
     def approval_reason(self) -> str:
         """That it was never approved, or has changed since; empty if it is as it was then."""
         return self._home.approvals.reason(self.server, self.own_name, self.fingerprint)
+
+    @property
+    def keeps_approval(self) -> bool:
+        """That an approval holds until it says something else of itself."""
+        return True
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the operator trusts its server."""
+        return self._home.connection.config.trusted
+
+    @property
+    def approval_advice(self) -> str:
+        """The command that approves it."""
+        return f"An operator approves it by {self._home.approvals.command(self.name)}."
+
+    @property
+    def pin(self) -> ToolPin:
+        """It as it is now, as it is kept when it is approved."""
+        return pin_of(self._definition, digest=self.fingerprint)
+
+    async def approve(self) -> None:
+        """Note that a person has approved it as it is now, for all processes of this home.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        await self._home.approvals.approve(self.server, {self.own_name: self.pin})
 
     def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments, checked and put right by the schema that the server sent."""

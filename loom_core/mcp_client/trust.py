@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
 from loom_core.errors import ConfigError
 from loom_core.storage.private_file import PrivateFile
@@ -17,12 +17,33 @@ from loom_core.storage.private_file import PrivateFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["ToolPins", "TrustState", "TrustedFiles", "digest_of"]
+__all__ = ["ToolPin", "ToolPins", "TrustState", "TrustedFiles", "digest_of"]
 
 TrustState = Literal["trusted", "changed", "unknown"]
 """Whether a file is as it was when it was trusted, is another now, or was never trusted."""
 
-_VERSION = 1
+_VERSION = 2  # 1 had the hash of a tool only
+
+
+class ToolPin(BaseModel):
+    """A tool as it was when it was approved.
+
+    Attributes:
+        digest: the hash of what counts of it.
+        says: all that it said of itself, to show what has changed since; empty where that was not kept.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    digest: str
+    says: dict[str, JsonValue] = {}
+
+
+def _pin(written: object) -> object:
+    return {"digest": written} if isinstance(written, str) else written
+
+
+_Pins = dict[str, Annotated[ToolPin, BeforeValidator(_pin)]]
 
 
 class _Content(BaseModel):
@@ -30,7 +51,7 @@ class _Content(BaseModel):
 
     version: int = _VERSION
     files: dict[str, str] = {}
-    tools: dict[str, dict[str, str]] = {}
+    tools: dict[str, _Pins] = {}
 
 
 class _TrustFile:
@@ -59,8 +80,9 @@ class _TrustFile:
             content = _Content() if raw is None else _Content.model_validate_json(raw)
         except ValidationError:
             raise self._unreadable("it is not as Loom writes it") from None
-        if content.version != _VERSION:
+        if not 1 <= content.version <= _VERSION:
             raise self._unreadable(f"it is of version {content.version}, this Loom knows {_VERSION}")
+        content.version = _VERSION
         return content
 
     def _unreadable(self, reason: str) -> ConfigError:
@@ -126,9 +148,9 @@ class TrustedFiles:
 
 
 class ToolPins:
-    """Hashes of what tools said of themselves when they were approved. All methods block.
+    """What tools said of themselves when they were approved. All methods block.
 
-    What is hashed is for the caller to say; a pin is any short text.
+    What is hashed is for the caller to say; a digest is any short text.
 
     Args:
         home: Loom's folder.
@@ -137,7 +159,7 @@ class ToolPins:
     def __init__(self, home: Path) -> None:
         self._file = _TrustFile(home)
 
-    def of(self, server: str) -> Mapping[str, str]:
+    def of(self, server: str) -> Mapping[str, ToolPin]:
         """The pins of a server's tools, by the tool's name.
 
         Raises:
@@ -145,7 +167,15 @@ class ToolPins:
         """
         return dict(self._file.content().tools.get(server, {}))
 
-    def pin(self, server: str, pins: Mapping[str, str]) -> None:
+    def find(self, server: str, tool: str) -> ToolPin | None:
+        """The pin of a tool, if it has one; a file that has not changed is not read again.
+
+        Raises:
+            ConfigError: as for `of`.
+        """
+        return self._file.content().tools.get(server, {}).get(tool)
+
+    def pin(self, server: str, pins: Mapping[str, ToolPin]) -> None:
         """Keep pins of a server's tools, in place of those that there are; other tools keep theirs.
 
         Raises:

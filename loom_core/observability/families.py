@@ -82,8 +82,8 @@ RUNS = Metric(
 RUN_FAILURES = Metric(
     "loom_run_failures_total",
     "counter",
-    "Runs that failed, by why: a failure of the model, `budget`, `loop`, `hook`, `step`, `changed`,"
-    " `correction`, `other`.",
+    "Runs that failed, by why: a failure of the model, `budget`, `loop`, `hook`, `unapproved`, `step`,"
+    " `changed`, `correction`, `other`.",
     ("kind", "failure"),
     {"kind": ("agent", "flow")},
 )

@@ -40,6 +40,8 @@ class Decided:
         scope: what an approval holds for: this call; or all calls of the tool in this run, those that are
             asked about now included, as long as the tool stays what it is (`Pending.for_run`).
         ask_again: for an `edit` of what a flow goes on with: it is changed, and asked about once more.
+        keep: whether an approval of a tool holds for later runs, too, where approvals of it are kept
+            (`Tool.keeps_approval`); not where who decides may do so for this run only.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Decided:
     by: str = ""
     scope: Literal["once", "run"] = "once"
     ask_again: bool = False
+    keep: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from time import time
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import anyio
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_core.runs.run import Pending
+    from loom_core.tools.interface import Tool
 
 __all__ = [
     "ApproveFunction",
@@ -44,11 +45,17 @@ class Asking:
         approve: is called with everything that has to be asked; None if there is no such function.
         orders: whether people are waited for who answer by orders (`Agent.order`, a server's clients).
         seconds: for how long; who has not answered by then has refused. None for no limit.
+        unapproved: what they are told where a tool is wanted that no operator has approved: customers confirm
+            calls, and approve no tools. Empty where those who are asked are operators.
+        confirmation: words what customers are asked about a call, by its tool and arguments; by default they
+            are told why it is asked.
     """
 
     approve: ApproveFunction | None = None
     orders: bool = False
     seconds: float | None = 600.0
+    unapproved: str = ""
+    confirmation: Callable[[Tool, Mapping[str, Any]], str] | None = None
 
     @property
     def anybody(self) -> bool:
@@ -119,9 +126,19 @@ class People:
         """Whether there is anybody to ask."""
         return self._asking.anybody
 
+    @property
+    def unapproved(self) -> str:
+        """What they are told of tools that no operator has approved; see `Asking`."""
+        return self._asking.unapproved
+
     def deadline(self) -> float | None:
         """When a question that is asked now counts as refused."""
         return self._asking.deadline()
+
+    def question(self, tool: Tool, arguments: Mapping[str, Any], *, reason: str) -> str:
+        """What they are asked about a call; `reason` says why, for operators."""
+        confirmation = self._asking.confirmation
+        return reason if confirmation is None else confirmation(tool, arguments)
 
     def ask(self, pending: Pending) -> None:
         """Ask, and do not wait; one that was asked before a crash is not shown to people twice."""
@@ -149,11 +166,13 @@ class People:
             self._said[said.id].set()
 
     def _decide_others(self, decided: Pending, said: Decided) -> None:
-        """Approve the other calls of a tool that is approved for the rest of the run."""
-        if said.scope == "once" or said.action == "deny" or not decided.for_run:
+        """Approve the other calls that need no other approval: the tool is approved, or all of it is."""
+        if said.action == "deny":
             return
         for other in list(self._record.state.pending.values()):
-            if other.for_run and other.tool == decided.tool:
+            same = (other.tool, other.fingerprint) == (decided.tool, decided.fingerprint)
+            all_of_it = said.scope == "run" and decided.for_run and other.for_run
+            if same and (all_of_it or (decided.of_tool and other.of_tool)):
                 self._record.decided(replace(said, id=other.id, action="approve", arguments={}))
                 if other.id in self._said:
                     self._said[other.id].set()
@@ -215,7 +234,8 @@ def _answer(decision: Decided) -> Answer:
     """What a tool is told of a decision about a call that it asked about; see `Answer`."""
     if decision.action == "deny":
         return Answer("decline", {"reason": decision.reason})
-    return Answer("accept", {"arguments": decision.arguments} if decision.action == "edit" else {})
+    kept = {} if decision.keep else {"keep": False}
+    return Answer("accept", {"arguments": decision.arguments, **kept} if decision.action == "edit" else kept)
 
 
 def _by_program(pending: Pending, *, yes: bool) -> Decided | Answered:

@@ -145,6 +145,10 @@ class Pending:
         remark: its end, where that says what was wrong with the answer before; left out where the question is
             only repeated.
         for_run: whether the tool can be approved for the rest of the run; some are asked about each time.
+        of_tool: whether only the tool has to be approved, as the rules allow the call: a yes holds for all
+            its calls, until it says something else of itself.
+        fingerprint: of the tool as it was when this was asked (`Tool.fingerprint`); empty where nothing is to
+            be kept of the answer.
         schema: JSON Schema of the answer to a question.
         asks_again: whether who asks reads any answer, and asks again where it does not fit: it may be words
             of a conversation, or correct what was said before.
@@ -159,6 +163,8 @@ class Pending:
     reason: str = ""
     remark: str = ""
     for_run: bool = False
+    of_tool: bool = False
+    fingerprint: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asks_again: bool = False
     deadline: float | None = None

@@ -63,8 +63,8 @@ AUDITED_COMMANDS: Mapping[str, AuditedCommand] = MappingProxyType(
             ("name", "scope", "token_sources", "expires"), actions=frozenset({"create", "revoke"})
         ),
         "mcp": AuditedCommand(
-            ("name", "client", "file", "revoke", "force"),
-            actions=frozenset({"add", "remove", "login", "logout", "trust", "import"}),
+            ("name", "names", "client", "file", "revoke", "force"),
+            actions=frozenset({"add", "remove", "login", "logout", "trust", "approve", "import"}),
         ),
         "runs": AuditedCommand(
             ("run_id", "decided", "decision", "reason"),

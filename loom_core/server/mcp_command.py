@@ -1,4 +1,4 @@
-"""The command `mcp list | add | remove | test | trust | import`, the same for every server.
+"""The command `mcp list | add | remove | test | trust | approve | import`, the same for every server.
 
 Nothing is printed here.
 """
@@ -45,6 +45,7 @@ def run_mcp_command(
     Raises:
         InvalidInputError: the arguments do not fit together, or a name is taken.
         NotFoundError: there is no such server or file.
+        SourceError: a server whose tools are to be approved cannot be asked.
         ConfigError: a file is broken, or cannot be written.
         StoreBusyError: another process writes it.
     """
@@ -67,6 +68,10 @@ def run_mcp_command(
         from loom_core.server.mcp_trust import trust_file
 
         return trust_file(args, home=home, folder=folder, asking=asking)
+    if args.action == "approve":
+        from loom_core.server.mcp_approve import approve_tools
+
+        return approve_tools(args, home=home, project=project_file(folder), asking=asking)
     if args.action == "import":
         from loom_core.server.mcp_importing import import_servers
 

@@ -59,6 +59,13 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
     trust.add_argument("--yes", action="store_true", help="do not ask")
     trust.add_argument("--revoke", action="store_true", help="trust it no longer")
 
+    approve = _verb(verbs, "approve", "approve tools of servers beforehand, as they are now")
+    approve.add_argument(
+        "names", nargs="+", metavar="SERVER[:TOOL]", help="a tool; or a server, for all tools that it has now"
+    )
+    approve.add_argument("--yes", action="store_true", help="do not ask")
+    approve.add_argument("--revoke", action="store_true", help="approve them no longer")
+
     import_ = _verb(verbs, "import", "take over the servers of another client")
     import_.add_argument(
         "client", choices=IMPORTED_FROM, metavar="CLIENT", help=f"one of {', '.join(IMPORTED_FROM)}"

@@ -64,7 +64,7 @@ def add_profile(serve: argparse.ArgumentParser) -> None:
 
 def add_mcp(declare: Declare) -> None:
     """Declare `mcp`, for a server that uses other servers."""
-    add_mcp_options(declare("mcp", "list, add, remove, test, trust or import other MCP servers"))
+    add_mcp_options(declare("mcp", "list, add, remove, test, trust, approve or import other MCP servers"))
 
 
 def add_install(declare: Declare, *, program: str) -> argparse.ArgumentParser:

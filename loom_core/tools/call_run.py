@@ -95,6 +95,7 @@ class CallRun:
         surroundings: what it runs in.
         approved: whether a person has approved it.
         depth: how many agents stand above.
+        can_ask: whether the watcher has a person to ask.
 
     Attributes:
         result: what came of it; None until then.
@@ -108,6 +109,7 @@ class CallRun:
         *,
         approved: bool,
         depth: int,
+        can_ask: bool,
     ) -> None:
         self.result: CallResult | None = None
         self._planned = planned
@@ -115,6 +117,7 @@ class CallRun:
         self._in = surroundings
         self._approved = approved
         self._depth = depth
+        self._can_ask = can_ask
         self._stages: dict[Stage, float] = dict(planned.stages)
         self._has_begun = False
         self._problem: Exception | None = None
@@ -243,7 +246,7 @@ class CallRun:
 
         context = CallContext(
             progress=progress,
-            ask=ask,
+            ask=ask if self._can_ask else None,
             depth=self._depth,
             run_id=self._in.run_id,
             call_id=planned.call.id,

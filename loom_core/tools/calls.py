@@ -38,6 +38,7 @@ class PlannedCall:
             None.
         stages: seconds that each stage took so far.
         by: who decided: empty for the rules, else the person who was asked or what refused it, for the audit.
+        of_tool: whether only the tool has to be approved: the rules allow the call.
     """
 
     call: ToolCallPart
@@ -48,11 +49,20 @@ class PlannedCall:
     result: CallResult | None = None
     stages: Mapping[Stage, float] = field(default_factory=dict[Stage, float])
     by: str = ""
+    of_tool: bool = False
 
     @property
     def name(self) -> str:
         """The tool as people call it; what the model wrote where there is none."""
         return self.call.name if self.tool is None else self.tool.name
+
+    @property
+    def is_unapproved(self) -> bool:
+        """Whether it is asked about because nobody has approved its tool, as it is now."""
+        tool = self.tool
+        return (
+            self.verdict == "ask" and tool is not None and tool.keeps_approval and bool(tool.approval_reason)
+        )
 
     @property
     def tool_name(self) -> str:

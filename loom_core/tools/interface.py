@@ -110,7 +110,8 @@ class Answer:
     Attributes:
         action: they answered, said no, or made no choice.
         content: what they answered, as the question's schema wants it. Where the question is whether a tool
-            may be called: `arguments`, if it may be with others; `reason`, if they say why not.
+            may be called: `arguments`, if it may be with others; `keep: False`, if that is for this run only;
+            `reason`, if they say why not.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -193,8 +194,31 @@ class Tool(ABC):
 
     @property
     def approval_reason(self) -> str:
-        """Why a person has to approve each call of it, whatever the rules say; empty if that need not be."""
+        """Why a person has to approve it before a call, whatever the rules say; empty if that need not be."""
         return ""
+
+    @property
+    def keeps_approval(self) -> bool:
+        """Whether an approval holds until the tool says something else of itself; else it is for one call."""
+        return False
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the operator trusts who offers it: then a rule that allows it is its approval, too."""
+        return False
+
+    @property
+    def approval_advice(self) -> str:
+        """How an operator approves it beforehand, in a sentence; empty where that is not possible."""
+        return ""
+
+    async def approve(self) -> None:
+        """Note that a person has approved it as it is now, where that is kept (`keeps_approval`).
+
+        Raises:
+            LoomError: it cannot be kept.
+        """
+        return
 
     @property
     def needs_approval(self) -> bool:

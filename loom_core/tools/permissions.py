@@ -10,8 +10,10 @@ what holds without any rule:
 - any other is asked about: it may change something, or tell what it knows to somebody outside.
 
 What a person has approved for a run, or for always, is not asked about again, until the tool says something
-else of itself. But a tool that has an `approval_reason` (nobody has approved it as it is now, or it always
-wants that) is asked about each time, whatever allows it. What is denied stays denied.
+else of itself. A tool that has an `approval_reason` is asked about whatever allows it: each time; or, where
+an approval is kept (`keeps_approval`), until a person has approved it as it is now. Only where the operator
+trusts who offers it (`is_trusted`), what allows its calls (a rule, or `otherwise`) is its approval, too. What
+is denied stays denied.
 """
 
 from __future__ import annotations
@@ -21,14 +23,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from loom_core.errors import LoomError
 from loom_core.tools.calls import Verdict
 from loom_core.tools.interface import Tool
 from loom_core.tools.permission_rule import CompiledRule, PermissionRule
 
-__all__ = ["Decision", "Permissions", "ToolIdentity", "identity"]
+__all__ = ["Decision", "Permissions", "ToolIdentity", "UnapprovedToolError", "identity"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"deny": 2, "ask": 1, "allow": 0}
 _MOST_KEPT = 10_000
+
+
+class UnapprovedToolError(LoomError):
+    """A tool is wanted that no operator has approved, where none can be asked; the advice is how they do.
+
+    Attributes:
+        said: what users are told.
+    """
+
+    def __init__(self, tool: Tool, *, said: str) -> None:
+        message = f"The tool {tool.name} cannot be called. {tool.approval_reason}"
+        super().__init__(message, advice=tool.approval_advice)
+        self.said = said
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +55,13 @@ class Decision:
         action: whether it may run.
         reason: why, in a sentence, for people and models.
         rule: which rule said so; None where none did.
+        of_tool: whether only the tool has to be approved: the rules allow the call.
     """
 
     action: Verdict
     reason: str
     rule: PermissionRule | None = None
+    of_tool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +162,18 @@ class Permissions:
         decision = self._by_rules(tool, arguments, source)
         if decision.action == "deny":
             return decision
-        if reason := tool.approval_reason:
-            return Decision("ask", reason, decision.rule if decision.action == "ask" else None)
+        if (reason := tool.approval_reason) and not (tool.keeps_approval and self._vouches(tool, decision)):
+            of_tool = tool.keeps_approval and decision.action == "allow"
+            rule = decision.rule if decision.action == "ask" else None
+            return Decision("ask", reason, rule, of_tool=of_tool)
         if decision.action == "ask" and self._is_approved(tool):
             return Decision("allow", "It was approved before.")
         return decision
+
+    def _vouches(self, tool: Tool, decision: Decision) -> bool:
+        """Whether a tool was approved for this run, or by an operator who trusts its origin and allows it."""
+        by_operator = decision.rule is not None or self._shared.otherwise == "allow"
+        return self._is_approved(tool) or (tool.is_trusted and decision.action == "allow" and by_operator)
 
     def _by_rules(self, tool: Tool, arguments: Mapping[str, Any], source: str) -> Decision:
         best: CompiledRule | None = None

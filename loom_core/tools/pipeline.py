@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import cast
 
 import anyio
 
+from loom_core.errors import LoomError
 from loom_core.llm.messages import ToolCallPart
 from loom_core.tools import outcomes
 from loom_core.tools.audit import AuditEntry, AuditLog
@@ -70,6 +72,35 @@ class ToolPipeline:
         """A person has approved a tool for the rest of the run; see `Permissions.remember`."""
         self._in.permissions.remember(tool)
 
+    async def approve(
+        self, planned: PlannedCall, *, by: str, seen: str, for_run: bool, keep: bool
+    ) -> PlannedCall:
+        """A person has approved a call, and so its tool: the one place where any approval is noted.
+
+        Args:
+            planned: the call.
+            by: who has approved it, for the audit.
+            seen: `Tool.fingerprint` when they were asked; empty where that is not known.
+            for_run: whether the tool is approved for the rest of the run.
+            keep: whether it is for later runs, too, if its approvals are kept (`Tool.keeps_approval`).
+
+        Returns:
+            The call, allowed; or refused, where its tool is another than what they were asked about.
+        """
+        tool = planned.tool
+        if tool is None or planned.result is not None:
+            return planned
+        if seen and tool.fingerprint != seen:
+            return refused(planned, outcomes.changed(tool.name), planned.stages)
+        if for_run:
+            self.remember(tool)
+        if keep and tool.keeps_approval and tool.approval_reason:
+            try:
+                await tool.approve()
+            except LoomError as error:
+                _log.warning("that %s was approved is not kept: %s", tool.name, error)
+        return replace(planned, verdict="allow", by=by)
+
     async def plan(
         self, calls: Sequence[ToolCallPart], *, allowed: Sequence[str] | None = None
     ) -> list[PlannedCall]:
@@ -114,6 +145,7 @@ class ToolPipeline:
         watcher: CallWatcher,
         approved: frozenset[str] = frozenset(),
         depth: int = 0,
+        can_ask: bool = True,
     ) -> list[CallResult]:
         """CheckCancel, Execute, Format. Every call gets a result, in the order of `planned`.
 
@@ -131,12 +163,13 @@ class ToolPipeline:
             watcher: told of every step.
             approved: ids of calls that a person has approved.
             depth: how many agents stand above.
+            can_ask: whether the watcher has a person to ask; else tools are told so (`CallContext.ask`).
 
         Raises:
             Exception: what the watcher raised, after all else was stopped.
         """
         calls = [
-            CallRun(each, watcher, self._in, approved=each.call.id in approved, depth=depth)
+            CallRun(each, watcher, self._in, approved=each.call.id in approved, depth=depth, can_ask=can_ask)
             for each in planned
         ]
         try:

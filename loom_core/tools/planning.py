@@ -68,6 +68,7 @@ class Planner:
             verdict=decision.action,
             reason=decision.reason,
             stages=stages,
+            of_tool=decision.of_tool,
         )
         if decision.action == "deny":
             planned = refused(planned, outcomes.denied(tool.name, decision.reason), stages, status="denied")

@@ -184,7 +184,9 @@ def _tool_problems(file: FlowFile) -> Iterator[ConfigProblem]:
         path = ("system_tools", index)
         yield from schema_problems(tool.parameters, (*path, "parameters"))
         yield from endpoint_problems(tool.endpoint, (*path, "endpoint"), flow_url=file.flow_url)
-        texts = endpoint_texts(tool.endpoint, (*path, "endpoint"))
+        texts = [*endpoint_texts(tool.endpoint, (*path, "endpoint"))]
+        if isinstance(tool.confirm, str):
+            texts.append(Text((*path, "confirm"), tool.confirm))
         yield from reference_problems(texts, input_names(tool.parameters), {})
 
 
@@ -199,6 +201,8 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
                     f"there is no tool {name[:80]!r}.",
                     missing(name, tools, none=DESCRIBE_TOOL),
                 )
+        if skill.confirm:
+            yield from reference_problems([Text((*path, "confirm"), skill.confirm)], None, {})
         for key, named in (("depends_on", skill.depends_on), ("excludes", skill.excludes)):
             for number, other in enumerate(named):
                 if other not in ids:

@@ -99,7 +99,7 @@ class _Drawing:
             else:
                 target = names.get(action.step_id, "finish") if action.type == "goto" else "finish"
                 self.line(f"  {name} -.->{_when(action)} {target}")
-        if step.confirm is not None and not step.on_failure:
+        if step.confirm and not step.on_failure:
             self.line(f"  {name} -.->|no| finish")
 
 
@@ -110,7 +110,7 @@ def _label(step: StepConfig) -> str:
         what = f"{step.operation.method} {step.operation.url}"
     elif step.ask is not None:
         what = step.ask.question
-    elif step.confirm is not None:
+    elif step.confirm and not step.tool:
         what = step.confirm.question
     else:
         what = step.tool or step.workflow_id or step.description

@@ -20,12 +20,16 @@ __all__ = [
     "FlowConfig",
     "FlowFile",
     "NetConfig",
+    "Question",
     "SkillConfig",
     "SystemToolConfig",
 ]
 
 Ambiguous: TypeAlias = Literal["first", "llm", "ask"]
 """A message that fits several flows alike: the first of them is meant, the model chooses or the user does."""
+
+Question: TypeAlias = Annotated[str, Field(min_length=1)]
+"""A template that a user reads."""
 
 Confirm: TypeAlias = Literal["never", "always", "model"]
 """When the user is asked before a flow begins."""
@@ -146,6 +150,12 @@ class SkillConfig(Section):
     tools: list[str] = Field(
         default=[], description="Tools that may be called while it applies, and only then."
     )
+    confirm: Literal[False] | Question | None = Field(
+        default=None,
+        description="What the user is asked before one of its tools is called that may change something: a "
+        "template, such as `Shall I send “{$inputs.text}”? / 要我发送“{$inputs.text}”吗？`, whose inputs are "
+        "the arguments; by default Loom words it. `false`: they are not asked.",
+    )
     priority: int = Field(default=0, ge=-1000, le=1000, description="The highest comes first.")
     depends_on: list[str] = Field(default=[], description="Ids of skills without which it does not apply.")
     excludes: list[str] = Field(
@@ -167,9 +177,10 @@ class SystemToolConfig(Section):
     idempotent: bool | None = Field(
         default=None, description="Whether twice does what once does; by default what its request says."
     )
-    confirm: bool | None = Field(
+    confirm: bool | Question | None = Field(
         default=None,
-        description="Whether a person is asked before a call; by default if it changes something.",
+        description="Whether the user is asked before a call; by default if it changes something. A text is "
+        "what they are asked: a template, such as `Shall I save {$inputs.phone}?`.",
     )
     enabled: bool = Field(default=True, description="Whether it is there at all.")
 

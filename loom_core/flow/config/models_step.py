@@ -120,7 +120,10 @@ _Confirm = Annotated[ConfirmConfig, BeforeValidator(_question, json_schema_input
 
 
 class StepConfig(Section):
-    """One step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`."""
+    """One step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
+
+    Only `tool` and `confirm` go together.
+    """
 
     step_id: Id = Field(alias="stepId", description="Its id, unique in the flow.")
     description: str = Field(default="", description="What it is for.")
@@ -133,8 +136,11 @@ class StepConfig(Section):
         default=[], description="Lists of steps that run side by side; the step ends when all have ended."
     )
     ask: _Ask | None = Field(default=None, description="A question to the user, whose answer is waited for.")
-    confirm: _Confirm | None = Field(
-        default=None, description="A yes or no of the user; after a no the step has failed."
+    confirm: _Confirm | Literal[False] | None = Field(
+        default=None,
+        description="A yes or no of the user; after a no the step has failed. With `tool`: what they are "
+        "asked before it is called; by default Loom words it, where the tool may change something. `false`: "
+        "they are not asked.",
     )
     parameters: _Parameters = Field(
         default=[],
@@ -183,7 +189,7 @@ class StepConfig(Section):
             return "parallel"
         if self.ask is not None:
             return "ask"
-        return "none" if self.confirm is None else "confirm"
+        return "confirm" if self.confirm else "none"
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from loom_core.flow.config.models_endpoint import EndpointConfig
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from loom_core.flow.config.models import FlowConfig, FlowFile
+    from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig, SystemToolConfig
     from loom_core.flow.config.models_step import StepConfig
     from loom_core.flow.config.models_values import Section
     from loom_core.flow.phrases import Language
@@ -38,8 +38,21 @@ def in_language(text: str, language: Language) -> str:
 def spoken(file: FlowFile, language: Language) -> FlowFile:
     """A file whose names, titles, questions and answers are in a language, as far as they are in both."""
     settings = _changed(file.basic_settings, language, "name", "greeting")
-    flows = [_flow(flow, language) for flow in file.flows]
-    return file.model_copy(update={"basic_settings": settings, "flows": flows})
+    update = {
+        "basic_settings": settings,
+        "flows": [_flow(flow, language) for flow in file.flows],
+        "skills": [_confirming(skill, language) for skill in file.skills],
+        "system_tools": [_confirming(tool, language) for tool in file.system_tools],
+    }
+    return file.model_copy(update=update)
+
+
+_C = TypeVar("_C", "SkillConfig", "SystemToolConfig")
+
+
+def _confirming(part: _C, language: Language) -> _C:
+    """A skill or a tool, with what users are asked before a call."""
+    return _changed(part, language, "confirm") if isinstance(part.confirm, str) else part
 
 
 def _flow(flow: FlowConfig, language: Language) -> FlowConfig:
@@ -68,7 +81,7 @@ def _step(step: StepConfig, language: Language) -> StepConfig:
         schema = None if step.ask.answer is None else _schema(step.ask.answer, language)
         asked = _changed(step.ask, language, "question")
         update["ask"] = asked.model_copy(update={"answer": schema})
-    if step.confirm is not None:
+    if step.confirm:
         update["confirm"] = _changed(step.confirm, language, "question")
     return _changed(step, language, "description").model_copy(update=update)
 

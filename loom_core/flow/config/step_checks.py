@@ -66,7 +66,9 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         )
         if there
     ]
-    if len(said) > 1:
+    if step.confirm is False and step.kind != "tool":
+        yield ConfigProblem((*path, "confirm"), "there is nothing here that would be asked.", "Leave it out.")
+    if len(said) > 1 and said != ["tool", "confirm"]:
         yield ConfigProblem(
             (*path, said[1]), f"a step is one thing, not {' and '.join(said)}.", "Make it several steps."
         )
@@ -74,9 +76,10 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         step.success_criteria or step.on_success or step.on_failure or step.outputs
     ):
         yield ConfigProblem(path, "the step does nothing.", f"Give it one of {', '.join(_KINDS)}.")
-    if placed.in_branch and step.kind in {"ask", "confirm"}:
+    asks = "ask" if step.ask is not None else "confirm" if step.confirm else ""
+    if placed.in_branch and asks:
         yield ConfigProblem(
-            (*path, step.kind),
+            (*path, asks),
             "side by side with other steps the user is not asked.",
             "Ask in a step before or after.",
         )
@@ -159,7 +162,7 @@ def step_texts(placed: PlacedStep) -> Iterator[Text]:
         yield from texts_in(step.request_body.payload, (*path, "requestBody", "payload"))
     if step.ask is not None:
         yield Text((*path, "ask", "question"), step.ask.question)
-    if step.confirm is not None:
+    if step.confirm:
         yield Text((*path, "confirm", "question"), step.confirm.question)
     yield from criteria_texts(step.success_criteria, (*path, "successCriteria"))
     for key, actions in (("onSuccess", step.on_success), ("onFailure", step.on_failure)):

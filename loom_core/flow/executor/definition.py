@@ -21,6 +21,7 @@ __all__ = [
     "every_step",
     "find_flow",
     "flow_steps",
+    "server_tools",
     "step_title",
     "unchanged_problem",
 ]
@@ -64,6 +65,21 @@ def every_step(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
         yield step
         for branch in step.parallel:
             yield from every_step(branch)
+
+
+def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:
+    """The tools of MCP servers (`server:tool`) that steps and skills name.
+
+    Args:
+        file: the flows.
+        unasked: only those about which users are not asked (`confirm: false`).
+    """
+    named = [
+        (step.tool, step.confirm) for flow in file.flows if flow.enabled for step in every_step(flow.steps)
+    ]
+    named += [(tool, skill.confirm) for skill in file.skills if skill.enabled for tool in skill.tools]
+    tools = [tool for tool, confirm in named if ":" in tool and (confirm is False or not unasked)]
+    return list(dict.fromkeys(tools))
 
 
 def step_title(file: FlowFile, flow_id: str, step_id: str) -> str:

@@ -25,7 +25,7 @@ from loom_core.flow.executor.record import FlowRecord
 from loom_core.flow.executor.scene import Scene
 from loom_core.flow.executor.wording import Wording
 from loom_core.flow.expressions import fill, text_of
-from loom_core.flow.phrases import language_of_run
+from loom_core.flow.phrases import Phrases, language_of_run
 from loom_core.observability.spans import INVOKE_WORKFLOW
 from loom_core.runs.driving import Driving
 from loom_core.runs.orders import Order, Resume, Retry
@@ -62,13 +62,17 @@ class FlowLoop(Driving[FlowRecord]):
     span_form = INVOKE_WORKFLOW
 
     def __init__(self, parts: FlowParts, log: RunLog) -> None:
-        super().__init__(log, FlowRecord(log), asking=parts.asking)
         setting = parts.file.basic_settings.language
         language = language_of_run(log.run.request, setting=setting)
+        asking = parts.asking
+        if asking.approve is None:  # who answers by orders is a customer
+            phrases, unapproved = Phrases.of(language), Wording.of(language).unapproved
+            asking = replace(asking, unapproved=unapproved, confirmation=phrases.confirmation)
+        super().__init__(log, FlowRecord(log), asking=asking)
         self._file = parts.spoken[language]
         self._parts = parts = replace(parts, file=self._file)
         self._wording = Wording.of(language)
-        self._calling = CallingRun(self._record, parts.asking)
+        self._calling = CallingRun(self._record, asking)
         self._machine: StepMachine | None = None
         self._idling: Idling | None = None
         self._problem: LoomError | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +12,7 @@ import anyio
 
 from loom_core.errors import LoomError, NetError, RecordError
 from loom_core.flow.executor.asking import DeclinedError
-from loom_core.flow.executor.definition import step_title
+from loom_core.flow.executor.definition import find_flow, step_title
 from loom_core.flow.executor.failing import request_failed
 from loom_core.flow.executor.frame import Frame
 from loom_core.flow.executor.inner_steps import InnerSteps
@@ -20,9 +20,10 @@ from loom_core.flow.executor.outcome import Outcome, Response
 from loom_core.flow.executor.person_steps import PersonSteps
 from loom_core.flow.executor.scene import Scene, is_begun
 from loom_core.flow.executor.tool_step import ToolStep, ToolWork
-from loom_core.flow.expressions import Values, fill
+from loom_core.flow.expressions import Values, fill, text_of
 from loom_core.flow.http.attempts import is_lost
 from loom_core.flow.http.judgement import judged
+from loom_core.flow.phrases import Phrases
 from loom_core.observability.spans import FLOW_STEP
 from loom_core.observability.tracing import failed, span
 from loom_core.retry import retry_after
@@ -192,7 +193,7 @@ class StepWork:
             case _:
                 if step.ask is not None:
                     return await self._person.ask(frame, step, step.ask)
-                if step.confirm is not None:
+                if step.confirm:
                     return await self._person.confirm(frame, step, step.confirm)
                 self._scene.enter(frame, step, "")
                 return Outcome()
@@ -295,12 +296,30 @@ class StepWork:
         again = await self._maybe_again(frame, step)
         if isinstance(again, Outcome):
             return again
-        call = ToolStep(self._tools, frame, step.step_id, key=key, approved=again)
+        call = ToolStep(
+            self._tools,
+            frame,
+            step.step_id,
+            key=key,
+            approved=again,
+            question=self._question(frame, step, arguments),
+            asks=bool(step.confirm),
+        )
         planned = await call.plan(step.tool, arguments)
         outcome = await call.outcome(planned)
         if not is_begun(frame, step.step_id):  # it was not called, which is to be written down all the same
             self._scene.enter(frame, step, step.tool)
         return outcome
+
+    def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
+        """What the user is asked before a tool is called: as the file words it, else with the arguments."""
+        if step.confirm:
+            return text_of(fill(step.confirm.question, self._scene.values(frame)))
+        wording = self._scene.wording
+        title = step.description or find_flow(self._parts.file, frame.flow_id).title
+        schema = self._parts.toolbox.find(step.tool).args_schema
+        text = wording.confirm.format(step=title)
+        return Phrases.of(wording.language).with_values(text, arguments, schema)
 
 
 def _told(endpoint: EndpointConfig, values: Values) -> dict[str, Any]:

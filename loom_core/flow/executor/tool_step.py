@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +18,7 @@ from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.llm.messages import ToolCallPart
 from loom_core.runs.run import Pending, Spent
 from loom_core.tools.depth import DEPTH_META_KEY, called_with
-from loom_core.tools.permissions import ToolIdentity, identity
+from loom_core.tools.permissions import ToolIdentity, UnapprovedToolError, identity
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.asking import FlowQuestions
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from loom_core.tools.pipeline import ToolPipeline
 
 __all__ = ["Starting", "ToolStep", "ToolWork"]
+
+_log = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 0.25  # between two events of one call
 _FAILED = 500
@@ -85,14 +88,28 @@ class ToolStep:
         step_id: its id.
         key: name of its visit, which is the id of the call.
         approved: whether a person has approved this visit before.
+        question: what the user is asked before it is called.
+        asks: whether they are in any case; else where permissions say so.
     """
 
-    def __init__(self, work: ToolWork, frame: Frame, step_id: str, *, key: str, approved: bool) -> None:
+    def __init__(
+        self,
+        work: ToolWork,
+        frame: Frame,
+        step_id: str,
+        *,
+        key: str,
+        approved: bool,
+        question: str,
+        asks: bool,
+    ) -> None:
         self._work = work
         self._frame = frame
         self._step_id = step_id
         self._key = key
         self._approved = approved
+        self._question = question
+        self._asks = asks
         self._lasting: ToolIdentity | None = None
         self._asked = 0
         self._shown = -_PROGRESS_SECONDS
@@ -104,8 +121,8 @@ class ToolStep:
 
     async def outcome(self, planned: PlannedCall) -> Outcome:
         """Ask whether it may be called, if that has to be, and call it."""
-        if planned.result is None and planned.verdict == "ask" and not self._approved:
-            decided = await self._decided(planned)
+        if planned.result is None and (self._asks or planned.verdict == "ask") and not self._approved:
+            decided = self._refused(planned) or await self._decided(planned)
             if isinstance(decided, Outcome):
                 return decided
             planned = decided
@@ -122,13 +139,24 @@ class ToolStep:
             self._work.record.took(spent)
         return self._outcome(result, repeatable=repeatable)
 
+    def _refused(self, planned: PlannedCall) -> Outcome | None:
+        """What comes of a call whose tool no operator has approved: customers are not asked to do that."""
+        said = self._work.people.unapproved
+        if planned.tool is None or not planned.is_unapproved or not said:
+            return None
+        error = UnapprovedToolError(planned.tool, said=said)
+        _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
+        return Outcome(status="failure", problem=str(error), said=error.said)
+
     async def _decided(self, planned: PlannedCall) -> PlannedCall | Outcome:
+        """The call, if it may be made, as a person says."""
         tool = planned.tool
-        for_run = tool is not None and not tool.approval_reason
+        for_run = tool is not None and (tool.keeps_approval or not tool.approval_reason)
+        notices = Notices.of(self._work.wording.language)
         decision = await self._work.questions.decision(
             self._key,
             "approval",
-            Notices.of(self._work.wording.language).told(planned.reason),
+            notices.told(planned.reason) if planned.is_unapproved else self._question,
             tool=planned.name,
             arguments=planned.arguments,
             arguments_schema=None if tool is None else tool.args_schema,
@@ -141,10 +169,12 @@ class ToolStep:
         if decision.action == "edit":
             planned = await self.plan(planned.call.name, decision.arguments)
         self._approved = True
-        if decision.scope == "run" and for_run and tool is not None:
-            self._work.pipeline.remember(tool)
+        lasting = decision.scope == "run" and for_run
+        if lasting and tool is not None:
             self._lasting = identity(tool)
-        return replace(planned, by=decision.by or "a person")
+        return await self._work.pipeline.approve(
+            planned, by=decision.by or "a person", seen="", for_run=lasting, keep=decision.keep
+        )
 
     async def starting(self, planned: PlannedCall) -> None:
         """See `CallWatcher`."""
@@ -173,7 +203,8 @@ class ToolStep:
         """See `CallWatcher`."""
         self._asked += 1
         where = f" ({question.url})" if question.url else ""
-        origin = f"{question.origin}: " if question.origin else ""
+        is_worded = bool(question.tool and self._work.people.unapproved)  # for customers, by who asks
+        origin = f"{question.origin}: " if question.origin and not is_worded else ""
         pending = Pending(
             id=f"{self._key}.{self._asked}",
             kind="approval" if question.tool else "question",

@@ -51,6 +51,8 @@ class Wording:
         broken: the fault is ours.
         too_long: the flow took all the time that it may.
         changed: the flow is another one than when it was begun.
+        unapproved: it needs a tool that no operator has approved.
+        confirm: whether a step may be done that calls a tool, where the file does not word it.
         not_again: nobody knows whether it was done, and it was not to be done again.
     """
 
@@ -92,6 +94,8 @@ class Wording:
     broken: str = "Something went wrong on our side."
     too_long: str = "It took too long."
     changed: str = "It has changed since it was begun."
+    unapproved: str = "Sorry, it cannot be done at the moment."
+    confirm: str = "Shall I go on with “{step}”?"
     not_again: str = "It is not known whether it was done, and it was not done again."
 
     def part_of(self, text: str) -> str:
@@ -154,5 +158,7 @@ _CHINESE = Wording(
     broken="我们这边出了问题。",
     too_long="用的时间太长了。",
     changed="开始办理之后，流程有了变动。",
+    unapproved="很抱歉，这项业务现在暂时办不了。",
+    confirm="要我继续办理“{step}”吗？",
     not_again="不知道是否已经办好，也没有再办一次。",
 )

@@ -29,7 +29,7 @@ __all__ = ["Engine"]
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 5.0
-_RESUME_SECONDS = 15.0  # that a run which goes on waits for MCP servers: nobody waits for an answer
+_RESUME_SECONDS = 30.0  # that a run which goes on waits for MCP servers, which may take as long to start
 _ADOPT_AFTER = 1.0  # seconds; first the client's first requests
 _LOOK_SECONDS = 2.0
 

@@ -18,7 +18,7 @@ from loom_core.runs.run import is_for_call
 from loom_core.server.caller import EVERYTHING, acting, current_caller
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal
     from loom_core.runs.orders import Order, Reply
-    from loom_core.runs.run import Budget, Run, RunStatus
+    from loom_core.runs.run import Budget, Pending, Run, RunStatus
 
 __all__ = ["Service"]
 
@@ -225,7 +225,8 @@ class Service:
     async def decide(self, run: Run, *decisions: Decided | Answered) -> Run:
         """Tell a run what was decided of things that it waits for: all of it is taken, or nothing.
 
-        A tool of an MCP server whose call a person approves counts as looked at, as it is now.
+        Who may approve tools for everybody does so with a call of it; others for their run only. It is noted
+        by the process that drives the run; here, where none does.
 
         Raises:
             InvalidInputError: the run does not wait for one of them, or not any more; or there are two
@@ -237,12 +238,22 @@ class Service:
                 f"There are several decisions about {twice[0][:200]!r}.", advice="Decide each thing once."
             )
         # An approval for the rest of the run is one of what else is asked about the tool: that is said first.
-        decided = await self.order(run.id, *sorted(decisions, key=_is_lasting))
-        approved = {each.id for each in decisions if isinstance(each, Decided) and each.action != "deny"}
-        if self.approvers.vouches:
-            for tool in dict.fromkeys(each.tool for each in run.pending if each.id in approved):
-                await self.agents().mcp.approve(tool)
+        keep = self.approvers.vouches
+        orders = [replace(each, keep=keep) if isinstance(each, Decided) else each for each in decisions]
+        decided = await self.order(run.id, *sorted(orders, key=_is_lasting))
+        if keep and not decided.driver and not self._engine.adopts:
+            approved = {each.id for each in orders if isinstance(each, Decided) and each.action != "deny"}
+            await self._keep(each for each in run.pending if each.id in approved)
         return decided
+
+    async def _keep(self, approved: Iterable[Pending]) -> None:
+        """Note that tools were approved, as they were when it was asked."""
+        from loom_core.mcp_client.pins import Approvals
+
+        approvals = Approvals(self.settings.home)
+        for each in approved:
+            if each.kind == "approval":
+                await approvals.approve_as_seen(each.tool, each.fingerprint)
 
     def decides(self, run: Run) -> bool:
         """Whether the caller is one whom a run may be decided by."""

@@ -11,7 +11,7 @@ import anyio
 
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_warnings, read_flow_file
-from loom_core.flow.executor.definition import every_step
+from loom_core.flow.executor.definition import every_step, server_tools
 from loom_core.server.doctor.examination import Check, blocking
 from loom_core.server.doctor.keys import language_model_variables
 from loom_core.server.doctor.runs import runs_section
@@ -41,6 +41,7 @@ def own_checks(settings: Settings) -> list[Check]:
         Check("flows", blocking(partial(_flows, settings)), seconds=_KEYRING_SECONDS),
         Check("language model", blocking(partial(_model, settings)), seconds=_KEYRING_SECONDS),
         Check("network", partial(_network, settings), seconds=_KEYRING_SECONDS),
+        Check("tools", blocking(partial(_tools, settings)), seconds=_KEYRING_SECONDS),
         Check("runs", partial(_runs, settings), seconds=_KEYRING_SECONDS),
     ]
 
@@ -127,6 +128,31 @@ async def _network(settings: Settings) -> Section | None:
                 places.setdefault(_place(whole_address(endpoint.url, loaded.file.flow_url)), who)
     findings += await _silent(places)
     return Section(name="network", findings=findings) if findings else None
+
+
+def _tools(settings: Settings) -> Section | None:
+    """The tools of MCP servers that the file names and that no operator has approved."""
+    from loom_core.mcp_client.pins import Approvals
+    from loom_core.mcp_client.servers import read_servers
+    from loom_core.mcp_client.trust import ToolPins
+
+    loaded = _loaded(settings)
+    tools = server_tools(loaded.file) if loaded is not None else []
+    if loaded is None or not tools:
+        return None
+    servers = dict.fromkeys(name.partition(":")[0] for name in tools)
+    ready = read_servers(settings.home, names=list(servers)).ready
+    trusted = {server.name for server in ready if server.trusted}
+    unasked = {each for each in server_tools(loaded.file, unasked=True) if each.partition(":")[0] in trusted}
+    approvals, pins = Approvals(settings.home), ToolPins(settings.home)
+    findings: list[Finding] = []
+    for name in tools:
+        server, _, tool = name.partition(":")
+        if name not in unasked and pins.find(server, tool) is None:
+            what = f"The file names the tool {name}, which no operator has approved: flows cannot call it."
+            remedy = f"Look at it, and approve it: {approvals.command(name)}."
+            findings.append(warning("tool-not-approved", what, remedy))
+    return Section(name="tools", facts={"tools": tools}, findings=findings)
 
 
 def _place(url: str) -> tuple[str, int]:

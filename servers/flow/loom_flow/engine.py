@@ -14,7 +14,7 @@ from anyio import to_thread
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config.flow_file import LoadedFlows, read_flow_file
 from loom_core.flow.config.watch import FlowFileWatch
-from loom_core.flow.executor.definition import every_step
+from loom_core.flow.executor.definition import every_step, server_tools
 from loom_flow.invocation import invocation
 
 if TYPE_CHECKING:
@@ -268,9 +268,7 @@ class Engine:
 
     async def tools_of_servers(self, file: FlowFile) -> Sequence[Callable[[], tuple[Tool, ...]]]:
         """The tools of the MCP servers that steps and skills name; they are started."""
-        named = [step.tool for flow in file.flows for step in every_step(flow.steps)]
-        named += [tool for skill in file.skills for tool in skill.tools]
-        names = list(dict.fromkeys(name.partition(":")[0] for name in named if ":" in name))
+        names = list(dict.fromkeys(name.partition(":")[0] for name in server_tools(file)))
         if names:
             if self._mcp is None:
                 from loom_core.mcp_client.lent_tools import McpTools

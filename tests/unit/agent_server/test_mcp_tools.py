@@ -7,8 +7,11 @@ import sys
 
 import anyio
 import pytest
+from loom_agent.service import Service
 
 from loom_core.errors import ConfigError, SourceError
+from loom_core.runs.orders import Decided
+from loom_core.server.caller import SCOPES, Caller, acting
 
 pytestmark = pytest.mark.slow
 
@@ -105,6 +108,64 @@ async def test_what_a_person_has_approved_a_rule_may_let_run_from_then_on(connec
         again = await call(client, "agent_run", goal=goal)
     assert again["status"] == "completed"
     assert "42" in again["output"]
+
+
+async def test_an_approval_right_after_a_restart_is_kept(connect, call, servers, configure, home):
+    servers()
+    configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
+    goal = 'use notes__double {"number": 21}'
+    async with connect() as client:
+        await once_ready(client)
+        run = await call(client, "agent_run", goal=goal)
+        assert run["status"] == "input_required"
+    async with connect() as client:  # its server has not been started yet
+        decisions = [{"id": run["pending"][0]["id"], "action": "approve"}]
+        decided = await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
+        done = await call(client, "agent_wait", run_id=decided["run_id"], wait_seconds=40)
+        assert "42" in done["output"]
+    async with connect() as client:
+        await once_ready(client)
+        again = await call(client, "agent_run", goal=goal)
+    assert (again["status"], "42" in again["output"]) == ("completed", True)
+
+
+async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_the_run(
+    running, servers, configure, settings
+):
+    servers()
+    configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
+    goal = 'use notes__double {"number": 21}'
+    async with running(sees_all=True) as service:
+        await ready(service)
+        run = await service.start(goal)
+        while run.status != "input_required":
+            run = await service.changed(run.id, after=run.last_seq, seconds=30)
+    async with Service(settings(), adopts=False, sees_all=True) as service:
+        service.load()
+        run = await service.run(run.id)
+        await service.decide(run, Decided(id=run.pending[0].id, action="approve"))
+    async with running() as service:
+        await ready(service)
+        made = await service.agent()
+        double = made.toolbox.find("notes:double")
+        assert made.permissions.decide(double, {"number": 1}).action == "allow"
+
+
+async def test_who_decides_of_their_own_run_only_approves_for_nobody_else(running, servers, configure):
+    servers()
+    configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
+    goal = 'use notes__double {"number": 21} and use notes__double {"number": 4}'
+    async with running(over_http=True) as service:
+        await ready(service)
+        for _ in range(2):
+            with acting(Caller("customer", SCOPES, id="token:customer")):
+                run = await service.start(goal)
+                while run.status != "input_required":
+                    run = await service.changed(run.id, after=run.last_seq, seconds=30)
+                told = await service.decide(run, Decided(id=run.pending[0].id, action="approve"))
+                while run.status != "completed":
+                    run = await service.changed(told.id, after=run.last_seq, seconds=30)
+                assert "42" in run.output
 
 
 async def test_a_profile_has_the_servers_that_it_names(running, servers, configure):

@@ -126,19 +126,18 @@ async def test_a_tool_of_the_file_that_fails_in_a_step_is_told_in_words() -> Non
 
 
 @pytest.mark.parametrize("confirm", [True, None])
-async def test_what_has_to_be_approved_is_named_with_a_reason_in_the_users_language(
+async def test_what_has_to_be_confirmed_is_asked_in_the_words_and_the_language_of_the_user(
     confirm: bool | None,
 ) -> None:
     saves = {**_SAVE, "confirm": confirm}
-    flow = {**_STEPS, "steps": [{"stepId": "internal", "tool": "save"}]}
-    reason = "每次执行都需要确认。" if confirm else "它可能会删除或覆盖某些内容。"
+    flow = {**_STEPS, "name": "包裹", "steps": [{"stepId": "internal", "tool": "save"}]}
     async with talking(flow, file={"system_tools": [saves]}) as talk:
-        assert (await talk("订单7到哪了")).text == f"{reason}\nsave"
+        assert (await talk("订单7到哪了")).text == "要我继续办理“包裹”吗？"
     llm = MockLLM([decides("tool", "save"), call("save"), "好了。"])
     async with talking(flow, file={"system_tools": [saves]}, llm=llm) as talk:
-        assert (await talk("帮我存一下")).text == f"{reason}\nsave"
+        assert (await talk("帮我存一下")).text == "要我为您这样办理吗？"
     async with talking({**flow, "name": "Parcels"}, file={"system_tools": [saves]}) as talk:
-        assert (await talk("so where is order 7")).text.endswith("\nsave")
+        assert (await talk("so where is order 7")).text == "Shall I go on with “Parcels”?"
 
 
 async def test_what_nobody_knows_of_is_asked_about_with_the_inputs_and_not_with_the_request() -> None:

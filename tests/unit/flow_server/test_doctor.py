@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from functools import partial
 
@@ -121,3 +122,23 @@ def test_the_keys_that_the_file_names_are_handed_on(write, home, monkeypatch):
         model="deepseek",
     )
     assert variables() == {"SITE_KEY", "DEEPSEEK_API_KEY"}
+
+
+def test_tools_that_no_operator_has_approved_are_told_with_the_command_that_approves_them(found, write, home):
+    servers = {"time": {"command": "x"}, "own": {"command": "x", "loom": {"trusted": True}}}
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    steps = [
+        {"stepId": "a", "tool": "time:now"},
+        {"stepId": "b", "tool": "own:write"},
+        {"stepId": "c", "tool": "own:read", "confirm": False},
+    ]
+    write({"flow_id": "a", "trigger_patterns": ["x"], "steps": steps})
+    approved = {"version": 2, "tools": {"own": {"write": {"digest": "1"}}}}
+    (home / "trust.json").write_text(json.dumps(approved))
+
+    finding = found()["tools", "tool-not-approved"]
+
+    assert "time:now" in finding.message
+    assert "mcp approve time:now" in finding.remedy
+    (home / "trust.json").unlink()
+    assert "own:write" in found()["tools", "tool-not-approved"].message

@@ -7,7 +7,8 @@ import pytest
 from mcp_types import Tool
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.pins import Approvals, definition_hash
+from loom_core.mcp_client.pins import Approvals, definition_hash, pin_of
+from loom_core.mcp_client.trust import ToolPin, ToolPins
 
 pytestmark = pytest.mark.hostile("MCP servers")
 
@@ -59,10 +60,9 @@ def test_the_order_of_its_arguments_and_its_looks_do_not_count() -> None:
 
 async def test_a_tool_needs_no_approval_until_it_changes(tmp_path: Path) -> None:
     approvals = Approvals(tmp_path)
-    await approvals.read("文件")
     assert approvals.reason("文件", "读取", "1") == "It has not been approved yet."
 
-    await approvals.approve("文件", {"读取": "1"})
+    await approvals.approve("文件", {"读取": ToolPin(digest="1")})
 
     assert approvals.reason("文件", "读取", "1") == ""
     assert "have changed since" in approvals.reason("文件", "读取", "2")
@@ -70,21 +70,44 @@ async def test_a_tool_needs_no_approval_until_it_changes(tmp_path: Path) -> None
     assert approvals.reason("other", "读取", "1")
 
 
-async def test_what_was_approved_is_known_after_a_restart(tmp_path: Path) -> None:
-    await Approvals(tmp_path).approve("s", {"a": "1"})
-    later = Approvals(tmp_path)
-    await later.read("s")
+async def test_what_another_process_approves_is_known_at_once(tmp_path: Path) -> None:
+    here = Approvals(tmp_path)
+    assert here.reason("s", "a", "1")
 
-    assert later.reason("s", "a", "1") == ""
+    await Approvals(tmp_path).approve("s", {"a": ToolPin(digest="1")})
+
+    assert here.reason("s", "a", "1") == ""
+    ToolPins(tmp_path).forget("s", ["a"])
+    assert here.reason("s", "a", "1") == "It has not been approved yet."
+
+
+async def test_a_tool_is_approved_as_a_person_was_shown_it(tmp_path: Path) -> None:
+    approvals = Approvals(tmp_path)
+    shown = ToolPin(digest="1", says={"description": "读"})
+    await approvals.approve("文件", {"读取": shown})
+
+    await approvals.approve_as_seen("文件:读取", "1")
+    assert ToolPins(tmp_path).find("文件", "读取") == shown  # it is known better already
+    await approvals.approve_as_seen("文件:读取", "2")
+    await approvals.approve_as_seen("keep_note", "3")  # of Loom's own
+
+    assert ToolPins(tmp_path).of("文件") == {"读取": ToolPin(digest="2")}
+    assert "keep_note" not in (tmp_path / "trust.json").read_text(encoding="utf-8")
+
+
+def test_what_a_tool_says_is_kept_with_its_approval_unless_it_is_huge() -> None:
+    pin = pin_of(Tool.model_validate(_DEFINITION), digest="1")
+    huge = pin_of(Tool.model_validate({**_DEFINITION, "description": "长" * 100_000}), digest="1")
+
+    assert pin.says["description"] == "Read a file."
+    assert huge == ToolPin(digest="1")
 
 
 async def test_nothing_is_approved_where_that_cannot_be_read(tmp_path: Path) -> None:
     approvals = Approvals(tmp_path)
-    await approvals.approve("s", {"a": "1"})
+    await approvals.approve("s", {"a": ToolPin(digest="1")})
     (tmp_path / "trust.json").write_text("{")
-
-    await approvals.read("s")
 
     assert "cannot be read" in approvals.reason("s", "a", "1")
     with pytest.raises(ConfigError):
-        await approvals.approve("s", {"a": "1"})
+        await approvals.approve("s", {"a": ToolPin(digest="1")})

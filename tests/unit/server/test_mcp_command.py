@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.mcp_client.trust import ToolPins
+from loom_core.mcp_client.trust import ToolPin, ToolPins
 
 if TYPE_CHECKING:
     from tests.unit.server.mcp_verbs import Terminal
@@ -157,7 +157,7 @@ def test_a_broken_file_is_left_as_it_is(terminal: Terminal) -> None:
 
 def test_a_server_is_removed_with_what_was_approved_of_its_tools(terminal: Terminal) -> None:
     terminal.mcp("add", "a", "--env", "KEY=very-secret", "--", "x")
-    ToolPins(terminal.home).pin("a", {"t": "h"})
+    ToolPins(terminal.home).pin("a", {"t": ToolPin(digest="h")})
     report = terminal.mcp("remove", "a")
     assert "very-secret" not in "\n".join(report.lines)
     assert terminal.mcp("list").data["servers"] == []
