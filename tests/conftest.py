@@ -10,6 +10,7 @@ import platform
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -38,6 +39,7 @@ settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("loom")
 
 _MEASURING = pytest.StashKey[dict[str, str]]()
+_REASONS = 2  # for skipped tests that have a line each; a third line has the others
 _GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
 _AS_IN_A_TERMINAL = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGALRM")
 
@@ -102,6 +104,15 @@ def pytest_configure(config: pytest.Config) -> None:
         }
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests as slow but those of units, which mark themselves: `-m "not slow"` is the fast lane."""
+    units = f"{_HERE / 'unit'}{os.sep}"
+    for item in items:
+        if not str(item.path).startswith(units):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection() -> None:
     """Search for no garbage among what the tests are made of, of which there is none."""
     gc.disable()
@@ -150,6 +161,20 @@ def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
         tests[crashitem] = True  # as done
         if all(tests.values()):
             del sched.workqueue[path]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in three lines how many tests were skipped and why; `-rs` lists every place."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped or terminalreporter.hasopt("skipped"):
+        return
+    terminalreporter.section("skipped; -rs says where", sep="-")
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped).most_common()
+    for reason, number in reasons[:_REASONS]:
+        terminalreporter.write_line(f"{number}: {reason}")
+    if others := reasons[_REASONS:]:
+        names = "; ".join(reason.partition(":")[0] for reason, _ in others)
+        terminalreporter.write_line(f"{sum(number for _, number in others)}: {names}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -37,6 +37,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("JSON and schemas")
 @given(schema=st.sampled_from(_FORMS), value=st.dictionaries(st.sampled_from("abc"), _VALUES, max_size=3))
 def test_what_is_refused_is_what_jsonschema_refuses(schema: dict[str, Any], value: object) -> None:
@@ -115,6 +116,7 @@ _COMPARED = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values=st.lists(_COMPARED, max_size=4), value=_COMPARED)
 def test_values_are_the_same_when_jsonschema_says_so(values: list[Any], value: Any) -> None:
     for schema in ({"const": value}, {"enum": values}, {"uniqueItems": True}):

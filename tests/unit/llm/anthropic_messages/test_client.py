@@ -453,6 +453,7 @@ _histories = st.lists(
 ).map(lambda messages: (*messages, _QUESTION) if messages else messages)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     history=_histories,
