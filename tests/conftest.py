@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib.util
 import os
+import platform
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -36,6 +39,7 @@ settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("loom")
 
 _MEASURING = pytest.StashKey[dict[str, str]]()
+_REASONS = 2  # for skipped tests that have a line each; a third line has the others
 _GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
 _AS_IN_A_TERMINAL = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGALRM")
 
@@ -75,6 +79,16 @@ def _inherit_nothing() -> None:
 _inherit_nothing()
 
 
+def _keep_little_memory() -> None:
+    """Let all threads share one heap: of those that glibc gives to each, none returns what was freed."""
+    if platform.libc_ver()[0] == "glibc":
+        arena_max = -8  # M_ARENA_MAX of malloc.h
+        ctypes.CDLL(None).mallopt(arena_max, 1)
+
+
+_keep_little_memory()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Measure no coverage in what tests start: it nearly doubles the time that each start takes.
 
@@ -82,10 +96,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not hasattr(config, "workerinput"):
         os.environ[processes.RUN_VARIABLE] = str(os.getpid())
+        # Else each server that a test starts compiles Loom before it serves.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if hasattr(config, "workerinput"):  # the process that starts the workers has to pass it on to them
         config.stash[_MEASURING] = {
             name: os.environ.pop(name) for name in _MEASURING_VARIABLES if name in os.environ
         }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests as slow but those of units, which mark themselves: `-m "not slow"` is the fast lane."""
+    units = f"{_HERE / 'unit'}{os.sep}"
+    for item in items:
+        if not str(item.path).startswith(units):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection() -> None:
@@ -138,6 +163,20 @@ def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
             del sched.workqueue[path]
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in three lines how many tests were skipped and why; `-rs` lists every place."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped or terminalreporter.hasopt("skipped"):
+        return
+    terminalreporter.section("skipped; -rs says where", sep="-")
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped).most_common()
+    for reason, number in reasons[:_REASONS]:
+        terminalreporter.write_line(f"{number}: {reason}")
+    if others := reasons[_REASONS:]:
+        names = "; ".join(reason.partition(":")[0] for reason, _ in others)
+        terminalreporter.write_line(f"{sum(number for _, number in others)}: {names}")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where tests have left processes that no worker knows of, as one that was killed, and end them."""
@@ -151,10 +190,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def no_long_searches() -> Iterator[None]:
-    """Leaves out what a module's tests have left, too: a tenth of a second is long where a test waits two."""
-    yield
+    """Leaves out what earlier modules have left, too: a tenth of a second is long where a test waits two.
+
+    Only when the next module begins: until then the last test holds its fixtures, which would be frozen with
+    it and never freed.
+    """
     gc.collect()
     gc.freeze()
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

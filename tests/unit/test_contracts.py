@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 _TOOL = Path(__file__).parents[2] / "tools" / "contract.py"
 
 

@@ -46,6 +46,7 @@ def _seen_by_type_checkers(init: Path) -> list[str]:
     return sorted(alias.asname or alias.name for node in imports for alias in node.names)
 
 
+@pytest.mark.slow
 def test_threads_may_import_modules_of_one_package_for_the_first_time_at_once() -> None:
     modules = ["loom_core.knowledge.rag.drafts", "loom_core.knowledge.rag.knowledge_base"]
     modules += ["loom_core.knowledge.rag.patterns", "loom_core.knowledge.rag", "loom_core.knowledge.library"]
@@ -96,6 +97,7 @@ def test_a_name_that_a_package_does_not_offer_is_an_attribute_error() -> None:
         _ = import_module("loom_core.knowledge.rag").Graf
 
 
+@pytest.mark.slow
 def test_what_most_programs_begin_with_is_offered_at_the_top_and_loaded_when_asked_for() -> None:
     program = (
         "import sys, loom_core\n"

@@ -246,6 +246,7 @@ def test_secrets_are_taken_out_of_texts():
     assert redacted(text, secrets) == "键 [secret], [secret]; https://h/?k=[secret] x"
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("secrets")
 @given(
     st.text(max_size=20),

@@ -61,8 +61,30 @@ def test_what_a_child_inherits():
 def test_the_run_outlives_its_terminal():
     os.kill(os.getpid(), signal.SIGHUP)
 """
+_SKIPS = """
+import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
+@pytest.mark.parametrize("number", range(40))
+def test_a_tool(number):
+    pytest.skip("Node.js is missing: install it")
+
+def test_others():
+    pytest.skip("There is no peer: install it")
+
+@pytest.mark.skipif("True", reason="root may read everything")
+@pytest.mark.parametrize("number", range(3))
+def test_of_root(number):
+    pass
+
+@pytest.mark.skip(reason="no pipes here")
+def test_of_pipes():
+    pass
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc"),
+]
 
 RunTests = Callable[..., str]
 
@@ -124,6 +146,19 @@ def test_what_tests_start_inherits_neither_ignored_signals_nor_a_closed_input(ru
     said = run_tests(prefix="trap '' HUP INT QUIT TERM ALRM CHLD; exec <&-;", inherits=_INHERITS)
 
     assert "2 passed" in said, said
+
+
+def test_what_is_skipped_is_told_in_three_lines(run_tests: RunTests) -> None:
+    _, _, told = run_tests(skips=_SKIPS).partition("skipped; -rs says where")
+
+    lines = [line for line in told.splitlines()[1:] if line]
+    assert lines[:3] == [
+        "40: Node.js is missing: install it",
+        "3: root may read everything",
+        "2: There is no peer; no pipes here",
+    ], told
+    assert "45 skipped" in lines[3]
+    assert told.count("SKIPPED") == 0
 
 
 def _runs(pid: str) -> bool:

@@ -72,6 +72,7 @@ def test_every_own_name_leads_to_what_registers_it(kind: Any, name: str) -> None
         create(kind, name, no_such=1)
 
 
+@pytest.mark.slow
 def test_retriever_is_created_by_name_without_an_import_by_the_caller() -> None:
     done = _run(
         """
@@ -267,6 +268,7 @@ def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: P
     assert "'dense' is taken" in done.stderr
 
 
+@pytest.mark.slow
 def test_tools_and_memories_of_an_installed_distribution_are_created_by_name(tmp_path: Path) -> None:
     folder = _install(
         tmp_path,

@@ -15,6 +15,8 @@ from loom_core.llm.messages import AssistantMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from tests.fixtures.adding_agents import add, calling, event_types, tool_call
 
+pytestmark = pytest.mark.slow
+
 
 class City(BaseModel):
     """A city."""

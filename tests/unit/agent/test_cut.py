@@ -162,6 +162,7 @@ def test_the_newest_part_begins_at_an_answer():
     assert newest_from([_SYSTEM, _user("x")], [1, 1], room=100) == 2
 
 
+@pytest.mark.slow
 @given(history=conversations(), room=st.floats(0, 30), last=st.booleans())
 def test_in_any_conversation_no_call_is_parted_from_its_result(
     history: tuple[Message, ...], room: float, *, last: bool

@@ -160,6 +160,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), _JSON, max_size=3))
 def test_any_arguments_can_be_compared(arguments: dict[str, Any]):
     run = _Run()

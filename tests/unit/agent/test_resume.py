@@ -122,6 +122,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str, 
     return path, *anyio.run(_whole, path)
 
 
+@pytest.mark.slow
 async def test_a_run_cut_after_any_event_ends_the_same_and_does_nothing_twice(
     finished: tuple[Path, str, str, int], tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.orders import Decided
 from loom_core.server.caller import Caller, acting
 
+pytestmark = pytest.mark.slow
+
 OPS = Caller("ops", frozenset({"read", "write"}), id="token:ops")
 ADA = Caller("ada", frozenset({"read", "write"}), id="token:ada")
 BOB = Caller("bob", frozenset({"read", "write"}), id="token:bob")

@@ -8,6 +8,8 @@ import json
 import pytest
 from loom_agent.cli import parser, run, settings_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def command(home, capsys, monkeypatch):

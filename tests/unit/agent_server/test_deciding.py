@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.agent_server.conftest import NOTE
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_call_that_changes_something_waits_for_the_users_decision(connect, call):

@@ -82,6 +82,7 @@ async def test_it_answers_with_what_the_tools_said_and_that_it_is_no_model():
     assert nothing.text.startswith("No tool was called.")
 
 
+@pytest.mark.slow
 async def test_a_structured_answer_has_the_properties_that_are_wanted():
     agent = Agent(demonstration_model(), tools=demonstration_tools(), permissions="allow")
     schema = {
@@ -96,6 +97,7 @@ async def test_a_structured_answer_has_the_properties_that_are_wanted():
     assert result.structured["said"].startswith("The tools say: 20")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", ["目标" * 20_000, "What time is it there? " * 2000])
 async def test_a_long_text_streams_about_as_quickly_as_a_short_one(goal):
     stream = demonstration_model().chat_stream([UserMessage((TextPart(goal),))], tools=SPECS)

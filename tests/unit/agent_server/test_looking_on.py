@@ -9,6 +9,8 @@ from mcp.shared.exceptions import MCPError
 
 from tests.unit.agent_server.conftest import NOTE
 
+pytestmark = pytest.mark.slow
+
 
 async def test_events_come_in_pages_without_a_gap(connect, call):
     async with connect() as client:

@@ -19,6 +19,7 @@ async def test_calls_are_told_that_runs_cannot_be_driven_rather_than_wait_for_ev
             assert await service.runs() == []
 
 
+@pytest.mark.slow
 async def test_who_waits_for_a_run_is_told_why_it_does_not_go_on(running, configure):
     configure(研究={})
     async with running() as service:

@@ -7,6 +7,8 @@ import pytest
 
 from loom_core.runs.orders import Reply
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_run_that_ends_in_time_is_answered_at_once(connect, call):
     async with connect() as client:

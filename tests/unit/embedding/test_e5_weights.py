@@ -30,6 +30,7 @@ def test_tensors_have_the_shapes_of_the_model(e5_weights: E5Weights):
         assert e5_weights.tensor(f"l{layer}.fi.w").size == HIDDEN * FEED_FORWARD
 
 
+@pytest.mark.slow
 def test_word_rows_are_rows_of_the_whole_table(e5_weights: E5Weights):
     table = e5_weights.tensor("emb.word").reshape(-1, HIDDEN)
     ids = [0, 250_001, 7, 7]

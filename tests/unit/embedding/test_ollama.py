@@ -125,6 +125,7 @@ async def test_the_first_answer_is_waited_for_as_long_as_the_model_may_take_to_l
     assert OllamaEmbedder(model="bge-m3", timeout=30).config["timeout"] == "30"
 
 
+@pytest.mark.slow
 async def test_who_waits_for_the_first_answer_is_told_so(caplog: pytest.LogCaptureFixture):
     server, told = EmbeddingServer(), anyio.Event()
 

@@ -71,6 +71,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_a_conversation_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     written = json.dumps({"flow_url": "http://127.0.0.1:9", "flows": [LEAVE]})

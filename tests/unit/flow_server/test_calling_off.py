@@ -20,6 +20,8 @@ from loom_core.server.tasks import TASKS
 if TYPE_CHECKING:
     from tests.fixtures.local_server import Asked, LocalServer
 
+pytestmark = pytest.mark.slow
+
 _ANSWER = TypeAdapter(dict[str, Any])
 _SOON = 1.0  # seconds that a call waits before it becomes a task
 

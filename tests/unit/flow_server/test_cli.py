@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from loom_flow.cli import parser, run, settings_of
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flow_company"
 NOTE = {
     "flow_id": "note",

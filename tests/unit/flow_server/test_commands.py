@@ -147,6 +147,7 @@ def test_at_a_terminal_a_run_asks_each_question_once(command, write):
     assert err.count("Keep “海”?") == 1
 
 
+@pytest.mark.slow
 def test_what_goes_on_with_a_run_finds_the_same_files(command, write, home):
     write(NOTE, BROKEN, net={"allow": ["127.0.0.1"]})
     code, out, err = command("run", "note", "text=海", "--config", home / "flow.json")
@@ -177,6 +178,7 @@ def test_events_are_told_once(command, write):
     assert "approval_required" in told
 
 
+@pytest.mark.slow
 def test_a_chat_begins_with_the_greeting_and_its_code_says_how_it_ended(command, write):
     write(
         NOTE,

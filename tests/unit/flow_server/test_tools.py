@@ -14,6 +14,8 @@ from mcp_types import ElicitResult
 from loom_core.errors import NotFoundError
 from loom_core.server.caller import Caller, acting
 
+pytestmark = pytest.mark.slow
+
 YES = ElicitResult(action="accept", content={})
 NO = ElicitResult(action="decline")
 CLOSED = ElicitResult(action="cancel")

@@ -8,6 +8,8 @@ from loom_kb.app import build
 from loom_kb.settings import Settings
 from mcp import Client
 
+pytestmark = pytest.mark.slow
+
 TOOLS, RESOURCES = "notifications/tools/list_changed", "notifications/resources/list_changed"
 
 

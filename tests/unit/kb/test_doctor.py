@@ -25,6 +25,8 @@ from loom_core.server.doctor.checks import examined
 from loom_core.server.health import Finding, HealthReport, Section
 from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
 
+pytestmark = pytest.mark.slow
+
 _HOLD = """
 import sys
 from pathlib import Path

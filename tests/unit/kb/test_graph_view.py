@@ -179,6 +179,7 @@ def test_small_graphs_have_places_of_their_own(count, edges):
     assert len({tuple(place) for place in positions.tolist()}) == count
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.integers(2, 30), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=60))
 def test_no_two_nodes_of_any_graph_are_in_the_same_place(count, pairs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 from loom_kb.job_facts import job_info
 
 from loom_core.errors import LLMError
@@ -13,6 +14,7 @@ from loom_core.llm.interface import ChatRequest
 from loom_core.llm.mock import MockProvider
 
 
+@pytest.mark.slow
 async def test_a_job_that_waits_for_a_language_model_says_why():
     asked_again = anyio.Event()
 

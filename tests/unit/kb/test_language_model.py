@@ -92,6 +92,7 @@ def test_a_key_in_the_configuration_is_refused_without_being_shown(tmp_path: Pat
     assert said.startswith("loom-kb: ")
 
 
+@pytest.mark.slow
 def test_nothing_that_reads_or_prepares_documents_is_loaded_at_the_start(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path; from loom_kb.app import build; "
@@ -103,6 +104,7 @@ def test_nothing_that_reads_or_prepares_documents_is_loaded_at_the_start(tmp_pat
     assert done.stdout.split() == [b"False"] * 3
 
 
+@pytest.mark.slow
 def test_no_sdk_is_loaded_before_the_first_use(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path; from loom_kb.app import build; "

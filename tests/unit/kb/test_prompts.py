@@ -6,6 +6,8 @@ from loom_kb.settings import Settings
 from mcp import Client, MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = ResourceTemplateReference(uri="loom://{source}/{id}")
 NOTES = {
     "notes": [("Harbour", "The harbour of Qingdao has a red lighthouse.", "note:harbour")],

@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loom_kb.app import build
 from loom_kb.settings import Settings
 from mcp import Client
 
 from loom_core.mcp_client.pins import definition_hash
+
+pytestmark = pytest.mark.slow
 
 OPERATORS = {"eq", "gte", "gt", "lte", "lt", "ne", "contains"}
 

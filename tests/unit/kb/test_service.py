@@ -57,6 +57,7 @@ async def test_one_source_that_cannot_answer_does_not_silence_the_others(service
         await service.query("rope", source="plain", filters={"tags": "a"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "film", "person", "other"),
     [

@@ -431,6 +431,7 @@ def fill(record: Record, documents: Sequence[dict[str, object]]) -> None:
             )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     fields=st.dictionaries(st.text(max_size=4), ANYTHING, max_size=4),

@@ -8,6 +8,8 @@ import pytest
 
 from loom_core.knowledge.index_health import damaged_indexes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def chroma(tmp_path: Path) -> Path:

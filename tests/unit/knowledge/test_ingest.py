@@ -24,6 +24,8 @@ from loom_core.knowledge.preparing.making import Failed
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.record import Job, JobItem, Record
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def knowledge_base():

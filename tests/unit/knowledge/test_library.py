@@ -109,6 +109,7 @@ async def test_deleting_removes_every_file(library, tmp_path):
     assert not (tmp_path / "kb" / "docs").exists()
 
 
+@pytest.mark.slow
 async def test_what_is_worked_for_in_the_background_can_be_deleted_and_made_again(library, tmp_path):
     async with anyio.create_task_group() as tasks:
         library.work_in(tasks)

@@ -113,6 +113,7 @@ def test_what_is_bare_of_a_name_is_not_in_a_text_with_its_words_elsewhere():
     assert bare("new york city") not in bare("A new city beside York, seen from York City.")
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(texts, texts, texts)
 @example("a", "½A", "B")

@@ -18,6 +18,8 @@ from loom_core.knowledge.mcp_search import MCPKnowledgeConfig
 from loom_core.mcp_client.config import ServerConfig
 from loom_core.mcp_client.connection import ServerConnection
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = str(Path(__file__).with_name("knowledge_server.py"))
 
 

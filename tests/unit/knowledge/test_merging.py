@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ _ITEMS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abc"), _ITEMS, max_size=3), st.integers(1, 12))
 async def test_whatever_sources_give_the_answer_is_ordered_bounded_and_made_of_it(sources, limit):
     found = {

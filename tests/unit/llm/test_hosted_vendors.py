@@ -108,6 +108,7 @@ async def test_a_stream_that_breaks_later_is_interrupted_and_not_tried_again(ven
         assert provider.spent.output_tokens > 0
 
 
+@pytest.mark.slow
 @_BOTH_WIRES
 async def test_a_vendor_that_falls_silent_is_given_up_after_the_timeout(vendor: str):
     async with _provider(vendor, [Turn(text=_TEXT * 50, hang_after=4000)], silence=0.5) as (provider, fake):
@@ -120,6 +121,7 @@ async def test_a_vendor_that_falls_silent_is_given_up_after_the_timeout(vendor: 
         assert len(fake.requests) == 1
 
 
+@pytest.mark.slow
 async def test_signs_of_life_without_an_answer_do_not_outlast_the_deadline():
     async with _provider("deepseek", [Turn(text=_TEXT, wait=anyio.Event())], deadline=1.0) as (
         provider,

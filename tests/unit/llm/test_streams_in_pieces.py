@@ -22,6 +22,8 @@ from loom_core.testing.streaming_transport import StreamingASGITransport
 from loom_core.testing.vendors.app import FakeVendors
 from loom_core.testing.vendors.script import Turn
 
+pytestmark = pytest.mark.slow
+
 _BOTH_WIRES = pytest.mark.parametrize("vendor", ["deepseek", "anthropic"])
 _REQUEST = ChatRequest(messages=(UserMessage((TextPart("你好"),)),))
 _EVENTS: dict[str, tuple[str, ...]] = {

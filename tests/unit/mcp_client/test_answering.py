@@ -11,6 +11,8 @@ from loom_core.mcp_client.callbacks import Callbacks, Sampled
 from loom_core.mcp_client.config import ServerConfig
 from loom_core.tools.interface import Answer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["modern", "legacy"])
 def era(request):

@@ -5,6 +5,8 @@ import pytest
 
 from loom_core.mcp_client.clock import CallClock
 
+pytestmark = pytest.mark.slow
+
 
 async def test_what_takes_too_long_is_ended():
     with CallClock(0.05) as clock:

@@ -197,6 +197,7 @@ def test_no_secret_is_in_an_error_of_a_server() -> None:
     assert "s3cret" not in str(_refused({"command": "x", "env": "s3cret"}))
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("MCP servers")
 @settings(max_examples=200)
 @given(written=st.dictionaries(_KEYS, _JSON, max_size=5))

@@ -17,7 +17,10 @@ from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.log_fields import current_fields, logging_with
 from loom_core.observability.metrics import process_metrics
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends children by POSIX signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="ends children by POSIX signals"),
+]
 
 
 def said(result) -> str:

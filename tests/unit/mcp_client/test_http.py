@@ -165,6 +165,7 @@ def certificate(tmp_path):
     return path
 
 
+@pytest.mark.slow
 async def test_what_hangs_costs_its_deadline(connected, web):
     web.routes["/mcp"] = lambda asked, connection: connection.recv(1)
     async with connected(entry(web.url("/mcp"), start_seconds=0.5)) as connection:
@@ -270,6 +271,7 @@ def port():
         return listener.getsockname()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_server_that_is_restarted_is_connected_to_again_and_the_call_is_made(
     connected, asking_server, serving, port, era

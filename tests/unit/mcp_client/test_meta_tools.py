@@ -11,6 +11,8 @@ from loom_core.mcp_client.config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.tools.interface import CallContext, ToolAnnotations
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = str(Path(__file__).parent / "listed_server.py")
 
 

@@ -14,6 +14,8 @@ from loom_core.mcp_client.config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.unit.mcp_client.conftest import Listed, Opened, offered, until
 
+pytestmark = pytest.mark.slow
+
 
 async def test_tools_of_a_configured_server_are_loaded_called_and_closed(tmp_path: Path) -> None:
     server = Listed(tmp_path, "文件", offered("读取", "读一个文件。"), offered("list"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.config import ServerConfig
@@ -92,6 +93,7 @@ async def test_an_answer_is_given_again_for_as_long_as_a_trusted_server_says(
         assert [await calls("other:read"), await calls("other:read")] == [1, 2]
 
 
+@pytest.mark.slow
 async def test_a_call_asks_whom_its_caller_names(tmp_path: Path, asking: Callable[..., ServerConfig]) -> None:
     asked: list[Question] = []
 

@@ -14,6 +14,8 @@ from loom_core.tools.interface import ToolAnnotations
 from loom_core.tools.permissions import identity
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered, until
 
+pytestmark = pytest.mark.slow
+
 
 async def test_changed_tools_are_swapped_and_old_ones_are_not_callable(
     tmp_path: Path, opened: Opened

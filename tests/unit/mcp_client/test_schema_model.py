@@ -230,6 +230,7 @@ _ARGUMENTS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data())
 def test_a_model_takes_what_the_schema_takes_and_gives_it_back_unchanged(data: st.DataObject) -> None:

@@ -185,6 +185,7 @@ async def test_no_metadata_service_is_asked_although_everything_is_allowed() -> 
             assert await refused(leading_to("10.0.0.1", form, policy=named), "http://harmless.example/"), form
 
 
+@pytest.mark.slow
 async def test_no_redirect_leads_there(server) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]

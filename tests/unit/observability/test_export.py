@@ -14,6 +14,8 @@ import pytest
 
 from loom_core.observability.export import exported_traces, is_export_wanted
 
+pytestmark = pytest.mark.slow
+
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROGRAM = """
 import json, logging, sys, time

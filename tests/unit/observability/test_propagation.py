@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_the_trace_of_a_context_is_told():
     assert trace_of(parent_of({"traceparent": PARENT})) == TRACE
 
 
+@pytest.mark.slow
 @given(
     st.one_of(
         st.none(),

@@ -15,6 +15,8 @@ from loom_query.service import Service
 
 from loom_core.errors import LoomError, SourceStartingError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def notes(tmp_path):

@@ -99,6 +99,7 @@ async def test_a_long_text_is_read_in_parts(configure, connected):
         )
 
 
+@pytest.mark.slow
 async def test_a_dead_and_a_hanging_source_are_named_and_spoil_nothing(
     configure, connected, harbour, dead, hanging
 ):
@@ -249,6 +250,7 @@ async def test_a_model_that_fails_costs_only_the_answer(configure, connected, ha
         assert "Ada Brown" in text_of(answer)
 
 
+@pytest.mark.slow
 async def test_sources_says_what_went_wrong_when_one_was_asked_last(
     configure, connected, harbour, dead, hanging
 ):

@@ -11,6 +11,8 @@ from mcp import Client
 
 from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 
+pytestmark = pytest.mark.slow
+
 TOOLS = "notifications/tools/list_changed"
 
 

@@ -56,6 +56,7 @@ async def test_a_run_goes_on_beside_who_started_it() -> None:
                 await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.slow
 async def test_hundreds_of_runs_are_driven_at_once() -> None:
     journal = Journal()
     agent = Agent(MockProvider(_echo), tools=[echo], journal=journal, compaction=None)

@@ -289,6 +289,7 @@ _json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("answers of models")
 @settings(max_examples=50)
 @given(st.sampled_from([200, 400, 401, 404, 429, 500, 529]), _json_values, st.text())

@@ -24,6 +24,8 @@ from loom_core.server.results import ToolReply, tool_result
 from loom_core.tools.audit import AUDIT_FIELDS, AuditLog
 from loom_core.tools.audit_file import read_entries
 
+pytestmark = pytest.mark.slow
+
 
 class _Done(BaseModel):
     done: bool = True

@@ -140,6 +140,7 @@ async def test_the_same_news_is_told_once_to_a_client_that_is_behind(server):
     assert len(messages.seen) < 20
 
 
+@pytest.mark.slow
 async def test_one_connection_cannot_watch_without_end(server):
     async with legacy(server, Messages()) as client:
         for number in range(1000):

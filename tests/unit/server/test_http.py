@@ -19,7 +19,10 @@ from loom_core.server.factory import LoomServer
 from loom_core.server.http import HttpSettings, serve_http
 from loom_core.testing.serving import serving
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals"),
+]
 
 DISCOVER = {
     "jsonrpc": "2.0",

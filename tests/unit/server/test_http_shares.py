@@ -17,7 +17,10 @@ from loom_core.server.results import ToolReply, tool_result
 from loom_core.testing.serving import serving
 from tests.fixtures.asker import Asker, guarded, open_session, shown
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals"),
+]
 
 
 class Done(BaseModel):

@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.unit.server.mcp_verbs import Terminal
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def terminal(load: Callable[[Path], ModuleType], tmp_path: Path) -> Terminal:

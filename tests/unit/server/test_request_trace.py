@@ -12,7 +12,10 @@ from loom_core.observability.propagation import carried
 from loom_core.observability.spans import MCP_SERVER
 from loom_core.testing.serving import serving
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals"),
+]
 
 PROTOCOL = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

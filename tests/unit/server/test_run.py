@@ -15,6 +15,8 @@ from loom_core.errors import ConfigError
 from loom_core.server.http import HttpSettings
 from loom_core.server.run import serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def collected():

@@ -17,7 +17,10 @@ from loom_core.server.factory import LoomServer
 from loom_core.server.handshake import Introduction
 from loom_core.server.stdio import LineReader, Wire, claim_stdio, serve_stdio
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and descriptors")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and descriptors"),
+]
 
 INITIALIZE = {
     "jsonrpc": "2.0",

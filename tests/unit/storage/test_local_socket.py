@@ -95,6 +95,7 @@ async def test_many_requests_at_once_get_their_own_answers(transport: Transport)
     assert found == {n: f"N{n}".encode() * 10_000 for n in range(100)}
 
 
+@pytest.mark.slow
 async def test_an_answer_that_takes_long_is_waited_for_as_long_as_there_are_signs_of_life(
     transport: Transport,
 ):

@@ -269,6 +269,7 @@ def test_a_connection_in_use_is_closed_when_it_is_given_back(tmp_path: Path):
         db.execute("SELECT 1")
 
 
+@pytest.mark.slow
 def test_many_may_make_the_same_file_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         for number in range(30):

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ class _Turn:
                 self._effects.append(number)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(plan=_TURNS, each=st.integers(1, 3), cancelled_after=st.one_of(st.none(), st.integers(0, 12)))
 def test_in_any_turn_effects_come_in_order_and_every_call_has_one_result(

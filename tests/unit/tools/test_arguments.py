@@ -122,6 +122,7 @@ def test_several_errors_are_told_together() -> None:
     assert "`ratio` must be" in told
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("MCP requests")
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(
     st.sampled_from([*_SCHEMA["properties"], "other"]), inner), max_leaves=10))  # fmt: skip

@@ -155,6 +155,7 @@ def test_lines_that_were_cut_off_one_after_the_other_are_told_as_that(path: Path
     assert (report.problem, report.torn, report.unkept, report.lines) == ("", 2, 0, 13)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     lines=st.lists(

@@ -59,6 +59,7 @@ def test_a_name_that_looks_like_a_hashed_one_is_hashed_itself() -> None:
     assert wire_name("files", hashed.removeprefix("files__")) != hashed
 
 
+@pytest.mark.slow
 @given(first=st.tuples(_SERVER, st.text(min_size=1)), second=st.tuples(_SERVER, st.text(min_size=1)))
 def test_every_pair_has_a_name_of_its_own_that_vendors_take(
     first: tuple[str, str], second: tuple[str, str]

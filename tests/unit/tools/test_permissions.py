@@ -345,6 +345,7 @@ def test_the_order_of_rules_makes_no_difference(
     assert _decided(rules, tool, **arguments) == _decided(shuffled, tool, **arguments)
 
 
+@pytest.mark.slow
 @given(st.lists(_RULES, max_size=5), _RULES, _TOOLS, _ARGUMENTS)
 def test_a_rule_that_is_added_never_lifts_what_another_says(
     rules: list[PermissionRule], added: PermissionRule, tool: Tool, arguments: dict[str, Any]
@@ -373,6 +374,7 @@ def test_what_a_pattern_would_allow_it_would_also_deny(pattern: str, text: str) 
             assert _decided([_rule("deny", value=pattern)], "x", value=value) == "deny"
 
 
+@pytest.mark.slow
 @given(st.lists(_RULES, max_size=5), _TOOLS, _ARGUMENTS)
 def test_nothing_that_people_approve_overrules_a_denial(
     rules: list[PermissionRule], tool: Tool, arguments: dict[str, Any]

@@ -195,6 +195,7 @@ async def test_arguments_without_a_bottom_are_refused(tmp_path: Path) -> None:
     assert "nested more than 100 times" in deep.message.text
 
 
+@pytest.mark.slow
 async def test_others_run_while_a_very_long_output_is_looked_through() -> None:
     async def does(_arguments: Mapping[str, Any], _context: CallContext) -> ToolOutput:
         return ToolOutput("\x1b[31m很长的一行\x1b[0m\r\n" * 300_000)

@@ -50,6 +50,7 @@ _SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(schema=_SCHEMAS.filter(lambda schema: isinstance(schema, dict)), value=_VALUES)
 def test_what_is_accepted_quickly_the_schema_accepts(schema: dict[str, Any], value: Any) -> None:

@@ -79,6 +79,7 @@ def test_a_known_secret_is_not_written_wherever_it_stands() -> None:
     assert written == {"text": "use [secret] now", "list": ["?k=[secret]"], "map": {"[secret]": 1}}
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_and_deep_ones_end() -> None:
     deep: Any = "bottom"
     for _ in range(100):

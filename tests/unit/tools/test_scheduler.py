@@ -243,6 +243,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(steps=_STEPS, each=st.integers(1, 3), total=st.integers(1, 4))
 def test_whatever_comes_bounds_are_kept_all_end_and_no_place_is_lost(

@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 from loom_core.server.wellformed import well_formed
 from loom_core.tools.schema import without_nulls, without_titles
 
+pytestmark = pytest.mark.slow
+
 
 class Inner(BaseModel):
     title: str = "a title"

@@ -263,6 +263,7 @@ _FILE = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(file=_FILE)
 def test_any_file_is_read_or_refused_with_its_place(file):
     refusal = refusal_of(json.dumps(file))

@@ -81,6 +81,7 @@ def test_the_file_of_these_tests_is_in_order(told):
     assert told(FULL) == []
 
 
+@pytest.mark.slow
 def test_whatever_stands_anywhere_is_told_and_never_stops_the_rest(told):
     for path in every_path(FULL):
         for junk in (None, 5, "?", [], {}, [5], {"?": 5}):

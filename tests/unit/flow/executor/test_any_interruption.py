@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import pytest
 from starlette.requests import Request
 
 from loom_core.flow.executor import FlowExecutor
@@ -16,6 +17,8 @@ from loom_core.runs.run import Run
 
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
+
+pytestmark = pytest.mark.slow
 
 Flows = Callable[..., FlowExecutor]
 

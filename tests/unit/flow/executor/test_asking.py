@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from loom_core.flow.executor import FlowExecutor
 from loom_core.runs.journal import Journal
 from loom_core.runs.orders import Abort, Answered, Decided, Pause, Reply, Resume
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.unit.flow.executor.conftest import Api
+
+pytestmark = pytest.mark.slow
 
 Flows = Callable[..., FlowExecutor]
 

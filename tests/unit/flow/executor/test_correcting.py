@@ -16,6 +16,8 @@ from loom_core.runs.run import Pending
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
 
+pytestmark = pytest.mark.slow
+
 Flows = Callable[..., FlowExecutor]
 
 _SCHEMA: dict[str, Any] = {

@@ -12,6 +12,8 @@ from loom_core.runs.journal import Journal
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
 
+pytestmark = pytest.mark.slow
+
 Flows = Callable[..., FlowExecutor]
 
 LEAVE: dict[str, Any] = {

@@ -21,6 +21,8 @@ from loom_core.runs.run import PARENT_RUN, Run, RunRequest
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
 
+pytestmark = pytest.mark.slow
+
 Flows = Callable[..., FlowExecutor]
 
 

@@ -19,6 +19,8 @@ from loom_core.tools.interface import CallContext, Question, ToolOutput
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
 
+pytestmark = pytest.mark.slow
+
 Flows = Callable[..., FlowExecutor]
 
 

@@ -20,6 +20,8 @@ from loom_core.runs.run import Run
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
 
+pytestmark = pytest.mark.slow
+
 Flows = Callable[..., FlowExecutor]
 
 

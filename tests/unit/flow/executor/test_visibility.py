@@ -123,6 +123,7 @@ def answers(status: int, body: dict[str, str]) -> Any:
     return answer
 
 
+@pytest.mark.slow
 async def test_models_see_what_they_may_and_nothing_else(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAY_TOKEN", "tok-4711")
     broken = answers(500, {"message": "ORA-00942 table HR.SALARY: stack trace"})

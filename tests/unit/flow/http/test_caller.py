@@ -136,6 +136,7 @@ async def test_an_error_after_one_that_may_have_been_done_says_that_it_may(calle
     assert error.failure == "interrupted"
 
 
+@pytest.mark.slow
 async def test_a_server_is_waited_for_as_it_asks(callers, api, endpoint) -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
     url = api.on("/a", (429, None, {"Retry-After": "0.2"}), (503, None, {"Retry-After": soon}), {"ok": 1})
@@ -153,6 +154,7 @@ async def test_a_server_that_asks_for_more_time_than_there_is_has_given_its_answ
     assert (answer.status, answer.attempts) == (429, 1)
 
 
+@pytest.mark.slow
 async def test_the_limit_of_time_is_for_all_attempts_together(caller, api, endpoint) -> None:
     url = api.on("/a", never)
     with anyio.fail_after(3):

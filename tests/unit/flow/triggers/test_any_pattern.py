@@ -16,6 +16,8 @@ from loom_core.flow.triggers import TriggerMatch, TriggerMatcher, check_pattern
 from loom_core.flow.triggers.normal_text import NormalText
 from loom_core.flow.triggers.pattern_text import translated
 
+pytestmark = pytest.mark.slow
+
 _PIECES = [
     *(
         "(",

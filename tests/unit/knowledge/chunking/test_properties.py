@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Chunker
     from loom_core.knowledge.model import Chunk
 
+pytestmark = pytest.mark.slow
+
 FRAGMENTS = st.one_of(
     st.text(max_size=20),
     st.text(alphabet=" \t\n\u3000.!?。！？；…”」)\"'-–,，、：:", max_size=8),

@@ -45,6 +45,7 @@ def test_a_function_answers_whatever_else_it_prints(behaviours) -> None:
     assert run_in_child(behaviours.doubled, {"value": "知识"}, timeout=20) == "知识知识"
 
 
+@pytest.mark.slow
 def test_a_hanging_function_is_killed_at_its_deadline(behaviours) -> None:
     started = time.monotonic()
     with pytest.raises(ChildError, match=r"no answer within 0\.5 s"):

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
 
+pytestmark = pytest.mark.slow
+
 
 def unit_vectors(count: int) -> NDArray[np.float32]:
     rows = np.random.default_rng(0).standard_normal((count, 16)).astype(np.float32)

@@ -9,6 +9,8 @@ from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyErro
 from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
+pytestmark = pytest.mark.slow
+
 STRANGE = ["知识图谱", 'it\'s "x"', "a\\b\\", "l1\nl2\r\n", "😀", "", " ", "NULL", "a,b", "\\N"]
 ENTITIES = [EntityNode(key, name, STRANGE[-key], key) for key, name in enumerate(STRANGE, start=1)]
 RELATIONS = [EntityEdge(1, name, 2, key, 1 / key) for key, name in enumerate(STRANGE, start=1)]

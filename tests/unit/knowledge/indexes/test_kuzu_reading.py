@@ -11,6 +11,8 @@ from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
 from loom_core.knowledge.indexes.kuzu_reading import answer_cypher, copy_database
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:

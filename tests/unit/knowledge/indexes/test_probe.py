@@ -18,6 +18,8 @@ from loom_core.knowledge.indexes.probe import (
 from loom_core.knowledge.indexes.tantivy import TantivyIndex
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
+pytestmark = pytest.mark.slow
+
 DIMENSION = 16
 
 

@@ -104,6 +104,7 @@ def test_changes_may_come_one_by_one(make: Make, record: Record, put):
     check(record, index)
 
 
+@pytest.mark.slow
 def test_an_index_goes_on_where_it_was_closed(make: Make, record: Record, put):
     first = make()
     put(*TEXTS[:3])

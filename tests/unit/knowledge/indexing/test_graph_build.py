@@ -19,6 +19,8 @@ from loom_core.knowledge.indexing.graph_build import build_graph
 from loom_core.knowledge.record import Record
 from loom_core.knowledge.record.whole_graph import all_edges, all_evidence, all_nodes
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     *[f"Town{n} is a town near Town{(n + 1) % 6} on the river Anna. 厦门是城市。" for n in range(6)],
     "The World Health Organization (WHO) advises Anna Town. The WHO is in Genf.",

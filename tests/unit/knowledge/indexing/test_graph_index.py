@@ -12,6 +12,8 @@ from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexing import GraphIndex
 from loom_core.knowledge.record import Record
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [f"Town{n} is a town near Town{(n + 1) % 6} on the river Anna. 厦门是城市。" for n in range(6)]
 
 

@@ -133,6 +133,7 @@ def test_a_row_that_does_not_fit_is_refused():
         LanguageVectors(DIMENSION).upsert([1], np.ones((1, 2), dtype=np.float32), {1: "zh"})
 
 
+@pytest.mark.slow
 def test_it_is_searched_while_languages_come_and_go():
     index = LanguageVectors(DIMENSION)
     failures: list[Exception] = []

@@ -126,6 +126,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_another_process_reads_along_and_sees_what_comes_goes_and_is_built_anew(
     record: Record, put, files: FlatVectors, tmp_path: Path, question
 ):

@@ -53,6 +53,7 @@ def load(name: str, data: bytes) -> DocumentDraft | None:
     return None
 
 
+@pytest.mark.slow
 @given(hostile, st.sampled_from(TEXTUAL), st.sampled_from(["utf-8", "gb18030", "utf-16", "big5"]))
 @settings(max_examples=400)
 def test_hostile_text_under_every_textual_extension(text: str, extension: str, encoding: str) -> None:
@@ -61,6 +62,7 @@ def test_hostile_text_under_every_textual_extension(text: str, extension: str, e
         check(draft)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=600), st.sampled_from([*TEXTUAL, ".pdf", ".docx", ".pptx", ".odt", ".epub"]))
 @settings(max_examples=300)
 def test_arbitrary_bytes_under_every_extension(data: bytes, extension: str) -> None:

@@ -24,6 +24,8 @@ from loom_core.knowledge.maintenance.importing import receive_archive
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.storage import ProcessLock
 
+pytestmark = pytest.mark.slow
+
 QUERIES = {
     "documents": (
         "SELECT id, uri, title, title_source, mime, language, text, hash, metadata, blocks FROM documents"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+pytestmark = pytest.mark.slow
+
 
 class Broken(HashingEmbedder):
     """An embedder of another name that fails, until it is mended."""

@@ -16,6 +16,8 @@ from loom_core.errors import StoreBusyError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
+pytestmark = pytest.mark.slow
+
 
 def damage(knowledge_base: GraphRAGKnowledgeBase, *statements: str) -> None:
     """Change the record behind the back of the library, as no constraint would let it."""

@@ -18,6 +18,8 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.storage import ProcessLock
 
+pytestmark = pytest.mark.slow
+
 COUNT = 300
 
 

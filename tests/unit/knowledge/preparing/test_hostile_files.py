@@ -15,7 +15,7 @@ from loom_core.knowledge.preparing.keeper import ChildLimits
 from loom_core.knowledge.preparing.making import Failed, Made
 from loom_core.knowledge.record.prepared import PreparedDocument
 
-pytestmark = pytest.mark.hostile("files of any kind")
+pytestmark = [pytest.mark.slow, pytest.mark.hostile("files of any kind")]
 
 _SECONDS = 60.0
 

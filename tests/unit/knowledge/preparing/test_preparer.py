@@ -23,6 +23,8 @@ from loom_core.knowledge.preparing.keeper import ChildLimits
 from loom_core.knowledge.preparing.making import Failed, Made, Unchanged
 from loom_core.knowledge.record import PreparedDocument
 
+pytestmark = pytest.mark.slow
+
 PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
 LONG = "Anna Lind met Otto Brandt in Old Town. 李白是诗人，生于碎叶城。\n\n" * 10_000
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are listed in /proc")

@@ -56,7 +56,7 @@ def films() -> Iterator[GraphRAGKnowledgeBase]:
         yield knowledge_base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # the model is held no longer
 def understood_films() -> Iterator[GraphRAGKnowledgeBase]:
     """The same with the vectors of a real model."""
     with _films("e5-small") as knowledge_base:

@@ -175,6 +175,7 @@ def test_groups_come_in_pages(make: Make) -> None:
     assert {name for group in first + second for name in group.names} >= {"WMO", "臺大"}
 
 
+@pytest.mark.slow
 async def test_spellings_are_one_entity_where_a_model_finds_them_alike() -> None:
     knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("e5-small"))
     await knowledge_base.add_texts(

@@ -123,6 +123,7 @@ async def test_what_can_be_understood_of_an_odd_question_is_found(harbour, strat
         assert items[0].source in {"note:harbour", "note:code"}
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     question=st.text(st.characters(exclude_categories=()), max_size=80)
@@ -181,6 +182,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     filters=st.dictionaries(
@@ -232,6 +234,7 @@ async def test_an_empty_knowledge_base_answers_nothing():
     knowledge_base.close()
 
 
+@pytest.mark.slow
 async def test_a_text_longer_than_any_document_may_be_is_refused_at_once():
     knowledge_base = GraphRAGKnowledgeBase.from_config()
     with pytest.raises(InvalidInputError, match="20,000,001 characters"):

@@ -19,6 +19,8 @@ from loom_core.knowledge.rag.channels import Channels, FirstStage, Question, fir
 from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
 from loom_core.knowledge.text import analyse
 
+pytestmark = pytest.mark.slow
+
 multilingual = pytest.mark.skipif(
     "e5-small" not in create_embedder("auto").id, reason="this platform has no e5-small"
 )

@@ -19,6 +19,8 @@ from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.retry import RetryPolicy
 from loom_core.testing.embedding_server import EmbeddingServer
 
+pytestmark = pytest.mark.slow
+
 CONFIG = {"provider": "local", "model": "hashing/512-1"}
 
 

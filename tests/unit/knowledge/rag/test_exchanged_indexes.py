@@ -17,6 +17,8 @@ from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.record.changes import IndexName
 from loom_core.testing.record_content import check_indexes
 
+pytestmark = pytest.mark.slow
+
 TOWNS = [f"# Visby{n}\n\nVisby{n} lies on the island Gotland{n}, near Klinte{n}." for n in range(12)]
 FILMS = [f"# 静港{n}\n\n《静港{n}》是一部电影，由林若曦{n}执导，在厦门拍摄。" for n in range(12)]
 

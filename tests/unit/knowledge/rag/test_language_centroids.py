@@ -20,6 +20,8 @@ from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
 from loom_core.knowledge.rag.waits import WaitSettings
 from loom_core.knowledge.record import Record
 
+pytestmark = pytest.mark.slow
+
 BOTH = frozenset({"alphabetic", "zh"})
 TEXTS = ["Zell is a town in Austria.", "Boats go back to the harbour.", "采尔是奥地利的城市。"]
 

@@ -12,6 +12,8 @@ from loom_core.knowledge.rag.links import LinkSettings, expand, links_from
 from loom_core.knowledge.rag.surroundings import Surroundings
 from loom_core.knowledge.text import analyse
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = LinkSettings()
 PASSAGES = {
     "Kraus House": ["Missouri", "Frank Wright"],

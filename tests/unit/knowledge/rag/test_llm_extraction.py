@@ -25,6 +25,8 @@ from loom_core.knowledge.record import Record
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.mock import MockProvider
 
+pytestmark = pytest.mark.slow
+
 Script = Callable[[ChatRequest], "str | LLMError"]
 
 

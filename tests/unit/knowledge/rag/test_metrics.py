@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.observability import LoomMetrics
@@ -14,6 +16,8 @@ from loom_core.observability.families import (
     SEARCH_SECONDS,
 )
 from loom_core.observability.metrics import new_registry
+
+pytestmark = pytest.mark.slow
 
 TEXTS = ["Anna Berg painted the sea at Zell.", "厦门是一座城市，有灯塔。"]
 

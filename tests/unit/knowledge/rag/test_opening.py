@@ -22,6 +22,8 @@ from loom_core.knowledge.rag.drafts import text_drafts
 from loom_core.knowledge.rag.vectors import Vectors
 from loom_core.knowledge.rag.waits import WaitSettings
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {
     "Zell": "Zell is a town in Austria. Anna Berg was born there.",
     "Anna Berg": "Anna Berg painted the sea. She lived in Lübeck.",

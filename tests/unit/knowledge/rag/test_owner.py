@@ -330,6 +330,7 @@ async def test_who_waits_for_vectors_is_told_that_none_are_made(open_kb: Open):
     assert forwards(peer)
 
 
+@pytest.mark.slow
 async def test_the_owner_of_a_long_addition_answers_meanwhile(open_kb: Open):
     owner, peer = open_kb(), open_kb()
     await fill(owner)
@@ -459,6 +460,7 @@ async def test_requests_that_are_none_are_refused(open_kb: Open):
         assert "failed" in await refusal(asked(settings=digest, params={"nonsense": 1}))
 
 
+@pytest.mark.slow
 async def test_what_the_owner_finds_too_long_or_cannot_say_is_found_here(
     open_kb: Open, monkeypatch: pytest.MonkeyPatch
 ):

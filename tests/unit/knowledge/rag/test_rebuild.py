@@ -14,6 +14,8 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.testing.record_content import QUERIES, Content, check_indexes, content
 
+pytestmark = pytest.mark.slow
+
 TITLES = [
     "",
     "Paris",

@@ -141,6 +141,7 @@ def test_the_way_to_a_passage_begins_at_one_that_was_found_directly(corpus: Corp
         assert all(a.chunk == b.seed for a, b in zip(hit.links, hit.links[1:], strict=False))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     words=st.lists(

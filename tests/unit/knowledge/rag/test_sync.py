@@ -16,6 +16,8 @@ from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.watching import FolderWatch
 from loom_core.knowledge.record import Job
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def knowledge_base():

@@ -23,6 +23,8 @@ from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.knowledge.record import Job
 from loom_core.testing.record_content import check_indexes, content
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["a.md", "b.md", "Zell.txt", "巴黎.md", "笔记 一.txt", "README", "data.csv"]
 FOLDERS = ["", "x", "x/深", "北京"]
 TEXTS = [

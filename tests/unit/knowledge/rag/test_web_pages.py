@@ -13,6 +13,8 @@ from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = Path(__file__).parents[3] / "fixtures" / "documents"
 ALLOWED = ["127.0.0.1"]
 PAGE = """<!doctype html><html><head><meta charset=utf-8><title>{title}</title></head>

@@ -15,6 +15,8 @@ from loom_core.knowledge.record.aliases import AliasDecision, AliasTable, Stated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 IDS = [
     "world health organization",
     "who",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,6 +91,7 @@ def test_keys_that_follow_each_other_are_changes_of_their_own(record: Record):
     assert taken == [7, 8, 9, 3, 4, 4, 1]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 7), st.integers(0, 30))
 def test_the_log_gives_back_what_was_noted_from_any_change_on(keys: list[int], limit: int, start: int):
     record = Record(None)

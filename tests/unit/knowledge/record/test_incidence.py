@@ -8,6 +8,8 @@ import pytest
 
 from loom_core.knowledge.record import Record
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = 60
 ENTITIES = 40
 HUB = 1  # mentioned in every chunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ puts = st.tuples(st.integers(0, 3), st.lists(st.integers(0, 4), min_size=1, max_
 steps = st.lists(puts | st.integers(0, 3) | st.sampled_from(["embed one", "embed all", "clear"]), max_size=14)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=steps)
 def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepare, steps):

@@ -92,6 +92,7 @@ async def test_a_hypothetical_document_is_cleaned_and_cut():
     assert len(second) == 2000
 
 
+@pytest.mark.slow
 async def test_a_slow_call_is_dropped_and_the_others_are_used():
     async def answer(number: int) -> str:
         if number == 1:

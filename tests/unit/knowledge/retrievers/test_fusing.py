@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.retrievers.fusing import min_max, reciprocal_rank, weighted_sum
 
+pytestmark = pytest.mark.slow
+
 _SCORES = st.dictionaries(st.integers(0, 50), st.floats(-1e300, 1e300))
 _UNIT = st.dictionaries(st.integers(0, 50), st.floats(0, 1))
 _RANKINGS = st.lists(st.lists(st.integers(0, 30), unique=True), max_size=5)

@@ -103,6 +103,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     st.one_of(
         st.text(st.characters(codec=None)),

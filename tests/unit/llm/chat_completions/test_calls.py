@@ -200,6 +200,7 @@ _SCRAPS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(_SCRAPS, max_size=3), max_size=5))
 def test_no_rubbish_breaks_it(chunks: list[list[object]]) -> None:
     _put_together(*chunks)

@@ -393,6 +393,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("answers of models")
 @given(st.lists(_JSON, max_size=4), st.booleans())
 def test_no_answer_is_so_odd_that_it_breaks_the_reader(chunks: list[object], tags: bool) -> None:

@@ -226,6 +226,7 @@ def test_gemini_is_told_the_same_in_other_words(schema: dict[str, Any], expected
     assert adapted(schema, "gemini") == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data())
 def test_what_a_schema_allows_every_dialect_of_it_allows(schemas: ModuleType, data: st.DataObject):

@@ -151,6 +151,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused():
         strict(_object(part=part))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data())
 def test_what_strict_mode_allows_is_without_nulls_what_was_meant(schemas: ModuleType, data: st.DataObject):

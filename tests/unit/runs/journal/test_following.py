@@ -64,6 +64,7 @@ async def test_every_follower_gets_every_event_wherever_it_follows(open_journal:
     assert seen == [added, added, added[650:], []]
 
 
+@pytest.mark.slow
 async def test_who_follows_behind_events_that_never_come_hears_that_the_run_has_ended(
     open_journal: Callable[[], Journal],
 ):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -16,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from loom_core.runs.journal import Journal, RunLog
 from loom_core.runs.orders import Reply
 from loom_core.runs.run import RunRequest, RunStatus
+
+pytestmark = pytest.mark.slow
 
 TEXTS = st.sampled_from(["hello", "你好，世界", "", "\ud83d"])
 STATUSES = st.sampled_from(["working", "input_required", "paused", "failed"])

@@ -193,6 +193,7 @@ async def test_a_session_that_is_no_text_is_refused(tmp_path: Path):
 MESSAGES = st.sampled_from(CONVERSATION)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(MESSAGES, max_size=4) | MESSAGES), max_size=8))
 async def test_both_kinds_of_memory_remember_the_same(

@@ -14,6 +14,8 @@ from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.port_holder import PortHolder, port_holder
 from loom_core.server.health import Finding
 
+pytestmark = pytest.mark.slow
+
 _LISTEN = """
 import socket, sys
 listener = socket.create_server(("127.0.0.1", 0))

@@ -14,6 +14,8 @@ from loom_core.server.doctor.self_test import Patience, self_test_section
 from loom_core.server.doctor.stdio_probe import probe_server
 from loom_core.server.health import Finding, Section
 
+pytestmark = pytest.mark.slow
+
 _FAKE = [sys.executable, str(Path(__file__).with_name("fake_server.py"))]
 
 

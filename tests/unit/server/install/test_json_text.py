@@ -59,6 +59,7 @@ def _expected(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "servers": {**document.get("servers", {}), "loom": _ENTRY}}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data(), document=_DOCUMENTS)
 def test_whatever_a_file_says_stays_when_an_entry_comes_and_goes(

@@ -26,6 +26,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("pages")
 @given(st.dictionaries(_TEXT, _VALUES, max_size=4))
 def test_data_is_read_as_it_was_given_and_never_ends_its_element(data):

@@ -210,6 +210,7 @@ async def test_any_bytes_can_be_sent_instead_of_an_answer(sent: bytes):
     assert await raw(fake, "openai", stream=True) == sent
 
 
+@pytest.mark.slow
 async def test_a_stream_can_be_cut_behind_every_byte():
     short = Turn(text="好", usage=None)
     whole = await raw(FakeVendors([short]), "deepseek", stream=True)

@@ -107,6 +107,7 @@ _PARTS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("paths and links")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
 @given(parts=st.lists(_PARTS | st.text(max_size=3), max_size=6), absolute=st.booleans())
@@ -220,6 +221,7 @@ def test_a_folder_that_may_not_be_written_is_told(folder: Path) -> None:
         FileRoot(folder).write("sub/x", b"")
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("paths and links")
 def test_a_link_that_is_put_in_the_way_meanwhile_leads_nowhere(folder: Path) -> None:
     """A folder and a link to the outside take turns in one place while it is read and written."""

@@ -316,6 +316,7 @@ async def test_what_could_not_be_written_back_is_not_edited(folder: Path) -> Non
         )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(
     before=st.text(alphabet="ab\n文é ", max_size=30),

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from loom_core.tools.builtin.html_text import html_text
 
+pytestmark = pytest.mark.slow
+
 _PAGE = """<!DOCTYPE html>
 <html><head><title>港口 &amp; more</title><style>p{}</style><script>if (a<b) "x</p>"</script></head>
 <body><!-- <p>no</p> --><h2>One</h2><p>Some   <b>bold</b>

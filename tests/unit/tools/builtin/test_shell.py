@@ -102,6 +102,7 @@ async def test_a_flood_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
     assert len(output.text) < 2300
 
 
+@pytest.mark.slow
 async def test_time_ends_a_command_and_all_that_it_has_started(tmp_path: Path) -> None:
     command = (
         "echo before; trap '' TERM; sleep 60 & echo $! > child; (sleep 60 & echo $! > grandchild);"
