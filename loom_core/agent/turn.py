@@ -87,8 +87,10 @@ def _options(request: ChatRequest) -> ChatOptions:
     return ChatOptions(
         tools=request.tools,
         tool_choice=request.tool_choice,
+        model=request.model,
         max_tokens=request.max_tokens,
         temperature=request.temperature,
+        top_p=request.top_p,
         effort=request.effort,
         output=request.output,
         stop=request.stop,
