@@ -26,9 +26,9 @@ class LoomMetrics:
         metrics = LoomMetrics(agent_id="agent-1")
         base = GraphRAGKnowledgeBase.from_config(..., metrics=metrics)
 
-    What is given such metrics is counted from the start. All else is counted by `process_metrics`, once that is
-    enabled: servers do so where their numbers can be read, a program by `loom_core.config.enable_metrics(True)`.
-    Until then each count costs a look at a flag.
+    What is given such metrics is counted from the start. All else is counted by `process_metrics`, once that
+    is enabled: servers do so where their numbers can be read, a program by
+    `loom_core.config.enable_metrics(True)`. Until then each count costs a look at a flag.
 
     Args:
         agent_id: whose numbers these are: they get the label `agent_id` besides their own; empty for none.
