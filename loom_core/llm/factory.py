@@ -94,7 +94,7 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
 
 
 def _spec(config: ProviderConfig) -> Mapping[str, Any]:
-    """What is different of the vendor, with what follows from how its key is sent."""
+    """Return the changes of the vendor's row, with those that follow from how its key is sent."""
     if config.auth_style is None:
         return config.spec
     anthropic = config.provider == "custom" and config.auth_style == "x-api-key"

@@ -142,7 +142,7 @@ class HostedProvider(LLMProvider):
 
     @property
     def spent(self) -> Spent:
-        """What all requests so far took, those to other models (`with_model`) included."""
+        """Tokens and cost of all requests so far, those to other models (`with_model`) included."""
         return sum((other.spent for other in self._others.values()), self._meter.spent)
 
     def cost(self, usage: Usage) -> float | None:

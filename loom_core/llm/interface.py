@@ -291,7 +291,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "extra": (lambda value: isinstance(value, Mapping), "a mapping of fields of the request"),
 }
-"""What the options of a request can be, and how that is said."""
+"""Checks of the options of a request, and the values that each expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

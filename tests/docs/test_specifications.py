@@ -207,7 +207,7 @@ _SAID_OTHERWISE = {
     "context_retriever=context_retriever": "knowledge=context_retriever",
     "RAGPattern(agent, retriever": 'RAGPattern(llm, create("retriever", "knowledge_base", [retriever])',
 }
-"""What docs/agent.md (Names used elsewhere) says that it is called here."""
+"""Names of the design, and those of today that docs/agent.md (Names used elsewhere) gives for them."""
 
 
 async def test_three_layers_of_rag(run) -> None:

@@ -108,7 +108,7 @@ class HttpTool(Tool):
 
     @property
     def needs_seconds(self) -> float:
-        """What its request is granted, and some more: it ends by itself, and says what may have been done."""
+        """The time of its request, and some more: it ends by itself, and says what may have been done."""
         return self._config.endpoint.timeout_seconds + _SPARE_SECONDS
 
     def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -92,7 +92,7 @@ _WRITTEN: list[Mapping[str, Any]] = [
 
 
 async def _body(vendor: str, *, model: str = "", **options: Any) -> Mapping[str, Any]:
-    """What the vendor is sent."""
+    """The body that the vendor is sent."""
     fake = FakeVendors(lambda _: Turn(text="好"))
     async with fake.http_client() as http_client:
         provider = PROVIDERS[vendor](
