@@ -84,15 +84,18 @@ class Turn:
 
 
 def _options(request: ChatRequest) -> ChatOptions:
-    return ChatOptions(
+    options = ChatOptions(
         tools=request.tools,
         tool_choice=request.tool_choice,
-        model=request.model,
         max_tokens=request.max_tokens,
         temperature=request.temperature,
-        top_p=request.top_p,
         effort=request.effort,
         output=request.output,
         stop=request.stop,
         extra=request.extra,
     )
+    if request.model:
+        options["model"] = request.model
+    if request.top_p is not None:
+        options["top_p"] = request.top_p
+    return options
