@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, overload
 
 from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.metadata import EntryPoint
     from inspect import Signature
 
-    from loom_core.knowledge.interface import Reranker, Retriever
+    from loom_core.knowledge.interface import PassageSource, Reranker, Retriever
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
@@ -146,7 +147,21 @@ class PluginRegistry:
     """`register` and `create` by the name of the kind: `@PluginRegistry.register_tool("clock")`.
 
     There is one registry in a process, and this is another spelling for it.
+
+        operator_registry = PluginRegistry([knowledge_base])
+        retriever = operator_registry.get("retriever", "hybrid")(dense_weight=0.6, sparse_weight=0.4)
+
+    Args:
+        sources: what retrievers search that `get` makes.
     """
+
+    def __init__(self, sources: Sequence[PassageSource] = ()) -> None:
+        self._sources = sources
+
+    def get(self, kind: PluginKind, name: str) -> Callable[..., Any]:
+        """Return what makes an implementation of its parameters; retrievers search the `sources`."""
+        make = cast("Callable[..., Any]", create)
+        return partial(make, kind, name, self._sources) if kind == "retriever" else partial(make, kind, name)
 
     @staticmethod
     def register_llm(name: str) -> Callable[[_F], _F]:

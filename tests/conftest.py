@@ -263,6 +263,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
     registry = new_registry()
     monkeypatch.setattr(process_metrics, "registry", registry)
+    monkeypatch.setattr(process_metrics, "enabled", True)
     return registry
 
 

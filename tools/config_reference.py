@@ -22,6 +22,7 @@ from loom_agent.profile_config import (
     McpConfig,
     ModelOptions,
     ProfileConfig,
+    SchedulerConfig,
 )
 from loom_query.mcp_config import McpConfig as McpSourceConfig
 from loom_query.query_file import KEYS
@@ -122,6 +123,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "budget": partial(_model, BudgetConfig),
         "approvals": partial(_model, ApprovalsConfig),
         "compaction": partial(_model, CompactionConfig),
+        "scheduler": partial(_model, SchedulerConfig),
     },
     "permissions.md": {"rule": partial(_model, PermissionRule)},
     "query-config.md": {

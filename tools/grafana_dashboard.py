@@ -163,6 +163,14 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (quantile(0.95, "loom_tool_execution_duration_seconds", "tool_name"),),
             unit="s",
         ),
+        Panel(
+            "Calls under way",
+            (
+                gauge("loom_tool_calls_running", legend="running"),
+                gauge("loom_tool_calls_waiting", legend="waiting"),
+                gauge("loom_tool_calls_running_peak", how="max", legend="peak"),
+            ),
+        ),
     ),
     "Language models": (
         Panel(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
@@ -15,6 +15,8 @@ from loom_core.agent.ingredients import (
     checked_parts,
     given_callbacks,
     given_hooks,
+    given_instructions,
+    given_knowledge_base,
     given_model,
     given_permissions,
     given_tools,
@@ -45,8 +47,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from loom_core.agent.hooks import Hooks
+    from loom_core.agent.parts import Instructions
     from loom_core.callbacks.interface import Callback
     from loom_core.knowledge.context import ContextRetriever
+    from loom_core.knowledge.federation import Federation
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.runs.journal import RunLog
     from loom_core.runs.memory import Memory
     from loom_core.runs.orders import Order
@@ -76,7 +81,9 @@ class Agent:
             `config.set_default_llm`.
         tools: what it may call: tools, or functions with annotated parameters.
         toolbox: instead, tools that come and go, such as those of MCP servers.
-        knowledge: finds passages about the goal before the model answers.
+        knowledge_base: a knowledge base, several, or a federation of some: the model searches them by a tool,
+            and passages about the goal are found before it answers.
+        knowledge: finds these passages in a way of its own, with or without such a tool.
         memory: keeps the conversations of sessions; by default that of `config.set_default_memory`, or one
             that lasts as long as the program runs.
         journal: keeps the runs; by default as long as the program runs.
@@ -92,11 +99,12 @@ class Agent:
         loop_guard: makes what notices that a run goes round in circles; None lets it.
         hooks: the program's own, see `Hooks`.
         callbacks: look on, see `Callback`.
-        system_prompt: what the model is told first; the rest of the system prompt is made of the tools, the
-            knowledge and the limits.
+        system_prompt: what the model is told first, or a function of the run that says it, see
+            `Instructions`; the rest of the system prompt is made of the tools, the knowledge and the limits.
         name: what it is called; runs of a journal are taken up again by the agent of this name.
         description: what it is for, in a sentence: other agents choose it by that.
-        scheduler: gives places to the calls of all runs.
+        scheduler: gives places to the calls of all runs; agents may share one.
+        priority: where calls have to wait for a place, those of agents with a higher one go first.
         audit: has every decision about a call on file.
         output_tokens: about so many of a tool's output are shown to the model.
         options: what every request to the model says besides, such as `temperature` or `effort`. Answers may
@@ -107,6 +115,7 @@ class Agent:
         description: what it is for.
         journal: its runs.
         budget: see above.
+        scheduler: see above; its `snapshot` says how many calls run, wait, and took too long.
         parts: what drives its runs.
 
     Raises:
@@ -121,6 +130,7 @@ class Agent:
         *,
         tools: Sequence[Tool | Callable[..., object]] = (),
         toolbox: Toolbox | None = None,
+        knowledge_base: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider] | None = None,
         knowledge: ContextRetriever | None = None,
         memory: Memory | None = None,
         journal: Journal | None = None,
@@ -133,10 +143,11 @@ class Agent:
         loop_guard: Callable[[], LoopGuard] | None = LoopGuard,
         hooks: Sequence[Hooks] = (),
         callbacks: Sequence[Callback] = (),
-        system_prompt: str = "",
+        system_prompt: Instructions | Callable[[], str | Awaitable[str]] = "",
         name: str = "default",
         description: str = "",
         scheduler: Scheduler | None = None,
+        priority: int = 0,
         audit: AuditLog | None = None,
         output_tokens: int = 6000,
         options: ChatOptions | None = None,
@@ -157,6 +168,7 @@ class Agent:
             toolbox=toolbox,
             scheduler=scheduler,
             audit=audit,
+            priority=priority,
             options=options,
         )
         if compaction is not None and not isinstance(cast("object", compaction), Compaction):
@@ -168,14 +180,24 @@ class Agent:
         self.journal = journal or Journal()
         self.budget = budget or Budget(iterations=standing.max_iterations)
         self._permissions = given_permissions(permissions)
-        self._scheduler = scheduler or Scheduler()
+        self.scheduler = scheduler or Scheduler()
+        self._priority = priority
         self._audit = audit
         self._output_tokens = output_tokens
         self._callbacks = given_callbacks(callbacks)
+        own = given_tools(tools)
+        if knowledge_base is not None:
+            search, passages = given_knowledge_base(knowledge_base)
+            own.append(search)
+            knowledge = knowledge or passages
+        if toolbox is None:
+            toolbox = Toolbox(own)
+        elif own:
+            toolbox = Toolbox(own, live=(toolbox.tools,))
         provider, options = given_model(llm if llm is not None else standing.llm), options or ChatOptions()
         self.parts = Parts(
             llm=provider,
-            toolbox=toolbox or Toolbox(given_tools(tools)),
+            toolbox=toolbox,
             pipeline=self._pipeline,
             memory=memory or standing.memory or InMemoryMemory(),
             knowledge=knowledge,
@@ -184,10 +206,15 @@ class Agent:
             else Compactors(compaction, provider, reserve=options.get("max_tokens")).make,
             guard=loop_guard,
             hooks=given_hooks(hooks),
-            system_prompt=system_prompt,
+            system_prompt=(given_instructions(system_prompt),),
             asking=Asking(approve=approve, orders=wait_for_orders, seconds=approval_seconds),
             options=options,
         )
+
+    @classmethod
+    def create(cls, llm: LLMProvider | str | None = None, **options: Any) -> Self:  # noqa: ANN401 - as above
+        """Return `Agent(llm, …)`: the name of the first design for the same."""
+        return cls(llm, **options)
 
     @overload
     async def run(
@@ -301,7 +328,7 @@ class Agent:
             toolbox=Toolbox(tools, live=(mine.toolbox.tools,)) if tools else mine.toolbox,
             pipeline=other._pipeline,
             memory=memory or mine.memory,
-            system_prompt="\n\n".join(filter(None, (mine.system_prompt, system_prompt))),
+            system_prompt=(*mine.system_prompt, system_prompt),
             asking=asking or mine.asking,
         )
         return other
@@ -375,7 +402,8 @@ class Agent:
         return ToolPipeline(
             self.parts.toolbox,
             permissions=self._permissions.for_run(),
-            scheduler=self._scheduler,
+            scheduler=self.scheduler,
+            priority=self._priority,
             output_tokens=self._output_tokens,
             audit=self._audit,
             run_id=run.id,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Literal, cast
 
 from loom_core.agent.hooks import Hooks
@@ -21,18 +22,24 @@ from loom_core.tools.scheduler import Scheduler
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from loom_core.agent.parts import Instructions
+    from loom_core.knowledge.context import ContextRetriever
+    from loom_core.knowledge.federation import Federation
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.runs.people import ApproveFunction
 
 __all__ = [
     "checked_parts",
     "given_callbacks",
     "given_hooks",
+    "given_instructions",
+    "given_knowledge_base",
     "given_model",
     "given_permissions",
     "given_tools",
 ]
 
-_MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"tools", "output"}
+_MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"model", "output", "tools"}
 
 # What is looked at is `object` here: type checkers see these mistakes before, and most programs have none.
 
@@ -81,6 +88,32 @@ def _tool(given: object) -> Tool:
     raise ConfigError(f"{given!r} is no tool.", advice=advice)
 
 
+def given_knowledge_base(
+    given: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider],
+) -> tuple[Tool, ContextRetriever]:
+    """Return the tool that searches knowledge bases, and what finds passages before the model answers.
+
+    Raises:
+        ConfigError: something else is among them, or two have the same name.
+    """
+    from loom_core.knowledge.context import ContextRetriever
+    from loom_core.knowledge.federation import Federation
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.search_tool import DocumentSearchTool
+
+    if isinstance(given, Federation):
+        return DocumentSearchTool(given), ContextRetriever(given)
+    bases: list[object] = list(given) if isinstance(given, Sequence) else [given]
+    if not bases or not all(isinstance(each, KnowledgeBaseProvider) for each in bases):
+        raise ConfigError(
+            f"`knowledge_base` cannot be {given!r}.",
+            advice="Give a knowledge base, such as `GraphRAGKnowledgeBase.from_config(…)`, a list of some, "
+            "or a `Federation`; a retriever goes into `knowledge=ContextRetriever(retriever)`.",
+        )
+    sources = Federation(cast("list[KnowledgeBaseProvider]", bases))
+    return DocumentSearchTool(sources), ContextRetriever(sources)
+
+
 def given_hooks(hooks: object) -> tuple[Hooks, ...]:
     """Hooks.
 
@@ -112,6 +145,27 @@ def given_callbacks(callbacks: object) -> tuple[Callback, ...]:
     return cast("tuple[Callback, ...]", tuple(listed))
 
 
+def given_instructions(given: Instructions | Callable[[], str | Awaitable[str]]) -> Instructions:
+    """Return a system prompt: a text, or a function of the run.
+
+    Raises:
+        ConfigError: it is neither, nor a function without arguments.
+    """
+    asked: object = given
+    if isinstance(asked, str):
+        return asked
+    if callable(asked):
+        if _takes(asked, object()):
+            return cast("Instructions", asked)
+        if _takes(asked):
+            plain = cast("Callable[[], str | Awaitable[str]]", asked)
+            return lambda _: plain()
+    raise ConfigError(
+        f"`system_prompt` cannot be {given!r}.",
+        advice="Give a text, or a function that returns one, of the run or without arguments.",
+    )
+
+
 def given_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:
     """Permissions, of themselves or of what becomes of what no rule is about.
 
@@ -141,6 +195,7 @@ def checked_parts(
     toolbox: object,
     scheduler: object,
     audit: object,
+    priority: object,
     options: object,
 ) -> None:
     """Look at what an agent is given.
@@ -155,15 +210,32 @@ def checked_parts(
     _expect("budget", budget, isinstance(budget, Budget), "`Budget(tokens=…)`")
     _expect("journal", journal, isinstance(journal, Journal), "`Journal(Path(…))`, or leave it out")
     _expect("memory", memory, isinstance(memory, Memory), "`SQLiteMemory(…)`, or leave it out")
-    _expect("knowledge", knowledge, hasattr(knowledge, "context_for"), "`ContextRetriever(source)`")
+    _expect(
+        "knowledge",
+        knowledge,
+        hasattr(knowledge, "context_for"),
+        "`ContextRetriever(source)`; a knowledge base is `knowledge_base`",
+    )
     _expect("approve", approve, callable(approve), "an `async` function of what is pending")
     _expect("loop_guard", loop_guard, callable(loop_guard), "what makes one, `lambda: LoopGuard(…)`")
     _expect("toolbox", toolbox, isinstance(toolbox, Toolbox), "`Toolbox(…)`; a list of tools is `tools`")
     _expect("scheduler", scheduler, isinstance(scheduler, Scheduler), "`Scheduler(…)`, or leave it out")
     _expect("audit", audit, isinstance(audit, AuditLog), "`AuditLog(Path(…))`")
+    _expect("priority", priority, type(priority) is int, "a whole number; the highest goes first")
     known = sorted(_MODEL_OPTIONS)
     fit = isinstance(options, Mapping) and _MODEL_OPTIONS.issuperset(cast("Mapping[str, object]", options))
     _expect("options", cast("object", options), fit, f"a mapping with some of: {', '.join(known)}")
+
+
+def _takes(function: Callable[..., object], *arguments: object) -> bool:
+    """Whether it can be called with these arguments, as far as can be seen."""
+    try:
+        signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # some of those built in have no signature
+        return True
+    return True
 
 
 def _expect(name: str, given: object, fits: bool, wanted: str) -> None:

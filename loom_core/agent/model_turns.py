@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from loom_core.agent.conclusion import Nudge
 from loom_core.agent.hooks import HookError, Veto, asked_hooks
 from loom_core.agent.spending import calls_left
-from loom_core.agent.system_prompt import system_prompt
+from loom_core.agent.system_prompt import own_prompt, system_prompt
 from loom_core.agent.transcript import shortened
 from loom_core.agent.turn import Turn
 from loom_core.errors import LLMError
@@ -45,7 +45,6 @@ class ModelTurns:
         self._schema = schema
         self._compactor: Compactor | None = None
         self._turn = Turn(parts.llm, record)
-        self._prompt: tuple[Sequence[ToolSpec], SystemMessage] | None = None
 
     @property
     def text(self) -> str:
@@ -88,7 +87,7 @@ class ModelTurns:
         options: ChatOptions = {"max_tokens": None, **self._parts.options}
         options["tools"] = () if nudge.kind == "repair" else specs
         options["output"] = self._schema if wants_json and not self._record.state.closing else None
-        request = ChatRequest.of((self._system(specs), *self._record.state.history), options)
+        request = ChatRequest.of((await self._system(specs), *self._record.state.history), options)
         for hooks in self._parts.hooks:
             say = partial(hooks.before_model, self._record.run, request)
             said = await asked_hooks(hooks, "before_model", say)
@@ -97,17 +96,13 @@ class ModelTurns:
             request = said
         return await self._turn.take(request)
 
-    def _system(self, specs: tuple[ToolSpec, ...]) -> SystemMessage:
-        """The system prompt, which stays the same as long as the tools do."""
-        if self._prompt is None or self._prompt[0] != specs:
-            text = system_prompt(
-                self._parts.system_prompt,
-                run=self._record.run,
-                tools=specs,
-                knowledge=self._parts.knowledge is not None,
-            )
-            self._prompt = (specs, SystemMessage(text))
-        return self._prompt[1]
+    async def _system(self, specs: tuple[ToolSpec, ...]) -> SystemMessage:
+        """The system prompt, which stays the same as long as the tools and the program's instructions do."""
+        own = await own_prompt(self._parts.system_prompt, self._record.run)
+        text = system_prompt(
+            own, run=self._record.run, tools=specs, knowledge=self._parts.knowledge is not None
+        )
+        return SystemMessage(text)
 
     async def _make_room(self, specs: Sequence[ToolSpec], *, now: bool = False) -> bool:
         """Shorten the conversation where the window is nearly full, or `now`; returns whether it was."""

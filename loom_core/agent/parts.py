@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from loom_core.llm.interface import ChatOptions
 from loom_core.runs.people import Asking
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from loom_core.tools.pipeline import ToolPipeline
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["Parts"]
+__all__ = ["Instructions", "Parts"]
+
+Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
+"""Instructions for the model: a text, or a function of the run, `async` or not, that is called before every
+turn. As long as it says the same, what vendors have cached of the conversation fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ class Parts:
         compactor: makes what shortens the conversation of a run when it becomes too long; None for nothing.
         guard: makes what notices that a run goes round in circles; None for nothing.
         hooks: the program's own, in order.
-        system_prompt: what the program tells the model first.
+        system_prompt: what the program tells the model first, in parts.
         asking: whom runs ask.
         options: what every request to the model says besides.
     """
@@ -49,6 +53,6 @@ class Parts:
     compactor: Callable[[], Awaitable[Compactor]] | None = None
     guard: Callable[[], LoopGuard] | None = None
     hooks: tuple[Hooks, ...] = ()
-    system_prompt: str = ""
+    system_prompt: tuple[Instructions, ...] = ()
     asking: Asking = field(default_factory=Asking)
     options: ChatOptions = field(default_factory=ChatOptions)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from loom_core.agent.parts import Instructions
     from loom_core.llm.interface import ToolSpec
     from loom_core.runs.run import Budget, Run
 
-__all__ = ["system_prompt"]
+__all__ = ["own_prompt", "system_prompt"]
 
 _WORK = (
     "Work on the user's goal until it is reached, and then give the final answer, which stands by "
@@ -41,6 +45,25 @@ _SCHEMA = (
     "The final answer has to be one JSON object that fits this JSON Schema, and nothing else, without a "
     "code fence:\n{schema}"
 )
+
+
+async def own_prompt(parts: Sequence[Instructions], run: Run) -> str:
+    """Return what the program itself tells the model first: its texts, and what its functions say now.
+
+    Raises:
+        ConfigError: a function gives something else than a text.
+    """
+    texts: list[str] = []
+    for part in parts:
+        said = part if isinstance(part, str) else part(run)
+        text = await said if inspect.isawaitable(said) else said
+        if not isinstance(cast("object", text), str):
+            raise ConfigError(
+                f"A function that is the `system_prompt` has returned {text!r}.",
+                advice="Let it return a text.",
+            )
+        texts.append(text.strip())
+    return "\n\n".join(filter(None, texts))
 
 
 def system_prompt(

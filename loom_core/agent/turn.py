@@ -84,7 +84,7 @@ class Turn:
 
 
 def _options(request: ChatRequest) -> ChatOptions:
-    return ChatOptions(
+    options = ChatOptions(
         tools=request.tools,
         tool_choice=request.tool_choice,
         max_tokens=request.max_tokens,
@@ -94,3 +94,8 @@ def _options(request: ChatRequest) -> ChatOptions:
         stop=request.stop,
         extra=request.extra,
     )
+    if request.model:
+        options["model"] = request.model
+    if request.top_p is not None:
+        options["top_p"] = request.top_p
+    return options

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from loom_core.errors import ConfigError
 from loom_core.keys import check_reference
 from loom_core.llm.json_schema.values import readable_path
+from loom_core.llm.spec import AuthStyle
 from loom_core.llm.vendors import VENDORS
 
 __all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "RetrySettings", "WrittenProvider"]
@@ -127,6 +128,11 @@ class ProviderConfig(_Section):
         default="",
         description="Where the key is, such as env:MY_KEY; by default the vendor's usual variable, in the "
         "environment or, where the vendor wants a key, the keyring.",
+    )
+    auth_style: AuthStyle | None = Field(
+        default=None,
+        description="How the key is sent: `bearer`, or `x-api-key` for servers that speak Anthropic's format "
+        "of 2023-06-01, which `custom` then speaks; by default as the vendor wants it.",
     )
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
         default={}, description="Further headers; a value may be env:NAME or keyring:NAME, a secret must."

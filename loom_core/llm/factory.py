@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["create_provider", "provider_choices", "provider_names"]
 
 # What providers of other distributions do by themselves, if at all: these are told the rest.
-_FOR_VENDORS = ("headers", "timeout", "retry", "limits", "prices", "spec")
+_FOR_VENDORS = ("auth_style", "headers", "timeout", "retry", "limits", "prices", "spec")
 
 
 def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProvider:
@@ -62,7 +62,7 @@ def provider_names() -> list[str]:
 
 
 def provider_choices() -> list[str]:
-    """Those that a name alone is enough for: not `mock`, which is given its answers."""
+    """Those that are language models: not `mock`, which repeats questions, or is given its answers."""
     return [name for name in provider_names() if name != "mock"]
 
 
@@ -82,7 +82,7 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
         )
     return PROVIDERS[config.provider](
         config.model,
-        spec=config.spec,
+        spec=_spec(config),
         api_key=resolve(config.api_key) if config.api_key else None,
         base_url=config.base_url,
         timeout=config.timeout,
@@ -91,6 +91,15 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
         limits=RateLimits(**config.limits.model_dump()),
         prices=None if config.prices is None else Prices(**config.prices.model_dump()),
     )
+
+
+def _spec(config: ProviderConfig) -> Mapping[str, Any]:
+    """Return the changes of the vendor's row, with those that follow from how its key is sent."""
+    if config.auth_style is None:
+        return config.spec
+    anthropic = config.provider == "custom" and config.auth_style == "x-api-key"
+    wire = {"wire": "anthropic_messages"} if anthropic else {}
+    return {**wire, "auth_style": config.auth_style, **config.spec}
 
 
 def _plugin(config: ProviderConfig) -> LLMProvider:

@@ -33,6 +33,8 @@ class FallbackProvider(LLMProvider):
     others until one agrees. And where pieces of a stream were handed on, another model's would not fit behind
     them (`interrupted`).
 
+    Where a request names a `model`, it is the first of these that asks it; the others ask their own.
+
     An answer says which provider and model gave it. Where the conversation goes on with another model, each
     provider leaves out what means something to the vendor of an earlier answer only.
     """
@@ -95,6 +97,7 @@ class FallbackProvider(LLMProvider):
                 return await provider.chat(conversation, **options)
             except (LLMError, InvalidInputError) as error:
                 self._note(provider, error, failed)
+                options.pop("model", None)
         raise _all_failed(failed)
 
     async def chat_stream(
@@ -114,6 +117,7 @@ class FallbackProvider(LLMProvider):
                     first = await anext(stream, None)
                 except (LLMError, InvalidInputError) as error:
                     self._note(provider, error, failed)
+                    options.pop("model", None)
                     continue
                 if first is not None:
                     yield first

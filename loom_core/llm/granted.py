@@ -30,6 +30,7 @@ class Granted:
         effort: one that the vendor knows; None for its own.
         thinking: whether the model thinks.
         temperature: None where it may not be sent.
+        top_p: the same.
         tool_choice: one that the vendor takes. `none` is always granted: where it is not taken, no tools are
             sent.
         json_mode: how the form of the answer is asked for; None where it may have any.
@@ -41,6 +42,7 @@ class Granted:
     effort: Effort | None
     thinking: bool
     temperature: float | None
+    top_p: float | None
     tool_choice: ToolChoice
     json_mode: JsonMode | None
     output_tool: str
@@ -70,6 +72,7 @@ def granted(request: ChatRequest, spec: ProviderSpec) -> Granted:
         effort=effort,
         thinking=thinking,
         temperature=temperature if warm else None,
+        top_p=request.top_p if warm else None,
         tool_choice=choice,
         json_mode=mode,
         output_tool=output_tool,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 
-from loom_core.errors import ConfigError, LLMError
+from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.keys import checked_key
 from loom_core.llm.breaker import CircuitBreaker
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
@@ -96,11 +97,28 @@ class HostedProvider(LLMProvider):
         self._breaker = breaker or CircuitBreaker()
         self._limits = limits or RateLimits()
         self._meter = Meter(self._spec, model=model, base_url=base_url, prices=prices)
+        key = None if api_key is None else checked_key(api_key, source="the argument `api_key`")
+        self._others: dict[str, HostedProvider] = {}
+        self._other = (
+            None
+            if wire
+            else partial(
+                HostedProvider,
+                spec,
+                base_url=base_url,
+                api_key=key,
+                timeout=timeout,
+                headers=headers,
+                retry=self._retry,
+                limits=self._limits,
+                http_client=http_client,
+            )
+        )
         way = wire or Connection(
             spec=self._spec,
             model=model,
             base_url=base_url,
-            api_key=None if api_key is None else checked_key(api_key, source="the argument `api_key`"),
+            api_key=key,
             headers=dict(headers or {}),
             timeout=timeout,
             http_client=http_client,
@@ -124,8 +142,8 @@ class HostedProvider(LLMProvider):
 
     @property
     def spent(self) -> Spent:
-        """What all requests so far took."""
-        return self._meter.spent
+        """Tokens and cost of all requests so far, those to other models (`with_model`) included."""
+        return sum((other.spent for other in self._others.values()), self._meter.spent)
 
     def cost(self, usage: Usage) -> float | None:
         """US dollars for an answer that takes so much, or None where the price is not known."""
@@ -141,6 +159,26 @@ class HostedProvider(LLMProvider):
         """See `LLMProvider.problem`."""
         return self._line.problem()
 
+    def with_model(self, model: str) -> HostedProvider:
+        """Return a provider of another model of the vendor; it is kept, and closed with this one.
+
+        It has the same key, address, headers and limits, but a circuit breaker and usage of its own, and the
+        price of its list.
+
+        Raises:
+            InvalidInputError: this provider sends its requests in a protocol of its own.
+        """
+        if model == self._model:
+            return self
+        if model not in self._others:
+            if self._other is None:
+                raise InvalidInputError(
+                    f"This provider asks {self._model} only, in a protocol of its own.",
+                    advice=f"Make another provider for {model}.",
+                )
+            self._others[model] = self._other(model=model)
+        return self._others[model]
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, model={self.model!r}, base_url={self._base_url!r})"
 
@@ -155,6 +193,8 @@ class HostedProvider(LLMProvider):
     async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         """Answer a conversation; see `LLMProvider.chat`."""
         request, closings = ChatRequest.of(messages, options), self._line.closings
+        if request.model not in {"", self._model}:
+            return await self.with_model(request.model).chat(messages, **options)
         with chat_span(self, request) as told:
             response = await self._retry.run(
                 lambda: self._complete(request, closings), title=self._spec.title, provider=self.name
@@ -171,6 +211,11 @@ class HostedProvider(LLMProvider):
         with an estimate of what came.
         """
         request, closings = ChatRequest.of(messages, options), self._line.closings
+        if request.model not in {"", self._model}:
+            async with aclosing(self.with_model(request.model).chat_stream(messages, **options)) as stream:
+                async for chunk in stream:
+                    yield chunk
+            return
         ends = anyio.current_time() + self._retry.deadline
         with chat_stream_span(self, request) as told:
             entered, answer, piece = await self._retry.run(
@@ -198,6 +243,8 @@ class HostedProvider(LLMProvider):
         The provider may be used again: it looks for its key and connects anew.
         """
         await self._line.aclose()
+        for other in self._others.values():
+            await other.aclose()
 
     async def __aenter__(self) -> Self:
         return self

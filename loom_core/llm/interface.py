@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_body import encoded, json_body
@@ -24,10 +26,13 @@ __all__ = [
     "StreamChunk",
     "ToolCallDelta",
     "ToolChoice",
+    "ToolLike",
     "ToolSpec",
     "Usage",
     "whole_call",
 ]
+
+_LONGEST_SHOWN = 200
 
 Effort = Literal["off", "low", "medium", "high", "max"]
 """How much a model is to think before it answers. Each provider says it as its vendor wants it said; one that
@@ -64,6 +69,54 @@ class ToolSpec:
             InvalidInputError: it holds what JSON cannot, or is nested too deeply.
         """
         object.__setattr__(self, "parameters", json.loads(encoded(self.parameters)))
+
+    @classmethod
+    def of(cls, given: ToolLike) -> ToolSpec:
+        """Return a tool that is written as a mapping; one that is a `ToolSpec` already is returned as it is.
+
+        Args:
+            given: `{"name": …, "description": …, "parameters": …}`; the same as OpenAI has it, `{"type":
+                "function", "function": {…}}`; or as Anthropic has it, with `input_schema`. `strict` is left
+                out: no tool is sent so.
+
+        Raises:
+            InvalidInputError: it is no such mapping, or its schema cannot be sent.
+        """
+        if isinstance(given, ToolSpec):
+            return given
+        if not isinstance(cast("object", given), Mapping):
+            raise _no_tool(given, "it is neither a `ToolSpec` nor a mapping")
+        fields: dict[str, Any] = {**given}
+        kind = fields.pop("type", "function")
+        if kind != "function":
+            raise _no_tool(given, f"tools of type {kind!r} are the vendor's own; put them into `extra`")
+        if isinstance(inner := fields.pop("function", None), Mapping):
+            fields |= cast("Mapping[str, Any]", inner)
+        fields.pop("strict", None)
+        name: object = fields.pop("name", None)
+        description: object = fields.pop("description", None)
+        parameters: object = fields.pop("parameters", None) or fields.pop("input_schema", None)
+        if fields:
+            raise _no_tool(given, f"it has the unknown field {next(iter(fields))!r}")
+        if not isinstance(name, str) or not name:
+            raise _no_tool(given, "it has no `name`")
+        if not isinstance(description, str | None) or not isinstance(parameters, Mapping | None):
+            raise _no_tool(given, "its description is no text, or its parameters are no JSON Schema")
+        if not parameters:
+            return cls(name, description or "")
+        return cls(name, description or "", cast("Mapping[str, Any]", parameters))
+
+
+ToolLike: TypeAlias = ToolSpec | Mapping[str, Any]
+"""A tool, or a mapping of one of the well-known forms; see `ToolSpec.of`."""
+
+
+def _no_tool(given: object, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{_shown(given)} cannot be a tool of the request: {why}.",
+        advice='Write {"name": …, "description": …, "parameters": {…}}, the parameters as a JSON Schema; '
+        "of a `Tool` give its `spec()`.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +245,53 @@ class StreamChunk:
 class ChatOptions(TypedDict, total=False):
     """What `LLMProvider.chat` takes besides the conversation; see `ChatRequest`."""
 
-    tools: Sequence[ToolSpec]
-    tool_choice: ToolChoice
+    tools: Sequence[ToolLike] | None
+    tool_choice: ToolChoice | Mapping[str, Any]
+    model: str
     max_tokens: int | None
     temperature: float | None
+    top_p: float | None
     effort: Effort | None
     output: OutputSchema | None
-    stop: Sequence[str]
+    stop: Sequence[str] | str
     extra: Mapping[str, Any]
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "tool_choice": (
+        lambda value: isinstance(value, str) and value != "",
+        "`auto`, `none`, `required`, or the name of a tool",
+    ),
+    "model": (lambda value: isinstance(value, str), "the name of a model"),
+    "max_tokens": (
+        lambda value: value is None or (isinstance(value, int) and _is_number(value) and value > 0),
+        "a whole number above zero, or None for the vendor's own limit",
+    ),
+    "temperature": (
+        lambda value: value is None or (_is_number(value) and value >= 0),
+        "a number from 0 on, or None for the vendor's own",
+    ),
+    "top_p": (
+        lambda value: value is None or (_is_number(value) and 0 < value <= 1),
+        "a number above 0 and up to 1, or None for the vendor's own",
+    ),
+    "effort": (
+        lambda value: value is None or value in get_args(Effort),
+        f"one of: {', '.join(get_args(Effort))}",
+    ),
+    "output": (
+        lambda value: value is None or isinstance(value, OutputSchema),
+        "an `OutputSchema`; `structured.generate` takes a Pydantic model",
+    ),
+    "extra": (lambda value: isinstance(value, Mapping), "a mapping of fields of the request"),
+}
+"""Checks of the options of a request, and the values that each expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +302,12 @@ class ChatRequest:
         messages: the conversation, oldest first.
         tools: what the model may call.
         tool_choice: see `ToolChoice`.
+        model: another model of the same vendor; empty for the provider's own.
         max_tokens: limit of the answer in the model's tokens, reasoning included; None for the vendor's own.
         temperature: 0 for the likeliest answer, higher for more varied ones; None for the vendor's own. It is
             left out where the vendor refuses it.
+        top_p: the share of the likeliest words that answers are made of, up to 1; None for the vendor's own.
+            It is left out where `temperature` would be.
         effort: see `Effort`; None for the vendor's own.
         output: what the answer's text has to be.
         stop: texts that end the answer where the model would write them, at most four.
@@ -222,8 +317,10 @@ class ChatRequest:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
+    model: str = ""
     max_tokens: int | None = 4096
     temperature: float | None = None
+    top_p: float | None = None
     effort: Effort | None = None
     output: OutputSchema | None = None
     stop: tuple[str, ...] = ()
@@ -234,18 +331,64 @@ class ChatRequest:
         """A request from the arguments of `LLMProvider.chat`.
 
         Raises:
-            InvalidInputError: a message cannot be used, or there is no such effort.
+            InvalidInputError: a message, a tool or an option cannot be used, or there is no such option.
         """
-        given: dict[str, Any] = {**options}
-        if given.get("effort") not in {None, *get_args(Effort)}:
-            raise InvalidInputError(
-                f"There is no effort {given['effort']!r}.",
-                advice=f"Choose one of: {', '.join(get_args(Effort))}.",
-            )
-        for name in ("tools", "stop"):
-            if name in given:
-                given[name] = tuple(given[name] or ())
-        return cls(messages=as_messages(messages), **given)
+        read: dict[str, Any] = {name: _read_option(name, value) for name, value in options.items()}
+        return cls(messages=as_messages(messages), **read)
+
+
+def _read_option(name: str, value: object) -> object:
+    """Return an option of a request as `ChatRequest` has it.
+
+    Raises:
+        InvalidInputError: there is no such option, or it cannot have this value.
+    """
+    if name == "tools":
+        return tuple(map(ToolSpec.of, _listed(name, value, of="tools")))
+    if name == "stop":
+        texts = (value,) if isinstance(value, str) else _listed(name, value, of="texts")
+        if not all(isinstance(text, str) for text in texts):
+            raise _wrong_option(name, value, "a list of texts")
+        return tuple(texts)
+    if name not in _EXPECTED:
+        near = get_close_matches(name, known := sorted(ChatOptions.__annotations__), n=1)
+        meant = f"Did you mean {near[0]!r}? " if near else f"There are: {', '.join(known)}. "
+        raise InvalidInputError(
+            f"A request to a model has no option {name!r}.",
+            advice=f"{meant}A field of the vendor's own goes into `extra={{{name!r}: …}}`.",
+        )
+    if name == "tool_choice":
+        value = _chosen_tool(value)
+    fits, expected = _EXPECTED[name]
+    if not fits(value):
+        raise _wrong_option(name, value, expected)
+    return value
+
+
+def _chosen_tool(value: object) -> object:
+    """Return the name of the tool where it is chosen as OpenAI has it; anything else as it is."""
+    match value:
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+        case _:
+            return value
+
+
+def _listed(name: str, value: object, *, of: str) -> Sequence[Any]:
+    if value is None:
+        return ()
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise _wrong_option(name, cast("object", value), f"a list of {of}")
+    return list(cast("Iterable[Any]", value))
+
+
+def _wrong_option(name: str, value: object, expected: str) -> InvalidInputError:
+    return InvalidInputError(f"`{name}` cannot be {_shown(value)}.", advice=f"Give {expected}.")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 class LLMProvider(ABC):

@@ -61,6 +61,15 @@ class Spent:
     cost: float = 0.0
     unpriced: int = 0
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=self.cost + other.cost,
+            unpriced=self.unpriced + other.unpriced,
+        )
+
 
 class Meter:
     """Counts the tokens of one model.
@@ -193,13 +202,12 @@ class Meter:
     def _counted(self, usage: Usage, model: str) -> Usage:
         """A usage with its cost, added to what has been spent."""
         cost = self.cost(usage, model=model)
-        spent = self._spent
-        self._spent = Spent(
-            requests=spent.requests + 1,
-            input_tokens=spent.input_tokens + usage.input_tokens,
-            output_tokens=spent.output_tokens + usage.output_tokens,
-            cost=spent.cost + (cost or 0.0),
-            unpriced=spent.unpriced + (cost is None),
+        self._spent += Spent(
+            requests=1,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=cost or 0.0,
+            unpriced=cost is None,
         )
         return replace(usage, cost=cost)
 

@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 import anyio
 
-from loom_core.errors import LLMError
+from loom_core.cjk import is_chinese
+from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.interface import (
     ChatOptions,
     ChatRequest,
@@ -20,7 +21,7 @@ from loom_core.llm.interface import (
     Usage,
     whole_call,
 )
-from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart
+from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart, UserMessage
 from loom_core.llm.tracing import chat_span, chat_stream_span
 from loom_core.plugins import register
 from loom_core.tokens import estimate_tokens
@@ -55,6 +56,13 @@ class MockAnswer:
 
 
 MockScript: TypeAlias = "str | MockAnswer | LLMError"
+MockResponse: TypeAlias = "MockScript | Callable[[ChatRequest], MockScript]"
+
+
+def echo(request: ChatRequest) -> str:
+    """Answer with what the user said last, and that no model has read it."""
+    said = next((each.text for each in reversed(request.messages) if isinstance(each, UserMessage)), "")
+    return f"（模拟回答）{said}" if is_chinese(said) else f"(mock answer) {said}"
 
 
 @register("llm", "mock")
@@ -67,7 +75,7 @@ class MockProvider(LLMProvider):
 
     def __init__(
         self,
-        responses: Sequence[MockScript] | Callable[[ChatRequest], MockScript],
+        responses: Sequence[MockResponse] | Callable[[ChatRequest], MockScript] = echo,
         *,
         delay: float = 0.0,
         model: str = "mock",
@@ -76,10 +84,16 @@ class MockProvider(LLMProvider):
 
         Args:
             responses: an answer for each call, an error being raised; or a function that is given the request
-                and returns the answer, or raises `LLMError`.
+                and returns the answer, or raises `LLMError`. A list may hold functions, too, each for one
+                call. By default every question is repeated.
             delay: seconds before each answer; a call that is cancelled meanwhile ends at once.
             model: what the model is called.
+
+        Raises:
+            ConfigError: the responses are neither a function nor a list of answers.
         """
+        if not callable(responses):
+            _check_script(responses)
         self.calls: list[ChatRequest] = []
         self._responses = responses
         self._delay = delay
@@ -147,6 +161,7 @@ class MockProvider(LLMProvider):
             answer = self._responses(request)
         elif number < len(self._responses):
             answer = self._responses[number]
+            answer = answer(request) if callable(answer) else answer
         else:
             raise LLMError(
                 f"The mock model has {len(self._responses)} answers and is asked for number {number + 1}.",
@@ -159,13 +174,26 @@ class MockProvider(LLMProvider):
     def _response(self, request: ChatRequest, answer: MockAnswer) -> LLMResponse:
         reasoning = (ReasoningPart(answer.reasoning),) if answer.reasoning else ()
         text = (TextPart(answer.text),) if answer.text else ()
-        message = AssistantMessage((*reasoning, *text, *answer.calls), provider=self.name, model=self.model)
+        parts = (*reasoning, *text, *answer.calls)
+        message = AssistantMessage(parts, provider=self.name, model=request.model or self.model)
         usage = Usage(
             input_tokens=sum(estimate_tokens(message.text) for message in request.messages),
             output_tokens=estimate_tokens(answer.reasoning) + estimate_tokens(answer.text),
             estimated=True,
         )
         return LLMResponse(message, finish="tool_calls" if answer.calls else "stop", usage=usage)
+
+
+def _check_script(responses: object) -> None:
+    """Refuse what is no list of answers; letters of a text would each be one."""
+    if isinstance(responses, str | bytes) or not isinstance(responses, Sequence):
+        raise ConfigError(f"A mock model cannot answer from {responses!r}.", advice="Put it into a list.")
+    for each in cast("Sequence[object]", responses):
+        if not isinstance(each, str | MockAnswer | LLMError) and not callable(each):
+            raise ConfigError(
+                f"A mock model cannot answer {each!r}.",
+                advice="Give texts, `MockAnswer(…)`, an `LLMError`, or functions of the request.",
+            )
 
 
 def _pieces(text: str) -> list[str]:

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
 
+from loom_core.errors import ConfigError
 from loom_core.llm import vendors
 from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.interface import ChatOptions
 from loom_core.llm.mock import MockProvider
+from loom_core.llm.spec import ProviderSpec
 from loom_core.llm.spec_changes import changed
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from loom_core.llm.breaker import CircuitBreaker
     from loom_core.llm.limits import RateLimits
     from loom_core.llm.prices import Prices
-    from loom_core.llm.spec import ProviderSpec
     from loom_core.retry import RetryPolicy
 
 __all__ = [
@@ -77,9 +79,24 @@ class NamedProvider(HostedProvider):
             options: see `ProviderOptions`.
 
         Raises:
-            ConfigError: there is no model or no address, the key cannot be one, or `spec` is wrong.
+            ConfigError: there is no model or no address, the key cannot be one, `spec` is wrong, or there is
+                no such option.
         """
+        if unknown := options.keys() - ProviderOptions.__annotations__.keys():
+            raise _no_option(type(self).__name__, min(unknown))
         super().__init__(changed(self.vendor, spec or {}), model=model, **options)
+
+
+def _no_option(provider: str, name: str) -> ConfigError:
+    if name in ChatOptions.__annotations__:
+        advice = (
+            f"Give it with a request, `chat(messages, {name}=…)`; an agent has `options={{{name!r}: …}}`."
+        )
+    elif name in ProviderSpec.__annotations__:
+        advice = f"Put it into `spec={{{name!r}: …}}`."
+    else:
+        advice = f"There are: {', '.join(sorted(ProviderOptions.__annotations__))}."
+    return ConfigError(f"{provider} has no option {name!r}.", advice=advice)
 
 
 class OpenAIProvider(NamedProvider):

@@ -194,8 +194,20 @@ class SdkClient(ABC, Generic[_S]):
             ) from None
 
     def _headers(self) -> dict[str, str]:
-        """Headers of every request, besides those of the SDK."""
-        return {**self._connection.spec.headers, **self._connection.headers}
+        """Headers of every request besides those of the SDK; those that are set replace the usual ones."""
+        own = {**self._connection.spec.headers, **self._connection.headers}
+        names = set(map(str.casefold, own))
+        usual = self._usual_headers().items()
+        return {**{name: value for name, value in usual if name.casefold() not in names}, **own}
+
+    def _usual_headers(self) -> dict[str, str]:
+        """The header with the key, as the vendor wants it."""
+        key = self._connection.api_key
+        if key is None:
+            return {}
+        if self._connection.spec.auth_style == "x-api-key":
+            return {"x-api-key": key.get_secret_value()}
+        return {"Authorization": f"Bearer {key.get_secret_value()}"}
 
     def _unwanted(self, *names: str) -> list[str]:
         """Headers that the SDK would send by itself, and that are not for this vendor.

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from loom_core.llm.interface import Effort
 
-__all__ = ["JsonMode", "ModelRule", "ProviderSpec", "Replay", "SchemaDialect", "Wire"]
+__all__ = ["AuthStyle", "JsonMode", "ModelRule", "ProviderSpec", "Replay", "SchemaDialect", "Wire"]
 
 Wire = Literal["chat_completions", "anthropic_messages"]
 """The format of requests and answers."""
@@ -17,6 +17,10 @@ Wire = Literal["chat_completions", "anthropic_messages"]
 Replay = Literal["never", "same_turn", "with_tools", "always"]
 """Which reasoning of earlier answers goes back to the vendor: none; that of the turn that is going on, which
 begins with the last user message; all, if the request carries tools; all."""
+
+AuthStyle = Literal["bearer", "x-api-key"]
+"""Which header holds the key: `Authorization`, or `x-api-key`. In Anthropic's format, the latter also means
+the version of 2023-06-01, unless a header says another."""
 
 JsonMode = Literal["json_schema", "json_object", "tool", "prompt"]
 """How an answer of a given form is asked for: by its schema; by asking for any JSON object, with the schema
@@ -51,6 +55,7 @@ class ProviderSpec:
         model: the model that is asked when nobody chooses; empty where the user has to say.
         key_variable: the environment variable that holds the key.
         needs_key: whether it answers nobody without one. Only such a key is looked for in the keyring, too.
+        auth_style: see `AuthStyle`.
         docs: the vendor's page that says all this.
         max_tokens_field: how the limit of an answer is called.
         max_tokens_required: whether there has to be one.
@@ -98,6 +103,7 @@ class ProviderSpec:
     model: str = ""
     key_variable: str = ""
     needs_key: bool = True
+    auth_style: AuthStyle = "bearer"
     docs: str = ""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     max_tokens_required: bool = False

@@ -40,8 +40,10 @@ _AGAIN_CHINESE = "上面的回答无法使用：\n{problems}\n请重新回答：
 class GenerateOptions(TypedDict, total=False):
     """What `generate` hands on to `LLMProvider.chat`; see `ChatRequest`."""
 
+    model: str
     max_tokens: int | None
     temperature: float | None
+    top_p: float | None
     effort: Effort | None
     extra: Mapping[str, Any]
 

@@ -119,6 +119,7 @@ def _attributes(llm: LLMProvider, request: ChatRequest, *, stream: bool) -> dict
         "gen_ai.request.stream": stream,
         "gen_ai.request.max_tokens": request.max_tokens,
         "gen_ai.request.temperature": request.temperature,
+        "gen_ai.request.top_p": request.top_p,
         "gen_ai.output.type": "json" if request.output is not None else None,
     }
 

@@ -188,6 +188,9 @@ QWEN = ProviderSpec(
     model="qwen3.8-flash",
     key_variable="DASHSCOPE_API_KEY",
     docs="https://www.alibabacloud.com/help/en/model-studio/deep-thinking",
+    # Its chat template reads the reasoning behind the last message of the user, and no other.
+    replay="same_turn",
+    replay_field="reasoning_content",
     efforts={
         "off": {"enable_thinking": False},
         "low": {"enable_thinking": True, "reasoning_effort": "low"},
@@ -384,10 +387,14 @@ OPENAI_COMPATIBLE = ProviderSpec(
     name="openai_compatible",
     title="your server with OpenAI's interface",
     needs_key=False,
+    # A model that sends reasoning may refuse the results of its calls without it, as DeepSeek does.
+    replay="with_tools",
     think_tags=True,
 )
 
-CUSTOM = ProviderSpec(name="custom", title="your own vendor", needs_key=False, think_tags=True)
+CUSTOM = ProviderSpec(
+    name="custom", title="your own vendor", needs_key=False, replay="with_tools", think_tags=True
+)
 
 VENDORS: Mapping[str, ProviderSpec] = MappingProxyType(
     {

@@ -13,6 +13,9 @@ __all__ = [
     "APPROVALS",
     "BREAKER_STATE",
     "BUILD_INFO",
+    "CALLS_PEAK",
+    "CALLS_RUNNING",
+    "CALLS_WAITING",
     "CHANNEL_SECONDS",
     "COMPACTIONS",
     "COMPACTION_TOKENS",
@@ -117,6 +120,22 @@ TOOL_SECONDS = Metric(
     "How long calls of tools ran, without waiting for their turn or an approval.",
     ("tool_name",),
     bounds=_USUAL,
+)
+
+CALLS_RUNNING = Metric(
+    "loom_tool_calls_running",
+    "gauge",
+    "Calls of tools that run in this process now; those that wait for people count, too.",
+)
+CALLS_WAITING = Metric(
+    "loom_tool_calls_waiting",
+    "gauge",
+    "Calls of tools that wait as too many run; see `max_concurrency` and `max_total`.",
+)
+CALLS_PEAK = Metric(
+    "loom_tool_calls_running_peak",
+    "gauge",
+    "The most calls of tools that one scheduler of this process ever ran at the same time.",
 )
 
 # -- language models ---------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["LoomMetrics", "new_registry", "process_metrics"]
 
 
-def new_registry(*, enabled: bool = True) -> Registry:
+def new_registry() -> Registry:
     """A registry of its own for all of Loom's numbers; nearly everybody wants that of the process."""
-    return Registry(FAMILIES, enabled=enabled)
+    return Registry(FAMILIES)
 
 
 class LoomMetrics:
@@ -26,31 +26,30 @@ class LoomMetrics:
         metrics = LoomMetrics(agent_id="agent-1")
         base = GraphRAGKnowledgeBase.from_config(..., metrics=metrics)
 
-    Nothing is counted before somebody has `enable`d it: the servers do where anybody can read the numbers, a
-    program by `loom_core.config.enable_metrics(True)`. Until then each count costs a look at a flag.
+    What is given such metrics is counted from the start. All else is counted by `process_metrics`, once that
+    is enabled: servers do so where their numbers can be read, a program by
+    `loom_core.config.enable_metrics(True)`. Until then each count costs a look at a flag.
 
     Args:
         agent_id: whose numbers these are: they get the label `agent_id` besides their own; empty for none.
         registry: where they are kept; see `new_registry`.
+        enabled: whether anything is counted; may be changed later by `enable`.
 
     Attributes:
         agent_id: see above.
         registry: see above.
+        enabled: see above.
     """
 
-    def __init__(self, *, agent_id: str = "", registry: Registry | None = None) -> None:
+    def __init__(self, *, agent_id: str = "", registry: Registry | None = None, enabled: bool = True) -> None:
         self.agent_id = agent_id
+        self.enabled = enabled
         self.registry = process_metrics.registry if registry is None else registry
         self._whose = (agent_id,) if agent_id else ()
 
-    @property
-    def enabled(self) -> bool:
-        """Whether anything is counted."""
-        return self.registry.enabled
-
     def enable(self, on: bool = True) -> None:
         """Count from now on, or no more; numbers stay as they are."""
-        self.registry.enabled = on
+        self.enabled = on
 
     def add(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
         """Add to a counter or a gauge of `families`.
@@ -60,7 +59,7 @@ class LoomMetrics:
             labels: a value for each of its labels.
             by: how much.
         """
-        if self.registry.enabled or metric.kind == "gauge":
+        if self.enabled or metric.kind == "gauge":  # what went up goes down again
             self.registry.add(metric, labels + self._whose, by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
@@ -71,7 +70,7 @@ class LoomMetrics:
             value: in the unit that its name says.
             labels: a value for each of its labels.
         """
-        if self.registry.enabled:
+        if self.enabled:
             self.registry.observe(metric, value, labels + self._whose)
 
     def watch(self, metric: Metric, read: Reader) -> None:
@@ -83,5 +82,5 @@ class LoomMetrics:
         return self.registry.text(common)
 
 
-process_metrics = LoomMetrics(registry=new_registry(enabled=False))
+process_metrics = LoomMetrics(registry=new_registry(), enabled=False)
 """Where the parts of Loom count that nobody has given other metrics to."""

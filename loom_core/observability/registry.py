@@ -61,23 +61,17 @@ class Registry:
 
     Args:
         metrics: all that can be counted.
-        enabled: whether anything is counted; `enabled` may be set later.
         most_values: how many values of a label are told apart; the others are `other`.
         most_series: how many numbers a metric has; what is more has `other` for all labels.
-
-    Attributes:
-        enabled: whether anything is counted.
     """
 
     def __init__(
         self,
         metrics: Iterable[Metric],
         *,
-        enabled: bool = True,
         most_values: int = _MOST_VALUES,
         most_series: int = _MOST_SERIES,
     ) -> None:
-        self.enabled = enabled
         self._most_series = most_series
         self._most_values = most_values
         self._lock = threading.Lock()
@@ -102,8 +96,6 @@ class Registry:
             labels: a value for each of its labels; one more may follow, for `agent_id`.
             by: how much.
         """
-        if not self.enabled and metric.kind != "gauge":  # what went up goes down again
-            return
         with self._lock:
             numbers = self._numbers[metric]
             if labels not in numbers:
@@ -118,8 +110,6 @@ class Registry:
             value: in the unit that its name says.
             labels: as for `add`.
         """
-        if not self.enabled:
-            return
         with self._lock:
             series = self._buckets[metric]
             if labels not in series:

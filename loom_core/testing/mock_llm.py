@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage
-from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.llm.mock import MockAnswer, MockProvider, MockResponse, MockScript, echo
 
 __all__ = ["MockCall", "MockLLM", "MockTurn", "call"]
 
@@ -31,6 +31,8 @@ MockTurn: TypeAlias = "str | MockCall | Sequence[MockCall] | MockAnswer | LLMErr
 """What a model does when it is asked: gives an answer; makes a call, or several at once; something that needs
 more words (`MockAnswer`: thinking, delays, a stream that breaks); or fails."""
 
+_Decide: TypeAlias = "Callable[[ChatRequest], MockTurn]"
+
 
 class MockLLM(MockProvider):
     """Does one thing after another, whatever it is asked.
@@ -38,7 +40,8 @@ class MockLLM(MockProvider):
         llm = MockLLM([call("add", a=1, b=2), "It is 3."])
 
     Args:
-        turns: what it does each time that it is asked; or a function of the request that says so.
+        turns: what it does each time that it is asked; or a function of the request that says so. A list may
+            hold functions, too, each for one time. By default it repeats what it is asked.
         delay: seconds before each answer and between its pieces.
         model: what it is called.
 
@@ -46,18 +49,16 @@ class MockLLM(MockProvider):
         calls: every request so far, oldest first.
 
     Raises:
-        ConfigError: the turns are a text, and no list.
+        ConfigError: the turns are a text, and no list; or one of them is no turn.
     """
 
     def __init__(
         self,
-        turns: Sequence[MockTurn] | Callable[[ChatRequest], MockTurn],
+        turns: Sequence[MockTurn | _Decide] | _Decide = echo,
         *,
         delay: float = 0.0,
         model: str = "mock",
     ) -> None:
-        if isinstance(turns, str):  # else each letter would be an answer
-            raise ConfigError(f"The turns are the text {turns!r}.", advice="Put it into a list.")
         self._made = 0
         super().__init__(self._of(turns), delay=delay, model=model)
 
@@ -69,17 +70,29 @@ class MockLLM(MockProvider):
         return [message.text for message in self.calls[-1].messages if isinstance(message, ToolMessage)]
 
     def _of(
-        self, turns: Sequence[MockTurn] | Callable[[ChatRequest], MockTurn]
-    ) -> Sequence[str | MockAnswer | LLMError] | Callable[[ChatRequest], str | MockAnswer | LLMError]:
+        self, turns: Sequence[MockTurn | _Decide] | _Decide
+    ) -> Sequence[MockResponse] | Callable[[ChatRequest], MockScript]:
         if callable(turns):
-            decide = turns
-            return lambda request: self._answer(decide(request))
-        return [self._answer(turn) for turn in turns]
+            return self._deciding(turns)
+        if isinstance(turns, str):  # else each letter would be an answer
+            raise ConfigError(f"The turns are the text {turns!r}.", advice="Put it into a list.")
+        return [self._deciding(turn) if callable(turn) else self._answer(turn) for turn in turns]
 
-    def _answer(self, turn: MockTurn) -> str | MockAnswer | LLMError:
+    def _deciding(self, decide: _Decide) -> Callable[[ChatRequest], MockScript]:
+        return lambda request: self._answer(decide(request))
+
+    def _answer(self, turn: MockTurn) -> MockScript:
         if isinstance(turn, str | MockAnswer | LLMError):
             return turn
         calls = (turn,) if isinstance(turn, MockCall) else turn
+        if not isinstance(cast("object", calls), Sequence) or not all(
+            isinstance(cast("object", one), MockCall) for one in calls
+        ):
+            raise ConfigError(
+                f"A mock model cannot do {turn!r}.",
+                advice='Give texts, `call("tool", …)`, lists of these, `MockAnswer(…)`, an `LLMError`, or '
+                "functions of the request.",
+            )
         return MockAnswer(calls=tuple(map(self._part, calls)))
 
     def _part(self, made: MockCall) -> ToolCallPart:

@@ -106,7 +106,7 @@ class FunctionTool(Tool, Generic[_P, _R]):
 
     @property
     def needs_seconds(self) -> float:
-        """So long may a call take, where who calls would grant less."""
+        """How many seconds a call may take; 0 for the limit of the scheduler."""
         return self._needs_seconds
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
@@ -197,11 +197,13 @@ def tool(
         open_world: it reaches beyond a closed set of things.
         concurrency_safe: its calls may run at the same time as others; by default, if it is read-only.
         approval_reason: why a person has to approve every call; empty if that need not be.
-        needs_seconds: so long may a call take, where who calls would grant less.
+        needs_seconds: how many seconds a call may take, be it more or less than the scheduler grants (120, if
+            nothing else is set); 0 for what that grants.
 
     Raises:
         ValueError: a parameter has no annotation, has one that JSON cannot say, or takes several arguments at
-            once; the function is a generator; or there is no name that can be seen.
+            once; the function is a generator; there is no name that can be seen; or `needs_seconds` is no
+            time.
         NameError: an annotation names what cannot be found.
     """
     # Models of arguments may be defined beside the function, where its module does not have them.
@@ -212,6 +214,10 @@ def tool(
         called = _name_of(function, name)
         if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
             raise ValueError(f"tool {called!r}: it is a generator; let it return a list")
+        if not isinstance(cast("object", needs_seconds), int | float) or not needs_seconds >= 0:
+            raise ValueError(
+                f"tool {called!r}: `needs_seconds` is {needs_seconds!r}, and no number from 0 on"
+            )
         said = Docstring.of(plain)
         return FunctionTool(
             function,

@@ -230,7 +230,7 @@ class Tool(ABC):
 
     @property
     def needs_seconds(self) -> float:
-        """So long may a call take, where who calls would grant less by itself; infinite for no limit."""
+        """How many seconds a call may take; infinite for no limit, 0 for that of the scheduler."""
         return 0.0
 
     def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:

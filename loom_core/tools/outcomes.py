@@ -18,7 +18,10 @@ __all__ = [
     "unrecorded",
 ]
 
-_OTHERWISE = "Do not try the same again: take another way, or tell the user what you could not do and why."
+_OTHERWISE = (
+    "Do not try the same again: take another way, such as a tool that only reads, or tell the user what you "
+    "could not do and why. The operator can permit it by a rule."
+)
 
 
 def _told(text: str) -> ToolOutput:
@@ -58,7 +61,8 @@ def timed_out(tool: str, seconds: float) -> ToolOutput:
     """It took too long."""
     return _told(
         f"`{tool}` was stopped after {seconds:g} seconds; it may have done a part of it. Split the task into "
-        "smaller ones, or ask for less at once."
+        "smaller ones, or ask for less at once; where that cannot be, tell the user that it needs a longer "
+        "time limit."
     )
 
 

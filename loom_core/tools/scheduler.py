@@ -14,6 +14,9 @@ from typing import Self
 import anyio
 
 from loom_core.errors import InvalidInputError
+from loom_core.observability.families import CALLS_PEAK, CALLS_RUNNING, CALLS_WAITING
+from loom_core.observability.living import Living
+from loom_core.observability.metrics import process_metrics
 from loom_core.tools.places import Places
 
 __all__ = ["Place", "Scheduler", "SchedulerSnapshot"]
@@ -170,6 +173,7 @@ class Scheduler:
         self._total = max_total
         self._pools: dict[int, Places] = {}
         self._counts = _Counts()
+        _schedulers.add(self)
 
     def place(self, run: str, *, depth: int = 0, priority: int = 0, needs_seconds: float = 0.0) -> Place:
         """A place for one call: `async with scheduler.place(run) as place:`.
@@ -180,16 +184,16 @@ class Scheduler:
             run: whose call it is.
             depth: how many agents stand above.
             priority: a higher one goes first; but one of eight places goes to the lowest that waits.
-            needs_seconds: what the call may take, where that is more than `timeout_seconds`.
+            needs_seconds: what the call may take; 0 for `timeout_seconds`.
         """
         level = max(depth, _nesting.get())
         if level not in self._pools:
             self._pools[level] = Places(self._total, self._each)
-        seconds = max(self.timeout_seconds, needs_seconds)
+        seconds = needs_seconds or self.timeout_seconds
         return Place(self._counts, self._pools[level], run, level, priority, seconds)
 
     def snapshot(self) -> SchedulerSnapshot:
-        """How it is; for metrics."""
+        """How it is, and what it has done."""
         counts = self._counts
         return SchedulerSnapshot(
             running=counts.running,
@@ -200,3 +204,15 @@ class Scheduler:
             waited_seconds=counts.waited_seconds,
             busy_seconds=counts.busy_seconds,
         )
+
+
+_schedulers = Living[Scheduler]()
+
+
+def _snapshots() -> list[SchedulerSnapshot]:
+    return [each.snapshot() for each in _schedulers.all()]
+
+
+process_metrics.watch(CALLS_RUNNING, lambda: [((), sum(each.running for each in _snapshots()))])
+process_metrics.watch(CALLS_WAITING, lambda: [((), sum(each.waiting for each in _snapshots()))])
+process_metrics.watch(CALLS_PEAK, lambda: [((), max((each.peak for each in _snapshots()), default=0))])

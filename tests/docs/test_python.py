@@ -164,12 +164,17 @@ async def test_other_servers(run_page: RunPage, tmp_path: Path, monkeypatch, cap
 
 async def test_models(run_page: RunPage, monkeypatch, capsys) -> None:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "a-key-of-no-value")
-    answers = MockProvider(["知识图谱是实体和关系的网络。", "它由三元组组成。"])
+    answers = MockProvider(["知识图谱是实体和关系的网络。", "它由三元组组成。", "杭州今天晴。"])
     names = await run_page("docs/models.md", {"scripted": answers})
     assert names["model"].name == "deepseek"
     shown = capsys.readouterr().out
     assert "知识图谱是实体和关系的网络。" in shown
     assert "它由三元组组成。" in shown
+    assert "another-model ()\n你好\n" in shown
+    assert (names["imitation"].spec.wire, names["imitation"].spec.auth_style) == (
+        "anthropic_messages",
+        "x-api-key",
+    )
 
 
 @asynccontextmanager

@@ -56,6 +56,11 @@ def test_an_agent_that_is_there_stays_as_it_is() -> None:
     assert Agent().parts.llm.name == "deepseek"
 
 
+async def test_the_mock_may_be_the_default() -> None:
+    config.set_default_llm("mock")
+    assert (await Agent().run("你好")).output == "（模拟回答）你好"
+
+
 def test_a_configuration_makes_a_provider_for_each_agent() -> None:
     config.set_default_llm("deepseek")
     assert Agent().parts.llm is not Agent().parts.llm

@@ -33,6 +33,8 @@ TOLD = "loom/told"
 PROBLEM = "loom/problem"
 """Where it has the problem with address and all, for operators: models and users are told less."""
 
+_SPARE_SECONDS = 10.0
+
 _NO_ANSWER: Mapping[NetFailure, str] = {
     "connection": "The system cannot be reached.",
     "interrupted": "The connection broke before there was an answer.",
@@ -106,8 +108,8 @@ class HttpTool(Tool):
 
     @property
     def needs_seconds(self) -> float:
-        """What its requests are granted."""
-        return self._config.endpoint.timeout_seconds
+        """The time of its request, and some more: it ends by itself, and says what may have been done."""
+        return self._config.endpoint.timeout_seconds + _SPARE_SECONDS
 
     def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments, checked and repaired, with the defaults of the schema.

@@ -30,7 +30,12 @@ _STORES = ("elasticsearch", "es", "llamaindex", "milvus", "qdrant")
 
 
 class RAGConfig(BaseModel):
-    """How a knowledge base is built and asked. The defaults are what the benchmarks measured best."""
+    """How a knowledge base is built and asked. The defaults are what the benchmarks measured best.
+
+    The four weights are factors of the steps of `hybrid` (docs/knowledge.md), not shares of channels that are
+    added up: numbers such as 0.5, 0.5 and 0.3, chosen for a sum of graph, vectors and expansion, do not carry
+    over.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,10 +46,10 @@ class RAGConfig(BaseModel):
     extraction: ExtractionConfig = ExtractionConfig()
     chunker: Literal["structure", "simple", "sliding"] = "structure"
     chunker_options: dict[str, int] = Field(default={}, description="Sizes; see the chunkers.")
-    lexical_weight: float = Field(default=0.4, ge=0, description="Weight of BM25 in the first stage.")
-    vector_weight: float = Field(default=0.6, ge=0, description="Weight of vectors in the first stage.")
-    expansion_weight: float = Field(default=2.0, ge=0, description="Weight of passages found by links.")
-    graph_weight: float = Field(default=0.3, ge=0, description="Weight of the walk over the graph.")
+    lexical_weight: float = Field(default=0.4, ge=0, description="Factor of BM25 in the first stage.")
+    vector_weight: float = Field(default=0.6, ge=0, description="Factor of the cosine in the first stage.")
+    expansion_weight: float = Field(default=2.0, ge=0, description="Factor of what a link passes on.")
+    graph_weight: float = Field(default=0.3, ge=0, description="Factor of the walk over the graph.")
     first_stage: FirstStageSettings = Field(
         default=FirstStageSettings(), description="Numbers of the fusion of words and vectors."
     )

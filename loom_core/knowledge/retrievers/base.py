@@ -83,14 +83,16 @@ class BaseRetriever(ABC):
     Attributes:
         name: the name it is registered under; every passage carries it as `source`.
         needs: the channel that a source must have to be asked at all.
+        by_channel: whether sources are asked by channel: they have to be `PassageSource`s then.
 
     Raises:
-        ConfigError: there are no sources, or two of the same name.
+        ConfigError: there are no sources, two of the same name, or one that cannot be asked so.
         InvalidInputError: `top_k` is not from 1 to 1000.
     """
 
     name: ClassVar[str]
     needs: ClassVar[Channel | None] = None
+    by_channel: ClassVar[bool] = False
 
     def __init__(self, sources: Sequence[PassageSource], *, top_k: int = 5) -> None:
         self._sources = {source.name: source for source in sources}
@@ -105,6 +107,12 @@ class BaseRetriever(ABC):
                 f"Two sources of the retriever {self.name!r} have the same name.",
                 advice="Give every knowledge base a name of its own.",
             )
+        for source in sources:
+            if self.by_channel and not hasattr(source, "channels"):
+                raise ConfigError(
+                    f"The retriever {self.name!r} cannot search {source.name!r}, which has no channels.",
+                    advice='Use `create("retriever", "knowledge_base", …)`, which asks it as a whole.',
+                )
 
     async def retrieve(
         self,
@@ -157,6 +165,8 @@ class SourceRetriever(BaseRetriever):
 
     All sources are asked at once. One that fails is left out, unless all fail.
     """
+
+    by_channel = True
 
     async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
         found = await gathered(

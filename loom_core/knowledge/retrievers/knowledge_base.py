@@ -45,6 +45,7 @@ class KnowledgeBaseRetriever(SourceRetriever):
     """
 
     name = "knowledge_base"
+    by_channel = False
 
     def __init__(
         self, sources: Sequence[PassageSource], *, top_k: int = 5, strategy: Strategy | None = None

@@ -54,6 +54,8 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
         body["stop_sequences"] = stop
     if wishes.temperature is not None:
         body["temperature"] = wishes.temperature
+    if wishes.top_p is not None:
+        body["top_p"] = wishes.top_p
     body |= {**spec.body, **effort, **request.extra}
     if wishes.json_mode == "json_schema":
         format_ = {"type": "json_schema", "schema": schema}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AnthropicMessagesClient"]
 
+_VERSION_OF_KEYS = "2023-06-01"
+"""The version of the format in which keys are sent as `x-api-key`: later ones have bearer tokens."""
+
 
 class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
     """A `WireClient` for Anthropic, and for servers that speak the messages format as well."""
@@ -84,10 +87,9 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
     def _new_client(self, timeout: httpx2.Timeout) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
 
-        key = self._connection.api_key
         return AsyncAnthropic(
             # Without any, the SDK takes what it finds in the environment, whoever is asked.
-            api_key="unused" if key is None else key.get_secret_value(),
+            api_key="unused",
             base_url=self._connection.base_url,
             timeout=timeout,
             max_retries=0,
@@ -100,15 +102,20 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
     async def _open(self, client: AsyncAnthropic, content: bytes) -> AsyncStream[object]:
         from anthropic import AsyncStream, Omit
 
-        names = ("Authorization",) if self._connection.api_key is None else ()
         return await client.post(
             "/v1/messages",
             content=content,
             cast_to=object,
-            options={"headers": {name: Omit() for name in self._unwanted(*names)}},
+            options={"headers": {name: Omit() for name in self._unwanted("Authorization")}},
             stream=True,
             stream_cls=AsyncStream[object],
         )
+
+    def _usual_headers(self) -> dict[str, str]:
+        headers = super()._usual_headers()
+        if self._connection.spec.auth_style == "x-api-key":
+            headers["anthropic-version"] = _VERSION_OF_KEYS
+        return headers
 
     def _sdk_error(self) -> type[Exception]:
         from anthropic import AnthropicError

@@ -44,6 +44,8 @@ def chat_body(
         body[spec.max_tokens_field] = _LIMIT_WHERE_NEEDED if limit is None else limit
     if wishes.temperature is not None:
         body["temperature"] = wishes.temperature
+    if wishes.top_p is not None:
+        body["top_p"] = wishes.top_p
     if request.stop and spec.stops:
         body["stop"] = list(request.stop)
     if stream:

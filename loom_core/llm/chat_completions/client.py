@@ -117,10 +117,3 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
         from openai import OpenAIError
 
         return OpenAIError
-
-    def _headers(self) -> dict[str, str]:
-        """Headers of every request, the key's among them; who sets `Authorization` needs no key."""
-        headers, key = super()._headers(), self._connection.api_key
-        if key is not None and "authorization" not in map(str.casefold, headers):
-            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
-        return headers

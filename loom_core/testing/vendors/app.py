@@ -35,11 +35,15 @@ _HOSTS = {
     **{host: vendor.name for vendor in CHAT_VENDORS.values() for host in vendor.hosts},
     **dict.fromkeys(ANTHROPIC_HOSTS, "anthropic"),
 }
+_MESSAGES = frozenset({"anthropic", "anthropic_compatible"})
 _NO_CHAT = ChatVendor(name="anthropic", path="", models=())
 
 
 class FakeVendors:
     """Every vendor's server, as an ASGI app: `POST` of chat-completions, Anthropic's Messages, embeddings.
+
+    `anthropic_compatible` is a server that imitates Anthropic as it was in 2023: it takes its key as
+    `x-api-key` only, and no later version of the format.
 
     A vendor is found at `base_url(vendor)`, below a path of its own on any host, or under its real host name,
     so that real base URLs work. What the vendor would refuse is refused, with its status, body and code.
@@ -78,7 +82,7 @@ class FakeVendors:
 
     def base_url(self, vendor: str) -> str:
         """Where an SDK finds a vendor, at the host `fake`."""
-        path = "" if vendor == "anthropic" else CHAT_VENDORS[vendor].path
+        path = "" if vendor in _MESSAGES else CHAT_VENDORS[vendor].path
         return f"http://fake/{vendor}{path}"
 
     def http_client(self) -> httpx2.AsyncClient:
@@ -108,7 +112,7 @@ class FakeVendors:
             pieces, turn = self._pieces(recorded)
         except Refused as refused:
             turn = Turn(status=refused.status)
-            known = vendor if vendor in {*CHAT_VENDORS, "anthropic"} else "openai"
+            known = "anthropic" if vendor in _MESSAGES else vendor if vendor in CHAT_VENDORS else "openai"
             pieces = [as_json(error_body(known, refused))]
         return Delivery(
             pieces,
@@ -123,8 +127,12 @@ class FakeVendors:
         self.disconnects += 1
 
     def _check_key(self, vendor: str, request: Request) -> None:
-        if vendor not in {*CHAT_VENDORS, "anthropic"}:
+        if vendor not in {*CHAT_VENDORS, *_MESSAGES}:
             raise Refused(f"Invalid URL (POST {request.url.path})", status=404)
+        if vendor == "anthropic_compatible":
+            if request.headers.get("x-api-key") != self.key or "authorization" in request.headers:
+                raise Refused("invalid x-api-key", status=401)
+            return
         if vendor != "anthropic" and not CHAT_VENDORS.get(vendor, _NO_CHAT).needs_key:
             return
         given = request.headers.get("authorization", "")
@@ -137,7 +145,7 @@ class FakeVendors:
 
     def _pieces(self, request: Recorded) -> tuple[list[bytes], Turn]:
         """The body of the answer, in pieces, and the turn it is made of."""
-        if request.vendor == "anthropic":
+        if request.vendor in _MESSAGES:
             return self._anthropic(request)
         vendor = CHAT_VENDORS[request.vendor]
         if request.path == f"{vendor.path}/chat/completions":
@@ -159,7 +167,10 @@ class FakeVendors:
         return (answer.frames() if body.get("stream") else [as_json(answer.whole())]), turn
 
     def _anthropic(self, request: Recorded) -> tuple[list[bytes], Turn]:
-        body, memory = request.body, self._memories["anthropic"]
+        body, memory = request.body, self._memories[request.vendor]
+        version = request.headers.get("anthropic-version")
+        if request.vendor == "anthropic_compatible" and version != "2023-06-01":
+            raise Refused(f"anthropic-version: {version!r} is not a valid version")
         counting = request.path == "/v1/messages/count_tokens"
         if request.path != "/v1/messages" and not counting:
             raise Refused("Not Found", status=404)

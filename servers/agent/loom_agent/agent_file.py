@@ -13,12 +13,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_agent.profile_config import ProfileConfig
+from loom_agent.profile_config import ProfileConfig, SchedulerConfig
 from loom_core.config_file import read_config_file
 from loom_core.errors import NotFoundError
 from loom_core.knowledge.visible import ACTING
@@ -53,6 +53,7 @@ class AgentConfig(BaseModel):
     profiles: dict[str, ProfileConfig] = Field(
         default={}, description="Kinds of agents by name: 1 to 64 characters of any script."
     )
+    scheduler: SchedulerConfig = SchedulerConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,13 @@ class AgentFile:
         profiles: by name, in their order; at least one.
         default: the name of that which is meant where none is named.
         variables: environment variables that the file refers to.
+        scheduler: how many calls of tools run at the same time, and for how long.
     """
 
     profiles: Mapping[str, ProfileConfig]
     default: str
     variables: tuple[str, ...] = ()
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     def profile(self, name: str) -> ProfileConfig:
         """The profile of a name; of the default one, if it is empty.
@@ -100,25 +103,29 @@ def read_agent_file(path: Path, *, required: bool = False, provider: str = "") -
         ConfigError: it cannot be read, or is no such configuration; the message says where and why.
     """
     written = read_config_file(path, depth=_DEPTH, max_bytes=_MAX_BYTES, required=required)
-    profiles = None if written is None else _profiles(written)
-    if written is None or not profiles:
-        return _without_file(provider)
+    if written is None:
+        return _without_file(provider, SchedulerConfig())
+    config = _checked(written)
+    profiles, scheduler = config.profiles, config.scheduler
+    if not profiles:
+        return _without_file(provider, scheduler)
     variables = dict.fromkeys(_REFERENCE.findall(written.text))
-    return AgentFile(profiles, DEFAULT if DEFAULT in profiles else next(iter(profiles)), tuple(variables))
+    default = DEFAULT if DEFAULT in profiles else next(iter(profiles))
+    return AgentFile(profiles, default, tuple(variables), scheduler)
 
 
-def _without_file(provider: str) -> AgentFile:
+def _without_file(provider: str, scheduler: SchedulerConfig) -> AgentFile:
     name = DEMONSTRATION if provider == "mock" else DEFAULT
-    return AgentFile({name: ProfileConfig()}, name)
+    return AgentFile({name: ProfileConfig()}, name, scheduler=scheduler)
 
 
-def _profiles(written: ConfigText) -> Mapping[str, ProfileConfig]:
-    profiles = written.validated(AgentConfig, advice=_ADVICE).profiles
-    for name in profiles:
+def _checked(written: ConfigText) -> AgentConfig:
+    config = written.validated(AgentConfig, advice=_ADVICE)
+    for name in config.profiles:
         if not name.strip() or len(name) > _MAX_NAME or ACTING.search(name):
             raise written.refused(
                 ("profiles", name),
                 "a profile cannot be called so.",
                 f"Use 1 to {_MAX_NAME} characters of any script.",
             )
-    return profiles
+    return config

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_agent.agent_file import AgentFile
-    from loom_agent.profile_config import CompactionConfig, ProfileConfig
+    from loom_agent.profile_config import CompactionConfig, ProfileConfig, SchedulerConfig
     from loom_agent.settings import Settings
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
@@ -103,7 +103,7 @@ class Agents:
         name = name or file.default
         async with self._turn:
             if name not in self._made:
-                self._made[name] = await self._make(name, profile)
+                self._made[name] = await self._make(name, profile, file.scheduler)
             made = self._made[name]
         if patience > 0:
             await self.mcp.there(profile.mcp.servers, patience=patience)
@@ -122,13 +122,13 @@ class Agents:
         for memory in self._memories.values():
             await memory.aclose()
 
-    async def _make(self, name: str, profile: ProfileConfig) -> ProfileAgent:
+    async def _make(self, name: str, profile: ProfileConfig, shared: SchedulerConfig) -> ProfileAgent:
         config, why = chosen_model(profile, self._settings)
         with _told_of(name):
-            return await self._made_of(name, profile, config, why)
+            return await self._made_of(name, profile, config, why, shared)
 
     async def _made_of(
-        self, name: str, profile: ProfileConfig, config: ProviderConfig, why: str
+        self, name: str, profile: ProfileConfig, config: ProviderConfig, why: str, shared: SchedulerConfig
     ) -> ProfileAgent:
         llm = await to_thread.run_sync(made_model, config)
         model = f"{llm.name}/{llm.model}".rstrip("/")
@@ -146,7 +146,7 @@ class Agents:
             tools += demonstration_tools()
         toolbox = Toolbox(tools, live=[self.mcp.live(servers)])
         permissions = self._permissions(profile)
-        scheduler, audit = self._common()
+        scheduler, audit = self._common(shared)
         agent = Agent(
             llm,
             name=name,
@@ -161,6 +161,7 @@ class Agents:
             compaction=await to_thread.run_sync(_compaction, profile.compaction),
             system_prompt=profile.system_prompt,
             scheduler=scheduler,
+            priority=profile.priority,
             audit=audit,
             options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),
         )
@@ -192,13 +193,12 @@ class Agents:
             return folder / profile.tools.shell.root.expanduser()
         return folder
 
-    def _common(self) -> tuple[Scheduler, AuditLog]:
+    def _common(self, config: SchedulerConfig) -> tuple[Scheduler, AuditLog]:
         """What all agents share."""
         if self._shared is None:
             from loom_core.tools.audit import AuditLog
-            from loom_core.tools.scheduler import Scheduler
 
-            self._shared = Scheduler(), AuditLog(self._settings.audit, server="loom-agent-server")
+            self._shared = config.scheduler(), AuditLog(self._settings.audit, server="loom-agent-server")
         return self._shared
 
     def _memory(self, kind: str) -> Memory:

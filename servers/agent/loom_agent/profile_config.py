@@ -15,6 +15,8 @@ from loom_core.tools.permission_rule import PermissionRule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.tools.scheduler import Scheduler
+
 __all__ = [
     "EVERYTHING",
     "ApprovalsConfig",
@@ -23,6 +25,7 @@ __all__ = [
     "McpConfig",
     "ModelOptions",
     "ProfileConfig",
+    "SchedulerConfig",
     "Switch",
 ]
 
@@ -44,6 +47,13 @@ class ModelOptions(_Section):
 
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="How random answers are; by default as the vendor has it."
+    )
+    top_p: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="The share of the likeliest words that answers are made of; by default as the vendor has "
+        "it.",
     )
     effort: Effort | None = Field(default=None, description="How much it thinks before it answers.")
     max_tokens: int | None = Field(default=None, ge=1, description="How long one answer may be.")
@@ -75,6 +85,29 @@ class BudgetConfig(_Section):
     def budget(self) -> Budget:
         """The same for the agent."""
         return Budget(**self.model_dump())
+
+
+class SchedulerConfig(_Section):
+    """How many calls of tools run at the same time, and for how long; for all profiles together."""
+
+    max_concurrency: int = Field(default=10, ge=1, description="Calls of one run at the same time.")
+    max_total: int = Field(
+        default=100,
+        ge=1,
+        description="Calls of all runs at the same time; of agents within agents again so many.",
+    )
+    timeout_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        description="How long a call may take, if its tool does not say it itself, as those of MCP servers "
+        "and `shell` do.",
+    )
+
+    def scheduler(self) -> Scheduler:
+        """The same for the agents."""
+        from loom_core.tools.scheduler import Scheduler
+
+        return Scheduler(**self.model_dump())
 
 
 class ApprovalsConfig(_Section):
@@ -140,6 +173,12 @@ class ProfileConfig(_Section):
         default="ask", description="What becomes of calls that no rule fits and that are not harmless."
     )
     budget: BudgetConfig = BudgetConfig()
+    priority: int = Field(
+        default=0,
+        ge=-1000,
+        le=1000,
+        description="Where more calls are wanted than `scheduler` lets run, those of the highest go first.",
+    )
     approvals: ApprovalsConfig = ApprovalsConfig()
     compaction: CompactionConfig = CompactionConfig()
     memory: str = Field(

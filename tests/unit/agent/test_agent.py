@@ -12,7 +12,7 @@ from pydantic import Field
 
 from loom_core.agent.agent import Agent
 from loom_core.errors import NotFoundError
-from loom_core.llm.interface import ChatRequest
+from loom_core.llm.interface import ChatRequest, LLMProvider, LLMResponse
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.memory import InMemoryMemory
@@ -273,3 +273,22 @@ async def test_an_agent_that_a_tool_starts_stands_one_deeper() -> None:
         (run,) = await inner.journal.runs()
     assert _results(llm.calls[1]) == ["inner answer"]
     assert run.request.depth == 1
+
+
+async def test_what_every_request_says_besides_reaches_the_model() -> None:
+    llm = MockProvider(["好"])
+    await Agent(llm, options={"top_p": 0.9, "stop": "END"}).run("你好")
+    assert (llm.calls[0].top_p, llm.calls[0].stop, llm.calls[0].model) == (0.9, ("END",), "")
+
+
+class _Plain(LLMProvider):
+    """A provider that takes what there was when it was written, and nothing else."""
+
+    async def chat(  # type: ignore[override]
+        self, messages, *, tools, tool_choice, max_tokens, temperature, effort, output, stop, extra
+    ) -> LLMResponse:
+        return LLMResponse.of_text(f"{len(messages)} messages")
+
+
+async def test_a_provider_of_ones_own_is_not_given_options_that_are_not_set() -> None:
+    assert (await Agent(_Plain()).run("你好")).output == "2 messages"

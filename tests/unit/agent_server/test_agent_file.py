@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from jsonschema import Draft202012Validator
 from loom_agent.agent_file import DEMONSTRATION, read_agent_file
+from loom_agent.agents import Agents
 from loom_agent.profile_config import json_schema
 
 from loom_core.errors import ConfigError, NotFoundError
 from loom_core.jsonc import JsonReader
+from loom_core.runs.journal import Journal
 
 
 @pytest.fixture
@@ -139,3 +142,28 @@ def test_bytes_that_are_no_text_are_no_configuration(tmp_path):
     path.write_bytes(b"\xff\xfe{}")
     with pytest.raises(ConfigError, match="it is no UTF-8"):
         read_agent_file(path)
+
+
+@pytest.mark.parametrize("profiles", ["", '"profiles": {"研究": {"priority": 5}, "default": {}},'])
+async def test_how_many_calls_run_and_how_long_is_said_for_all_profiles(profiles, settings, home):
+    (home / "agent.json").write_text(
+        f'{{{profiles} "scheduler": {{"max_concurrency": 3, "max_total": 7, "timeout_seconds": 300}}}}',
+        encoding="utf-8",
+    )
+    file = read_agent_file(home / "agent.json", provider="mock")
+    agents = Agents(settings(), Journal())
+    async with anyio.create_task_group() as tasks:
+        agents.work_in(tasks)
+        made = [(await agents.get(file, name)).agent for name in file.profiles]
+        await agents.close()
+        tasks.cancel_scope.cancel()
+    schedulers = {each.scheduler for each in made}
+    assert len(schedulers) == 1
+    assert schedulers.pop().timeout_seconds == 300
+    assert file.scheduler.model_dump() == {"max_concurrency": 3, "max_total": 7, "timeout_seconds": 300.0}
+
+
+@pytest.mark.parametrize("wrong", ['{"max_total": 0}', '{"timeout_seconds": -1}', '{"max": 3}'])
+def test_a_scheduler_that_cannot_be_is_refused_with_its_place(read, wrong):
+    with pytest.raises(ConfigError, match=r"agent\.json:1:\d+: scheduler\."):
+        read(f'{{"scheduler": {wrong}}}')

@@ -176,7 +176,7 @@ def test_a_provider_of_another_distribution_is_told_what_it_takes(monkeypatch: p
         ("opanai/gpt", "provider: there is no 'opanai'. Choose one of: anthropic, custom"),
         ({"provider": "openai", "options": {"loud": True}}, "options: openai takes none"),
         ({"provider": "mock", "timeout": 3.0}, "timeout: mock does not take it"),
-        ({"provider": "mock"}, "missing a required argument: 'responses'"),
+        ({"provider": "mock", "options": {"responses": "yes"}}, "A mock model cannot answer from 'yes'"),
         ({"provider": "openai", "api_key": "env:LOOM_NO_SUCH_KEY"}, "LOOM_NO_SUCH_KEY is not set"),
     ],
 )

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
-from loom_core.errors import InvalidInputError, LLMError
+from loom_core.errors import ConfigError, InvalidInputError, LLMError
+from loom_core.llm.factory import create_provider
+from loom_core.llm.interface import LLMProvider
 from loom_core.llm.messages import ReasoningPart, TextPart, ToolCallPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 
@@ -35,6 +39,35 @@ async def test_a_function_answers_what_it_is_asked():
     assert (response.content, response.model) == ("cba", "mock")
 
 
+@pytest.mark.parametrize("model", [MockProvider(), MockProvider(model="m"), create_provider("mock")])
+async def test_without_a_script_the_question_is_repeated(model: LLMProvider):
+    response = await model.chat(_QUESTION)
+    assert response.content == "（模拟回答）什么是知识图谱？"
+    assert (await model.chat([{"role": "user", "content": "Why?"}])).content == "(mock answer) Why?"
+    assert response.model in {"m", "mock"}
+
+
+async def test_a_list_may_hold_functions_each_for_one_call():
+    model = MockProvider(["one", lambda request: request.messages[-1].text[:2], LLMError("overloaded")])
+    assert [(await model.chat(_QUESTION)).content for _ in range(2)] == ["one", "什么"]
+    with pytest.raises(LLMError, match="overloaded"):
+        await model.chat(_QUESTION)
+
+
+@pytest.mark.parametrize("responses", ["yes", 3, [3], [["a"]], None])
+def test_what_is_no_script_is_refused_when_it_is_given(responses: Any):
+    with pytest.raises(ConfigError, match="A mock model cannot answer") as refused:
+        MockProvider(responses)
+    assert refused.value.advice
+
+
+async def test_another_model_may_be_asked_in_a_single_call():
+    model = MockProvider(["one", "two"])
+    assert (await model.chat(_QUESTION, model="other")).model == "other"
+    assert (await model.chat(_QUESTION)).model == "mock"
+    assert model.calls[0].model == "other"
+
+
 async def test_calls_are_recorded_with_their_arguments():
     model = MockProvider(["yes"])
     messages = [dict(_QUESTION[0])]
@@ -47,7 +80,7 @@ async def test_calls_are_recorded_with_their_arguments():
 
 async def test_an_effort_that_is_none_is_named_with_those_there_are():
     with pytest.raises(
-        InvalidInputError, match=r"no effort 'ultra'\. Choose one of: off, low, medium, high, max"
+        InvalidInputError, match=r"`effort` cannot be 'ultra'\. Give one of: off, low, medium, high, max"
     ):
         await MockProvider(["never"]).chat(_QUESTION, effort="ultra")
 

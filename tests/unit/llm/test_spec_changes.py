@@ -72,7 +72,7 @@ def test_rules_of_vendors_change_attributes_that_there_are(spec: ProviderSpec):
     ("changes", "match"),
     [
         ({"json_mod": "tool"}, "spec.json_mod: there is no such attribute. Did you mean 'json_mode'?"),
-        ({"xyz": 1}, "spec.xyz: there is no such attribute. There are: base_url, "),
+        ({"xyz": 1}, "spec.xyz: there is no such attribute. There are: auth_style, base_url, "),
         ({"json_mode": "yaml"}, "spec.json_mode: Input should be 'json_schema'"),
         ({"tool_choices": "auto"}, "spec.tool_choices: Input should be a valid frozenset"),
         ({"efforts": {"huge": {}}}, "spec.efforts: Input should be"),

@@ -18,7 +18,7 @@ from loom_core.flow.reply import RouteAction, RouteHow
 from loom_core.knowledge.rag.config import Strategy
 from loom_core.knowledge.record.jobs import ItemState
 from loom_core.observability import LoomMetrics, families
-from loom_core.observability.families import FAMILIES, ITERATIONS, TOOL_CALLS, TOOL_SECONDS
+from loom_core.observability.families import ACTIVE_AGENTS, FAMILIES, ITERATIONS, TOOL_CALLS, TOOL_SECONDS
 from loom_core.observability.living import Living
 from loom_core.observability.metrics import new_registry, process_metrics
 from loom_core.runs.journal.run_rows import FINAL_STATUSES
@@ -96,17 +96,30 @@ def test_the_numbers_of_an_agent_have_its_name_and_are_in_the_one_registry(count
     assert 'loom_tool_execution_duration_seconds_count{tool_name="look",agent_id="研究员"} 1\n' in text
 
 
+def test_metrics_of_ones_own_count_from_the_start_and_what_has_none_does_not(counted, monkeypatch):
+    monkeypatch.setattr(process_metrics, "enabled", False)
+    process_metrics.add(TOOL_CALLS, "look", "success")
+    LoomMetrics(agent_id="agent-1").add(TOOL_CALLS, "look", "success")
+    assert counted.samples(TOOL_CALLS) == {("look", "success", "agent-1"): 1}
+    assert "agent-1" in LoomMetrics().text()
+
+
 def test_nothing_is_counted_before_it_is_wanted():
-    registry = new_registry(enabled=False)
-    metrics = LoomMetrics(registry=registry)
+    registry = new_registry()
+    metrics = LoomMetrics(registry=registry, enabled=False)
     metrics.add(ITERATIONS)
     assert registry.samples(ITERATIONS) == {}
     metrics.enable()
     assert metrics.enabled
     metrics.add(ITERATIONS)
+    metrics.add(ACTIVE_AGENTS)
     metrics.enable(False)
     metrics.add(ITERATIONS)
+    metrics.observe(TOOL_SECONDS, 1.0, "look")
+    metrics.add(ACTIVE_AGENTS, by=-1)  # what went up goes down again
     assert registry.samples(ITERATIONS) == {(): 1}
+    assert registry.samples(TOOL_SECONDS) == {}
+    assert registry.samples(ACTIVE_AGENTS) == {(): 0}
 
 
 def test_a_process_counts_nothing_by_itself_and_loads_no_library_for_it():

@@ -127,17 +127,6 @@ def test_a_gauge_is_read_when_it_is_asked_for_and_the_highest_of_several_counts(
     assert registry.samples(STATE) == {("deepseek",): 2.0}
 
 
-def test_nothing_is_counted_while_it_is_off_but_what_went_up_comes_down():
-    registry = Registry(ALL)
-    registry.add(ACTIVE)
-    registry.enabled = False
-    registry.add(TURNS)
-    registry.observe(TOOK, 1.0, ("look",))
-    registry.add(ACTIVE, by=-1)
-    assert registry.samples(TURNS) == registry.samples(TOOK) == {}
-    assert registry.samples(ACTIVE) == {(): 0}
-
-
 def test_labels_that_a_metric_does_not_have_are_a_mistake():
     registry = Registry(ALL)
     with pytest.raises(TypeError, match="loom_calls_total has the labels"):

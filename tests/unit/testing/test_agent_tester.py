@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,27 @@ def test_a_tester_that_has_run_nothing_says_so() -> None:
 def test_a_text_is_not_taken_for_a_list_of_turns() -> None:
     with pytest.raises(ConfigError, match=r"The turns are the text '好的'. Put it into a list"):
         MockLLM("好的")
+
+
+async def test_a_list_of_turns_may_hold_functions_each_for_one_time() -> None:
+    @tool(read_only=True, open_world=False)
+    def look(path: str) -> str:
+        """Look."""
+        return f"{path}: 你好"
+
+    llm = MockLLM([call("look", path="a"), lambda request: f"{len(request.messages)} 条消息"])
+    tester = AgentTester(Agent(llm, tools=[look]))
+    await tester.run("看看")
+    assert tester.called("look", path="a").status == "success"
+    tester.answered("4 条消息")
+
+
+@pytest.mark.parametrize("turn", [3, [call("read_file"), 3], {"tool": "read_file"}, None])
+def test_what_is_no_turn_is_refused_when_it_is_given(turn: Any) -> None:
+    with pytest.raises(ConfigError, match="A mock model cannot do") as refused:
+        MockLLM([turn])
+    assert "call(" in refused.value.advice
+
+
+async def test_without_turns_it_repeats_what_it_is_asked() -> None:
+    assert (await Agent(MockLLM()).run("你好")).output == "（模拟回答）你好"

@@ -137,6 +137,16 @@ async def test_a_tool_may_need_more_time_than_is_granted_to_others() -> None:
     assert place.seconds == math.inf
 
 
+async def test_a_tool_that_needs_less_time_gets_less() -> None:
+    scheduler = Scheduler(timeout_seconds=60)
+
+    async with scheduler.place("a", needs_seconds=0.01) as place:
+        await anyio.sleep_forever()
+
+    assert place.timed_out
+    assert (place.seconds, scheduler.place("a").seconds) == (0.01, 60)
+
+
 async def test_while_a_person_is_asked_time_stands_still_and_the_place_is_lent() -> None:
     scheduler = Scheduler(max_concurrency=1, max_total=1, timeout_seconds=0.05)
 

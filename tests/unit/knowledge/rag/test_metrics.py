@@ -15,7 +15,8 @@ from loom_core.observability.families import (
     INGESTED_DOCUMENTS,
     SEARCH_SECONDS,
 )
-from loom_core.observability.metrics import new_registry
+from loom_core.observability.metrics import new_registry, process_metrics
+from loom_core.observability.registry import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,17 @@ async def test_a_question_is_timed_with_the_channels_that_it_asks() -> None:
     await base.search("灯塔", strategy="vector_first")
     counted = {channel: number for (channel, _), number in registry.samples(CHANNEL_SECONDS).items()}
     assert counted == {"embedding": 2, "lexical": 2, "vector": 2, "expansion": 1, "graph": 1}
+    base.close()
+
+
+async def test_metrics_that_are_given_count_without_anything_else(
+    counted: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_metrics, "enabled", False)  # as in a program that enabled nothing
+    base = opened(metrics=LoomMetrics(agent_id="agent-1"))
+    await base.add_texts(TEXTS)
+    await base.query("灯塔在哪里？")
+    assert counted.samples(SEARCH_SECONDS) == {("hybrid", "agent-1"): 1}
     base.close()
 
 

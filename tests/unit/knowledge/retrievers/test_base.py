@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError, EmbeddingError, InvalidInputError, NotFoundError
+from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrievers import Request, SourceRetriever
 from loom_core.knowledge.retrievers.base import gathered
@@ -252,3 +253,11 @@ async def test_error_of_another_kind_of_a_single_search_comes_out_as_it_is() -> 
 
     with pytest.raises(ZeroDivisionError):
         await gathered({"a": search}, of="test")
+
+
+@pytest.mark.parametrize("name", ["dense", "bm25", "keyword", "graph", "hybrid", "fusion"])
+def test_a_source_without_channels_is_refused_with_the_retriever_that_takes_it(name: str) -> None:
+    handbook = DocumentsKnowledgeBase([TextDocument(text="年假二十五天。")], name="手册")
+    with pytest.raises(ConfigError, match=f"'{name}' cannot search '手册'.*\"knowledge_base\""):
+        create("retriever", name, [handbook])
+    assert create("retriever", "knowledge_base", [handbook]).name == "knowledge_base"

@@ -249,11 +249,16 @@ async def test_who_leaves_a_stream_ends_it_at_the_server():
 
 
 async def test_who_is_cancelled_ends_the_request_at_the_server():
-    fake = FakeVendors([Turn(text="好", hang_after=0)])
+    arrived = anyio.Event()
+
+    def hang(_request: object) -> Turn:
+        arrived.set()
+        return Turn(text="好", hang_after=0)
+
+    fake = FakeVendors(hang)
     async with _client(fake) as client, anyio.create_task_group() as group:
         group.start_soon(client.complete, _request())
-        while not fake.requests:  # noqa: ASYNC110 - it tells nobody
-            await anyio.sleep(0.01)
+        await arrived.wait()
         group.cancel_scope.cancel()
     assert fake.disconnects == 1
 
