@@ -234,7 +234,8 @@ def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParse
         "--llm",
         metavar="MODEL",
         help="a language model that finds entities and relations in addition to the rules, such as deepseek"
-        " or deepseek/deepseek-flash; or its configuration as JSON; none for rules alone (default $LOOM_KB_LLM)",
+        " or deepseek/deepseek-flash; or its configuration as JSON; none for rules alone"
+        " (default $LOOM_KB_LLM)",
     )
     return command
 
