@@ -116,7 +116,8 @@ def _inspect(folder: Path, mode: str, transport: str, target: list[str]) -> dict
 
     seen: dict[str, Any] = {"tools": [tool["name"] for tool in asked("--method", "tools/list")["tools"]]}
     if mode == "use":
-        call("add", {"text": "# 青岛港\n\n青岛港的港长是李明。", "source": "知识库"})
+        added = call("add", {"text": "# 青岛港\n\n青岛港的港长是李明。", "source": "知识库"})
+        call("job", {"id": added.split()[0], "action": "wait"})
         seen["found"] = call("query", {"query": "谁是青岛港的港长？"})
         seen["fetched"] = call("fetch", {"id": seen["found"].partition(" id=")[2].split()[0]})
     return seen
