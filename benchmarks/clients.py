@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ _SLOW = [sys.executable, str(_ROOT / "tests" / "e2e" / "slow_launcher.py")]
 _SECONDS = 120
 _ANSWER = "李明"
 _OTHERS = ("loom-query-server", "loom-agent-server", "loom-flow-server")
+_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job", "job_cancel"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ def _inspect(folder: Path, mode: str, transport: str, target: list[str]) -> dict
 
     seen: dict[str, Any] = {"tools": [tool["name"] for tool in asked("--method", "tools/list")["tools"]]}
     if mode == "use":
-        call("add", {"text": "# 青岛港\n\n青岛港的港长是李明。", "source": "知识库"})
+        added = call("add", {"text": "# 青岛港\n\n青岛港的港长是李明。", "source": "知识库"})
+        call("job", {"id": added.split()[0], "action": "wait"})
         seen["found"] = call("query", {"query": "谁是青岛港的港长？"})
         seen["fetched"] = call("fetch", {"id": seen["found"].partition(" id=")[2].split()[0]})
     return seen
@@ -163,15 +166,19 @@ def outcome(client: Client, folder: Path, way: str, servers: Path) -> str:
                     seen = drive(client, folder, "use", "http", [url])
             elif way == "slow start":
                 seen = drive(client, folder, "list", "stdio", [*_SLOW, *command])
-                return "ok" if len(seen["tools"]) == 7 else f"{len(seen['tools'])} tools"
+                return tools_outcome(seen)
             else:
                 seen = drive(client, folder, "use", "stdio", command)
         except (RuntimeError, ValueError, KeyError) as error:
             return f"FAILED: {error}"
-    if len(seen["tools"]) != 7:
-        return f"{len(seen['tools'])} tools"
     missing = [step for step in ("found", "fetched") if _ANSWER not in str(seen.get(step))]
-    return f"FAILED: {', '.join(missing)}" if missing else "ok"
+    return f"FAILED: {', '.join(missing)}" if missing else tools_outcome(seen)
+
+
+def tools_outcome(seen: dict[str, Any]) -> str:
+    """`ok` if a client saw exactly the tools of loom-kb, else the differences."""
+    different = sorted(_TOOLS.symmetric_difference(seen["tools"]))
+    return f"FAILED: tools {', '.join(different)}" if different else "ok"
 
 
 def main() -> int:
@@ -181,6 +188,9 @@ def main() -> int:
     parser.add_argument("--only", metavar="CLIENT", help="only this client")
     parser.add_argument("--servers", type=Path, default=Path(sys.executable).parent, metavar="DIR")
     options = parser.parse_args()
+    absent = [program for program in ("uv", "npm") if shutil.which(program) is None]
+    if absent:
+        parser.error(f"{' and '.join(absent)} cannot be found on PATH; the clients are installed with them.")
     ways = ("stdio", "slow start", "http", "others")
     print(f"| client | version | {' | '.join(ways)} |\n|{'---|' * (2 + len(ways))}", flush=True)
     failed = False

@@ -76,7 +76,9 @@ const clients = {
 const { names, call, close } = await clients[name]();
 const seen = { tools: names };
 if (mode === "use") {
-  await call("add", { text: "# 青岛港\n\n青岛港的港长是李明。", source: "知识库" });
+  const added = await call("add", { text: "# 青岛港\n\n青岛港的港长是李明。", source: "知识库" });
+  const [job] = added.content[0].text.match(/job-[0-9a-f]+/);
+  await call("job", { id: job, action: "wait" }); // a busy machine does not finish within the call
   seen.found = (await call("query", { query: "谁是青岛港的港长？" })).content[0].text;
   const id = / id=(\S+)/.exec(seen.found)?.[1];
   seen.fetched = id && (await call("fetch", { id })).content[0].text;

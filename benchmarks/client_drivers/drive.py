@@ -148,7 +148,8 @@ async def main() -> None:
     async with CLIENTS[name](transport, target) as (names, call):
         seen: dict[str, Any] = {"tools": await names()}
         if mode == "use":
-            await call("add", NOTE)
+            added = await call("add", NOTE)
+            await call("job", {"id": added.split()[0], "action": "wait"})  # a busy machine needs longer
             seen["found"] = await call("query", {"query": "谁是青岛港的港长？"})
             if id_ := ID.search(seen["found"]):
                 seen["fetched"] = await call("fetch", {"id": id_[1]})

@@ -137,7 +137,9 @@ def assess_match(
     The best passage's language decides. In the question's own language, words and cosine tell; in another
     one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
     language, words alone. Only the first can say that nothing fits, where the cosine alone says so, too:
-    else a passage in other words than the question would be hidden.
+    else a passage in other words than the question would be hidden. An untranslated passage that has a
+    heading in the question's language, as in half-translated manuals, counts as one in that language: the
+    heading brings it near to any question.
 
     Args:
         question: as it was asked.
@@ -152,6 +154,8 @@ def assess_match(
 
     asked = language_group(detect_language(question))
     found = _language(items[0])
+    if any(each.language == asked for each in nearness or ()) and _is_headed_in(asked, items[0]):
+        found = asked
     shared = asked == found
     near = next((each for each in nearness or () if each.language == found and each.tells(shared)), None)
     largest = max(nearness or (), key=lambda each: (each.size, each.language == found), default=None)
@@ -222,6 +226,14 @@ def _language(item: KnowledgeItem) -> str:
 
     known = item.metadata.get("language")
     return language_group(known if isinstance(known, str) and known else detect_language(item.content))
+
+
+def _is_headed_in(language: str, item: KnowledgeItem) -> bool:
+    """Whether a passage has a heading in a language of Chinese, Japanese or Korean script."""
+    from loom_core.cjk import holds_cjk
+    from loom_core.knowledge.rerankers.ranking import heading
+
+    return language != "alphabetic" and holds_cjk(heading(item))
 
 
 def _share_above(value: float, zero: float) -> float:

@@ -233,8 +233,9 @@ def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParse
     command.add_argument(
         "--llm",
         metavar="MODEL",
-        help="a language model that finds entities and relations beside the rules, such as deepseek or"
-        " deepseek/deepseek-flash; or its configuration as JSON; none for rules alone (default $LOOM_KB_LLM)",
+        help="a language model that finds entities and relations in addition to the rules, such as deepseek"
+        " or deepseek/deepseek-flash; or its configuration as JSON; none for rules alone"
+        " (default $LOOM_KB_LLM)",
     )
     return command
 

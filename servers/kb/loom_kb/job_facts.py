@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.loaders.generated import GENERATED
 from loom_core.knowledge.uris import shown
 from loom_kb.models import JobInfo, SkippedInfo
 
@@ -117,7 +118,8 @@ def _skipped(record: Record, job: Job) -> list[SkippedInfo]:
     for uri, reason in record.jobs.skipped(job, limit=_MAX_COUNTED):
         extension = _TYPE.search(uri)
         types = by_reason.setdefault(reason, Counter())
-        types[extension[0].lower() if extension else "no extension"] += 1
+        without = "folder" if reason == GENERATED else "no extension"  # every generated file has one
+        types[extension[0].lower() if extension else without] += 1
     groups = [
         SkippedInfo(reason=reason, count=types.total(), types=dict(types.most_common(_MAX_TYPES)))
         for reason, types in by_reason.items()

@@ -25,8 +25,8 @@ class Settings:
         allow_urls: whether `add` may fetch web pages.
         allow_net: hosts and networks that it may ask besides the open internet.
         embedder: which embedder new knowledge bases use.
-        llm: which language model finds entities beside the rules, see `language_model.configuration`; empty
-            for none, `none` where that was said.
+        llm: which language model finds entities in addition to the rules, see
+            `language_model.configuration`; empty for none, `none` where that was said.
         profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
     """
 

@@ -67,6 +67,20 @@ def test_a_question_in_another_language_is_judged_by_meaning_and_by_names_in_bot
     assert (held.missing, other.missing) == ((), ("MongoDB",))
 
 
+def test_an_untranslated_passage_under_a_translated_heading_is_no_match_for_any_question_in_that_language():
+    headed = {"language": "en", "title": "LOGIN.DEFS(5) - 影子密码套件配置"}
+    passages = [KnowledgeItem("p", "CREATE_HOME (boolean)", "s", relevance=1.0, metadata=headed)]
+    half_translated = [
+        near(0.846, language="zh", mean=0.821, usual=0.823),
+        near(0.84, mean=0.813, usual=0.733),
+    ]
+    assert assess_match("怎样做酸菜鱼？", passages, nearness=half_translated).verdict == "none"
+    close = [near(0.92, language="zh", mean=0.821, usual=0.823), half_translated[1]]
+    assert assess_match("怎样配置影子密码？", passages, nearness=close).verdict == "strong"
+    # Without any passage in the question's language, only the cosine in the other one is known.
+    assert assess_match("怎样配置登录？", passages, nearness=[near(0.86, usual=0.733)]).verdict == "strong"
+
+
 def test_words_alone_call_a_match_weak_but_never_none():
     assert assess_match(BREAD, VACUUM).verdict == "weak"
     assert assess_match("autovacuum storage", VACUUM).verdict == "strong"
