@@ -154,6 +154,8 @@ async def _without_model(acts: Acts, match: RouteMatch, found: PreQuery, problem
     if asked := asked_without_model(match):
         return acts.offer(asked, route)
     known = await acts.known(found)
+    if not known.items and not match.hints and (run := await acts.run_asked_about()) is not None:
+        return acts.state_of(run)
     answer = acts.equipment.answerer.plain(known, acts.phrases)
     route = replace(route, action="respond").with_problem(known.problem)
     if not match.hints:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.runs.orders import Order
+    from loom_core.runs.run import Run
     from loom_core.tools.audit import AuditLog
     from loom_core.tools.interface import JsonValue, Tool
     from loom_core.tools.permissions import Permissions
@@ -140,9 +141,11 @@ class WorkflowOrchestrator:
 
     async def __aenter__(self) -> Self:
         await self._in_use.__aenter__()
+        await self._conversations.__aenter__()
         try:
             await self.host.__aenter__()
         except BaseException as error:
+            await self._conversations.__aexit__(type(error), error, error.__traceback__)
             await self._in_use.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
@@ -153,9 +156,12 @@ class WorkflowOrchestrator:
         try:
             await self.host.__aexit__(None, None, None)
         finally:
-            await self._in_use.__aexit__(kind, error, trace)
-            if self._own_journal:
-                await self.journal.aclose()
+            try:
+                await self._conversations.__aexit__(kind, error, trace)
+            finally:
+                await self._in_use.__aexit__(kind, error, trace)
+                if self._own_journal:
+                    await self.journal.aclose()
 
     async def use(
         self,
@@ -200,8 +206,11 @@ class WorkflowOrchestrator:
         caller: str = "",
         idempotency_key: str = "",
         wait_seconds: float | None = None,
+        reaches: bool = True,
     ) -> FlowReply:
         """Take a message.
+
+        Where an earlier message was answered before its run had ended, the reply begins with how it did.
 
         Args:
             message: what the user says.
@@ -210,6 +219,7 @@ class WorkflowOrchestrator:
             caller: who asks; a session belongs to its caller.
             idempotency_key: the same message with the same key is taken once, and told the same again.
             wait_seconds: how long its run is waited for; None for what holds for all.
+            reaches: whether the reply reaches the user as it is; if not, `reached` is called when it does.
 
         Raises:
             NotFoundError: there is no such session of this caller.
@@ -231,13 +241,33 @@ class WorkflowOrchestrator:
                 outcome = said or await self._intake.take(acts)
                 if not outcome.run_id:
                     reply = await self._delivery.reply(acts, outcome, None, began=began)
-                    await self._delivery.keep(conversation, acts.message, reply, key=idempotency_key)
+                    await self._delivery.keep(
+                        conversation, acts.message, reply, key=idempotency_key, reaches=reaches
+                    )
                     return reply
             run = await self._delivery.run_of(outcome, wait_seconds)
             reply = await self._delivery.reply(acts, outcome, run, began=began)
-            if said is None:
-                await self._delivery.remember(acts, reply, key=idempotency_key)
+            await self._delivery.remember(
+                acts, reply, key=idempotency_key, reaches=reaches, again=said is not None
+            )
             return reply
+
+    async def reached(
+        self, session_id: str, *, run: Run | None = None, told: Sequence[str] = (), caller: str = ""
+    ) -> None:
+        """How runs have ended reaches the user of a conversation now: its next reply does not say it again.
+
+        Args:
+            session_id: the conversation.
+            run: a run that the user is shown as it stands, if it has ended.
+            told: ids of runs that a reply, made with `reaches=False`, tells of: `FlowReply.told`.
+            caller: whose conversation it is.
+
+        Raises:
+            NotFoundError: there is no such session of this caller.
+            RecordError: the journal cannot be written.
+        """
+        await self._delivery.reached(session_id, run, told, caller=caller)
 
     async def explain(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.corrections import corrected
-from loom_core.flow.manners import is_again, is_cancel
+from loom_core.flow.manners import is_again, is_cancel, is_status_question
 from loom_core.flow.naming import named_to_cancel
 from loom_core.flow.offer import DECLINED
 from loom_core.flow.reading import Said
@@ -28,6 +28,7 @@ PlanKind: TypeAlias = Literal[
     "tell",  # it says something to a run that waits
     "cancel",  # it ends a run, or what there is none of
     "retry",  # it has a run that failed tried again
+    "status",  # it asks how a run stands or has ended
     "manners",  # it is nothing but manners
     "begin",  # it asks for a flow
     "ask",  # it fits several flows, and the user is to say which
@@ -77,6 +78,9 @@ async def planned(acts: Acts, match: RouteMatch) -> Plan:
     ended = _named(acts) if match.flow is None and not (told and told.said and told.said.is_choice) else None
     if ended is not None:
         return Plan(kind="cancel", match=match, run=ended)
+    status = None if told and told.kind not in {"open", "manners"} else await _status(acts, match)
+    if status is not None:
+        return status
     if told is not None:
         return told
     if is_cancel(acts.message) and (acts.waiting or match.kind == "none"):
@@ -88,6 +92,17 @@ async def planned(acts: Acts, match: RouteMatch) -> Plan:
         return Plan(kind="ask" if asks else "open", match=match)
     retried = None if acts.waiting else await _retried(acts, match)
     return retried or Plan(kind="open" if calls_for_knowledge(acts.message) else "manners", match=match)
+
+
+async def _status(acts: Acts, match: RouteMatch) -> Plan | None:
+    """How what was begun stands, or has ended, if the message asks for that and not for something else."""
+    if match.flow is not None or not is_status_question(acts.message):
+        return None
+    run = next(iter([*acts.waiting, *acts.late]), None)
+    if run is None and acts.message.strip():
+        run = await acts.last_run()
+    elsewhere = match.hints and not (run and any(run.request.profile == each.flow_id for each in match.hints))
+    return None if run is None or elsewhere else Plan(kind="status", match=match, run=run)
 
 
 async def _retried(acts: Acts, match: RouteMatch) -> Plan | None:

@@ -37,6 +37,8 @@ class Outcome:
         asked: what is asked without a run.
         again: whether what the run waits for is only asked once more.
         citations: what the text rests on.
+        late: how earlier runs have ended, of which the user was not told; said before everything else.
+        told: ids of these runs.
     """
 
     route: Route
@@ -46,6 +48,8 @@ class Outcome:
     asked: Pending | None = None
     again: bool = False
     citations: tuple[Citation, ...] = ()
+    late: str = ""
+    told: tuple[str, ...] = ()
 
 
 def reply_of(
@@ -69,7 +73,7 @@ def reply_of(
         waiting: another run that the conversation returns to.
         timings: see `FlowReply`.
     """
-    said = [outcome.text]
+    said = [outcome.late, outcome.text]
     if run is not None:
         told = run_text(_without_remarks(run) if outcome.again else run, file=file, phrases=phrases)
         said.append(told)
@@ -97,6 +101,8 @@ def reply_of(
         waiting=waiting,
         timings=timings,
         language=phrases.language,
+        late=outcome.late,
+        told=(*outcome.told, *((run.id,) if run is not None and ended else ())),
     )
 
 

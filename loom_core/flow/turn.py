@@ -68,6 +68,8 @@ async def _about_run(acts: Acts, plan: Plan) -> Outcome:
         case "retry":
             order = Retry(inputs=plan.parameters, by=by)
             return await acts.order(run, order, route=Route(action="retry", how="pending"))
+        case "status":
+            return acts.state_of(run)
         case "manners":
             return polite_again(acts, plan, run)
         case _:

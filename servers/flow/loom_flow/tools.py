@@ -142,6 +142,7 @@ def _register_chat(server: LoomServer, service: Service) -> None:
             run = await service.attending.attended(ctx, reply.run_id, seconds=left, task=task)
         by_asking = run is not None and service.attending.asks_user(ctx, run)
         result = chat_result(reply, run, file=service.file, by_asking=by_asking)
+        await service.reached(reply.session_id, run, reply.told)
         return tool_result(chat_text(result, reply.language), result)
 
 
@@ -331,4 +332,5 @@ async def run_reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[R
     """The answer about a run."""
     by_asking = service.attending.asks_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
+    await service.reached(run.request.session_id, run)
     return tool_result(run_text(run, info), info)
