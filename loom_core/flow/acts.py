@@ -249,7 +249,7 @@ class Acts:
             text: what is said before.
         """
         router, matches = self.equipment.router, self.match.matches
-        found = {flow.flow_id: router.parameters_of(flow, matches) for flow in flows}
+        found = {flow.flow_id: router.inputs_of(flow, self.message, matches) for flow in flows}
         if parameters and len(flows) == 1:
             found = {flows[0].flow_id: {**found[flows[0].flow_id], **parameters}}
         ids = tuple(flow.flow_id for flow in flows)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.cjk import holds_cjk, is_chinese
+from loom_core.flow.choices import choices_of
 from loom_core.flow.config.spoken import in_language
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Phrases:
         between, at_least, at_most: which ones will.
         back: the conversation returns to a run that was interrupted.
         one_by_one: there are more questions behind the one that is asked.
+        options: behind the name of an input, what it is one of.
         join: between items of a list.
         space: between sentences.
     """
@@ -107,6 +109,7 @@ class Phrases:
     not_open: str
     back: str
     one_by_one: str
+    options: str
     join: str
     space: str
 
@@ -148,13 +151,13 @@ class Phrases:
     def _form(self, refused: Refused) -> str:
         """What an input has to be, as far as its schema says it for people."""
         schema = refused.schema
-        if schema.get("type") in {"integer", "number"}:
+        if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
             limit = self._limit(refused)
             if refused.is_whole:
                 return self.whole.format(limit=limit) if limit else self.any_whole
             return limit or self.any_number
-        if isinstance(choices := schema.get("enum"), list):
-            return self.join.join(map(str, cast("list[object]", choices)))
+        if choices := choices_of(schema):
+            return self.join.join(choice.told(self.language) for choice in choices)
         if isinstance(about := schema.get("description"), str) and about:
             return about
         if schema.get("format") == "date":
@@ -221,6 +224,7 @@ _ENGLISH = Phrases(
     not_open="“{flow}” is not under way here; what is done already cannot be cancelled here.",
     back="“{flow}” is still open: {question}",
     one_by_one="(One of {count} questions.)",
+    options=" ({options})",
     join=", ",
     space=" ",
 )
@@ -266,6 +270,7 @@ _CHINESE = Phrases(
     not_open="“{flow}”现在没有在办理；已经办好的，这里取消不了。",
     back="“{flow}”还没有办完：{question}",
     one_by_one="（共{count}个问题，这是其中一个。）",
+    options="（{options}）",
     join="、",
     space="",
 )

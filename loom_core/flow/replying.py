@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from loom_core.flow.choices import titled_inputs
 from loom_core.flow.driving import can_be_driven
 from loom_core.flow.executor.inputs import input_names_of
 from loom_core.flow.reply import FlowReply, Route, Waiting
@@ -162,7 +163,7 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
         return f"{pending.reason}\n{call}"
     lines = [
         phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=_shown(value))
-        for name, value in pending.arguments.items()
+        for name, value in titled_inputs(flow.input_schema, pending.arguments, phrases.language).items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
     ]
     return "\n".join([pending.reason, *lines])

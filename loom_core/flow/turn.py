@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loom_core.flow.judging import judged, route_by_rules
+from loom_core.flow.judging import judged, route_by_rules, with_inputs_by_model
 from loom_core.flow.plan import Plan, planned
 from loom_core.flow.reply import Route
 from loom_core.flow.replying import Outcome
@@ -44,7 +44,10 @@ async def take(acts: Acts) -> Outcome:
         case "choose" | "begin" if plan.flow is not None:
             if plan.kind == "choose":
                 route = Route(action="flow", how="choice", reason=plan.reason)
-            return await acts.begin(plan.flow, plan.parameters, route=route, message=plan.message)
+            given = plan.parameters
+            if plan.kind == "begin":
+                given = await with_inputs_by_model(acts, plan.flow, given)
+            return await acts.begin(plan.flow, given, route=route, message=plan.message)
         case "decline":
             return Outcome(route=Route(action="cancel", how="choice"), text=acts.phrases.dropped)
         case "cancel":
