@@ -294,6 +294,27 @@ class Acts:
                 able = "" if settings.greeting else self.phrases.what_can_be_done(self.equipment.titles)
                 return self.phrases.space.join(filter(None, (self.phrases.hello_of(settings), able)))
 
+    async def go_on(self) -> Outcome | None:
+        """Begin what an earlier message asked for besides, when what came before has ended; None if not yet.
+
+        Where that did not end well, or was called off, it is asked whether the rest is wanted.
+        """
+        conversation = self.conversation
+        await self.look_around()
+        if not conversation.queue or self.unfinished or conversation.offer is not None:
+            return None
+        last, offer = await self.last_run(), conversation.queue.pop(0)
+        flow = self.file.flow(offer.flows[0])
+        if flow is None:
+            return None
+        parameters, route = offer.parameters.get(flow.flow_id, {}), Route(action="flow", how="rules")
+        if last is None or last.status != "completed":
+            conversation.offer = offer
+            question = offer.question([flow], self.phrases)
+            return Outcome(route=replace(route, action="clarify", candidates=offer.flows), asked=question)
+        self.key = f"after {last.id}"  # begun once, whatever dies in between
+        return await self.begin(flow, parameters, route=route, message=offer.message)
+
     async def start(self, request: RunRequest) -> Run:
         """Begin a run in the session, beside those that are not at their end.
 

@@ -22,6 +22,7 @@ from loom_core.flow.replying import Outcome
 from loom_core.flow.session import Conversations
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.memory import SQLiteMemory
 
 if TYPE_CHECKING:
@@ -239,18 +240,69 @@ class WorkflowOrchestrator:
                     return said
                 acts = self._intake.acts(equipment, conversation, message, key=idempotency_key, since=began)
                 outcome = said or await self._intake.take(acts)
+                reply: FlowReply | None = None
                 if not outcome.run_id:
                     reply = await self._delivery.reply(acts, outcome, None, began=began)
                     await self._delivery.keep(
                         conversation, acts.message, reply, key=idempotency_key, reaches=reaches
                     )
-                    return reply
+                    if not conversation.queue:
+                        return reply
+            if reply is None:
+                run = await self._delivery.run_of(outcome, wait_seconds)
+                reply = await self._delivery.reply(acts, outcome, run, began=began)
+                await self._delivery.remember(
+                    acts, reply, key=idempotency_key, reaches=reaches, again=said is not None
+                )
+        return await self._with_rest(reply, caller=caller, wait_seconds=wait_seconds, reaches=reaches)
+
+    async def go_on(
+        self, session_id: str, *, caller: str = "", wait_seconds: float | None = None, reaches: bool = True
+    ) -> FlowReply | None:
+        """Begin what a message asked for besides, where what came first has ended; None for nothing.
+
+        `query` does so by itself, as far as it waits for runs.
+
+        Args:
+            session_id: the conversation.
+            caller: whose.
+            wait_seconds: as for `query`.
+            reaches: as for `query`.
+
+        Raises:
+            NotFoundError: there is no such session of this caller.
+            RecordError: the journal cannot be written.
+        """
+        began = time.perf_counter()
+        with self._in_use.now.used() as equipment:
+            turn = self._conversations.turn(session_id, caller=caller, context={})
+            async with turn as conversation:
+                if not conversation.queue:
+                    return None
+                acts = self._intake.acts(equipment, conversation, conversation.queue[0].message)
+                outcome = await acts.go_on()
+                if outcome is None:
+                    return None
+                if outcome.run_id:
+                    conversation.expect(outcome.run_id)
+                await self._conversations.keep(conversation)
             run = await self._delivery.run_of(outcome, wait_seconds)
             reply = await self._delivery.reply(acts, outcome, run, began=began)
-            await self._delivery.remember(
-                acts, reply, key=idempotency_key, reaches=reaches, again=said is not None
-            )
+            await self._delivery.remember(acts, reply, key="", reaches=reaches)
             return reply
+
+    async def _with_rest(
+        self, reply: FlowReply, *, caller: str, wait_seconds: float | None, reaches: bool
+    ) -> FlowReply:
+        """A reply, and what comes of what else its message, or one before, has asked for."""
+        while reply.status in FINAL_STATUSES and not reply.pending:
+            more = await self.go_on(
+                reply.session_id, caller=caller, wait_seconds=wait_seconds, reaches=reaches
+            )
+            if more is None:
+                break
+            reply = more.after(reply.text, told=reply.told)
+        return reply
 
     async def reached(
         self, session_id: str, *, run: Run | None = None, told: Sequence[str] = (), caller: str = ""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from loom_core.flow.corrections import corrected
 from loom_core.flow.manners import is_again, is_cancel, is_status_question
 from loom_core.flow.naming import named_to_cancel
-from loom_core.flow.offer import DECLINED
+from loom_core.flow.offer import DECLINED, Offer
 from loom_core.flow.reading import Said
 from loom_core.flow.saying import read_said
+from loom_core.flow.several import requests_of
 from loom_core.knowledge.turns import calls_for_knowledge
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Plan:
         run: the run that it is about; for `open` and `manners`, the one that waits for an answer.
         said: what that is told; for `open` what words make of it, if anything.
         asking: the flow that asks in that run; None if a tool does.
+        then: what else the message asks for, which is begun after it.
     """
 
     kind: PlanKind
@@ -61,6 +63,7 @@ class Plan:
     run: Run | None = None
     said: Said | None = None
     asking: FlowConfig | None = None
+    then: tuple[Offer, ...] = ()
 
 
 async def planned(acts: Acts, match: RouteMatch) -> Plan:
@@ -85,6 +88,11 @@ async def planned(acts: Acts, match: RouteMatch) -> Plan:
         return told
     if is_cancel(acts.message) and (acts.waiting or match.kind == "none"):
         return Plan(kind="cancel", match=match, run=next(iter(acts.waiting), None))
+    several = requests_of(acts.message, acts.equipment.router, match)
+    if several:
+        (_, first), *others = several
+        then = tuple(offer for offer, _ in others)
+        return Plan(kind="begin", match=match, flow=first.flow, parameters=first.parameters, then=then)
     if match.flow is not None:
         return Plan(kind="begin", match=match, flow=match.flow, parameters=match.parameters)
     if match.kind == "ambiguous":

@@ -159,5 +159,11 @@ class FlowReply:
     late: str = ""
     told: tuple[str, ...] = ()
 
+    def after(self, text: str, *, told: tuple[str, ...]) -> FlowReply:
+        """The same behind what was said before it, which tells of other runs."""
+        late = "\n\n".join(filter(None, (text, self.late)))
+        whole = "\n\n".join(filter(None, (text, self.text)))
+        return replace(self, text=whole, late=late, told=(*told, *self.told))
+
     def __str__(self) -> str:
         return self.text

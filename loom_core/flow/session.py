@@ -75,6 +75,7 @@ class Conversation:
         context: variables that its messages brought: those of the latest count.
         language: of its latest message that has words.
         offer: what was asked without a run, and is not answered.
+        queue: requests of a message that made several, which are begun when what came before has ended.
         open: ids of runs whose result the user was not told of.
         telling: those of them whose result is in a reply, and since when, in seconds since 1970; a run stays
             until it is certain that the reply has left the process.
@@ -87,6 +88,7 @@ class Conversation:
     context: dict[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])
     language: str = ""
     offer: Offer | None = None
+    queue: list[Offer] = field(default_factory=list[Offer])
     open: list[str] = field(default_factory=list[str])
     telling: dict[str, float] = field(default_factory=dict[str, float])
     answered: list[Answered] = field(default_factory=list[Answered])
@@ -155,6 +157,7 @@ class Conversation:
             "context": self.context,
             "language": self.language,
             "offer": None if self.offer is None else self.offer.to_json(),
+            "queue": [each.to_json() for each in self.queue],
             "open": self.open,
             "telling": self.telling,
             "answered": [
@@ -175,6 +178,7 @@ class Conversation:
             context=dict(kept["context"]),
             language=kept["language"],
             offer=None if kept["offer"] is None else Offer.from_json(kept["offer"]),
+            queue=[Offer.from_json(each) for each in kept.get("queue", ())],
             open=list(kept["open"]),
             telling=dict(kept.get("telling", {})),
             answered=[Answered(*each) for each in kept["answered"]],

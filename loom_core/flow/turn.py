@@ -45,7 +45,8 @@ async def take(acts: Acts) -> Outcome:
             if plan.kind == "choose":
                 route = Route(action="flow", how="choice", reason=plan.reason)
             given = plan.parameters
-            if plan.kind == "begin":
+            acts.conversation.queue += plan.then
+            if plan.kind == "begin" and not plan.then:
                 given = await with_inputs_by_model(acts, plan.flow, given)
             return await acts.begin(plan.flow, given, route=route, message=plan.message)
         case "decline":

@@ -132,6 +132,18 @@ class Service:
                 reaches=False,
             )
 
+    async def go_on_with_rest(self, session_id: str, *, seconds: float) -> FlowReply | None:
+        """Begin what a message asked for besides; see `WorkflowOrchestrator.go_on`.
+
+        Raises:
+            LoomError: as for `chat`.
+        """
+        assistant, caller = await self._assistant(), current_caller().id
+        with acting(EVERYTHING):
+            return await assistant.go_on(
+                session_id, caller=caller, wait_seconds=min(seconds, _REPLY_SECONDS), reaches=False
+            )
+
     async def reached(self, session_id: str, run: Run | None, told: Sequence[str] = ()) -> None:
         """The user is told of runs now; see `WorkflowOrchestrator.reached`.
 
