@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from loom_core.errors import InvalidInputError
 from loom_core.flow.driving import can_be_driven
 from loom_core.flow.fitting import fitting_inputs, refused_numbers
-from loom_core.flow.manners import manner_of
+from loom_core.flow.manners import is_question, manner_of
 from loom_core.flow.offer import Offer
 from loom_core.flow.patience import Patience
 from loom_core.flow.phrases import LANGUAGE
-from loom_core.flow.replying import Outcome
+from loom_core.flow.reply import Route
+from loom_core.flow.replying import Outcome, run_text
 from loom_core.flow.router import RouteMatch
 from loom_core.flow.skills import active_skills
+from loom_core.knowledge.text import analyse
 from loom_core.runs.run import BESIDE, is_overdue
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from loom_core.flow.equipment import Equipment
     from loom_core.flow.knowledge import KnowledgeAnswer, PreQuery
     from loom_core.flow.phrases import Phrases
-    from loom_core.flow.reply import Route
     from loom_core.flow.session import Conversation, Conversations
     from loom_core.llm.messages import Message
     from loom_core.runs.host import RunHost
@@ -54,8 +55,10 @@ class Acts:
         since: when the message came, as `time.perf_counter`; by default now.
 
     Attributes:
+        key: the idempotency key of the message; empty for none.
         timings: seconds that each part has taken.
         unfinished: runs of the session that are not at their end, the latest first.
+        late: runs that have ended, and whose result is said before anything else in the reply.
         match: what the trigger patterns say, once it is `read`.
         patience: how long models and sources are waited for.
     """
@@ -79,10 +82,11 @@ class Acts:
         self.phrases = phrases
         self.timings: dict[str, float] = {}
         self.unfinished: list[Run] = []
+        self.late: list[Run] = []
         self.match = RouteMatch("none")
         self._conversations = conversations
         self._host = host
-        self._key = idempotency_key
+        self.key = idempotency_key
         self._before_order = before_order
         self._texts: list[Message] | None = None
         self.patience = Patience(since=time.perf_counter() if since is None else since, timings=self.timings)
@@ -116,6 +120,26 @@ class Acts:
     async def last_run(self) -> Run | None:
         """The latest run of the session."""
         return await self._conversations.last(self.conversation)
+
+    @property
+    def late_text(self) -> str:
+        """What the reply begins with: how earlier runs have ended."""
+        return "\n\n".join(run_text(run, file=self.file, phrases=self.phrases) for run in self.late)
+
+    def state_of(self, run: Run) -> Outcome:
+        """Say how a run stands; nothing more where the reply begins with how it has ended."""
+        route = Route(action="respond", how="pending")
+        if any(each.id == run.id for each in self.late):
+            return Outcome(route=route)
+        return Outcome(route=route, run_id=run.id, again=run.status == "input_required")
+
+    async def run_asked_about(self) -> Run | None:
+        """The run whose result, as the user was told, has what the message asks about; None if none has."""
+        last = next(iter(self.late[-1:]), None) or await self.last_run()
+        if last is None or last.status != "completed" or not is_question(self.message):
+            return None
+        asked = {word for word in analyse(self.message) if len(word) > 1 and not word.isdigit()}
+        return last if asked & {*analyse(last.output)} else None
 
     async def texts(self) -> list[Message]:
         """What was said before."""
@@ -152,7 +176,7 @@ class Acts:
             confirm=confirm,
             confirm_reason=reason,
             route=asdict(route),
-            idempotency_key=self._key,
+            idempotency_key=self.key,
         )
         run = await self.start(request)
         refused = refused_numbers(flow, parameters, phrases=self.phrases)
@@ -182,7 +206,7 @@ class Acts:
             arguments=decision.parameters,
             caller=self.conversation.caller,
             route=asdict(route),
-            idempotency_key=self._key,
+            idempotency_key=self.key,
         )
         run = await self.start(request)
         return Outcome(route=route, run_id=run.id)
@@ -225,7 +249,7 @@ class Acts:
             text: what is said before.
         """
         router, matches = self.equipment.router, self.match.matches
-        found = {flow.flow_id: router.parameters_of(flow, matches) for flow in flows}
+        found = {flow.flow_id: router.inputs_of(flow, self.message, matches) for flow in flows}
         if parameters and len(flows) == 1:
             found = {flows[0].flow_id: {**found[flows[0].flow_id], **parameters}}
         ids = tuple(flow.flow_id for flow in flows)
@@ -240,7 +264,9 @@ class Acts:
         """Answer in words, from what is known."""
         known = await self.known(found)
         answerer, texts = self.equipment.answerer, await self.texts()
-        answering = answerer.answer(self.message, known, conversation=texts, phrases=self.phrases)
+        answering = answerer.answer(
+            self.message, known, conversation=texts, phrases=self.phrases, first=self.late_text
+        )
         seconds = self.file.decision_seconds
         answer, problem = await self.patience.by_model("answer", answering, seconds=seconds)
         answer = answer or answerer.plain(known, self.phrases)
@@ -267,6 +293,27 @@ class Acts:
                 settings = self.file.basic_settings
                 able = "" if settings.greeting else self.phrases.what_can_be_done(self.equipment.titles)
                 return self.phrases.space.join(filter(None, (self.phrases.hello_of(settings), able)))
+
+    async def go_on(self) -> Outcome | None:
+        """Begin what an earlier message asked for besides, when what came before has ended; None if not yet.
+
+        Where that did not end well, or was called off, it is asked whether the rest is wanted.
+        """
+        conversation = self.conversation
+        await self.look_around()
+        if not conversation.queue or self.unfinished or conversation.offer is not None:
+            return None
+        last, offer = await self.last_run(), conversation.queue.pop(0)
+        flow = self.file.flow(offer.flows[0])
+        if flow is None:
+            return None
+        parameters, route = offer.parameters.get(flow.flow_id, {}), Route(action="flow", how="rules")
+        if last is None or last.status != "completed":
+            conversation.offer = offer
+            question = offer.question([flow], self.phrases)
+            return Outcome(route=replace(route, action="clarify", candidates=offer.flows), asked=question)
+        self.key = f"after {last.id}"  # begun once, whatever dies in between
+        return await self.begin(flow, parameters, route=route, message=offer.message)
 
     async def start(self, request: RunRequest) -> Run:
         """Begin a run in the session, beside those that are not at their end.

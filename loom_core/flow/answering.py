@@ -39,6 +39,11 @@ The knowledge sources cannot be asked at the moment: say that it could not be lo
 ask again later. Do not say that there is nothing about it, and do not state facts of this organisation, its
 rules, prices or people that are not in the conversation."""
 
+_FIRST = """\
+Before your answer, in the same reply, the user reads how something that they asked for earlier has ended. It
+is the state of things now; do not say it again, and answer what it leaves open:
+{text}"""
+
 _UNASKED = frozenset({"late", "failed"})
 _SHOWN = 3  # passages that answer by themselves
 _LONGEST = 600  # characters of one of them
@@ -80,6 +85,7 @@ class Answerer:
         *,
         conversation: Sequence[Message],
         phrases: Phrases,
+        first: str = "",
     ) -> Answer:
         """Answer a message.
 
@@ -88,6 +94,7 @@ class Answerer:
             known: what the knowledge sources say.
             conversation: what was said before, oldest first.
             phrases: what is said without a model.
+            first: what the user reads before the answer.
 
         Raises:
             LLMError: the model fails.
@@ -95,7 +102,8 @@ class Answerer:
         if self._llm is None:
             return self.plain(known, phrases)
         passages = known.text(message)
-        prompt = "\n\n".join(filter(None, [self._instructions, self._task(known)]))
+        before = _FIRST.format(text=first) if first else ""
+        prompt = "\n\n".join(filter(None, [self._instructions, self._task(known), before]))
         asked = f"{passages}\n\n{message}" if passages else message
         messages: list[Message] = [SystemMessage(prompt), *conversation, UserMessage((TextPart(asked),))]
         response = await self._llm.chat(messages, effort="off")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loom_core.flow.phrases import Phrases, language_of, language_of_run
 from loom_core.flow.replying import Outcome, reply_of, waiting_of
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
 
 if TYPE_CHECKING:
     from loom_core.flow.acts import Acts
@@ -103,25 +105,36 @@ class Delivery:
             timings={"total": time.perf_counter() - began},
         )
 
-    async def remember(self, acts: Acts, reply: FlowReply, *, key: str) -> None:
+    async def remember(
+        self, acts: Acts, reply: FlowReply, *, key: str, reaches: bool, again: bool = False
+    ) -> None:
         """Write down what was said of a run; where it goes on, what comes of it is for a later turn.
 
         Args:
             acts: what was done with the message, which is written down already.
             reply: to it.
             key: of the message, if any.
+            reaches: see `keep`.
+            again: whether the message has come before: it is written down only if nothing was said then.
         """
         conversation = acts.conversation
-        if reply.status == "working":
+        if (reply.status == "working" and not reply.late) or (again and not reply.told):
             return
         session = self._conversations.turn(conversation.session_id, caller=conversation.caller, context={})
         async with session as latest:
-            if reply.run_id in latest.open:  # else another turn has told it already
-                latest.open.remove(reply.run_id)
-                await self.keep(latest, "", reply, key=key, said=acts.message)
+            is_news = any(each in latest.open and each not in latest.telling for each in reply.told)
+            if is_news or not (again or reply.told):
+                await self.keep(latest, "", reply, key=key, said=acts.message, reaches=reaches)
 
     async def keep(
-        self, conversation: Conversation, message: str, reply: FlowReply, *, key: str, said: str = ""
+        self,
+        conversation: Conversation,
+        message: str,
+        reply: FlowReply,
+        *,
+        key: str,
+        said: str = "",
+        reaches: bool,
     ) -> None:
         """Write down what was said.
 
@@ -131,11 +144,39 @@ class Delivery:
             reply: to it.
             key: of the message, if any.
             said: the message that is written down already.
+            reaches: whether the reply reaches the user now, and what it tells of runs is told by that.
         """
         await self._conversations.said(conversation.session_id, message, reply.text)
         if key:
             self._repeats.note_reply(conversation, key, message or said, reply)
+        if reaches:
+            conversation.tell(reply.told)
         await self._conversations.keep(conversation)
+        if reaches:
+            self._conversations.reached(conversation)
+
+    async def reached(self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str) -> None:
+        """What a reply tells of runs, and how its own run has ended since, reaches the user now.
+
+        Args:
+            session_id: the conversation.
+            run: that of the reply, as it stands now; None for none.
+            told: ids of runs of which the reply tells.
+            caller: whose.
+        """
+        ended = run is not None and run.status in FINAL_STATUSES
+        runs = {*told, *((run.id,) if run is not None and ended else ())}
+        if not runs or not session_id:
+            return
+        async with self._conversations.turn(session_id, caller=caller, context={}) as conversation:
+            news = runs & {*conversation.open} - {*conversation.telling}
+            if not news:
+                return
+            if run is not None and run.id in news and run.id not in told:
+                await self._conversations.said(session_id, reply=run.output)
+            conversation.tell(news)
+            await self._conversations.keep(conversation)
+            self._conversations.reached(conversation)
 
     async def _waiting(self, conversation: Conversation, file: FlowFile, *, but: str) -> Waiting | None:
         return waiting_of(await self._conversations.unfinished(conversation), file=file, but=but)

@@ -28,6 +28,7 @@ _BY: Mapping[PlanKind, DecidedBy] = {
     "tell": "pending",
     "cancel": "pending",
     "retry": "pending",
+    "status": "pending",
     "manners": "manners",
     "begin": "rules",
     "ask": "rules",
@@ -36,6 +37,7 @@ _BY: Mapping[PlanKind, DecidedBy] = {
 _ACTIONS: Mapping[PlanKind, str] = {
     "choose": "flow",
     "decline": "cancel",
+    "status": "respond",
     "manners": "greet",
     "begin": "flow",
     "ask": "clarify",

@@ -6,10 +6,12 @@ import re
 from typing import Any, cast
 
 from loom_core.errors import InvalidInputError
+from loom_core.flow.choices import choices_of
 from loom_core.flow.expressions.values import MISSING, Missing
 from loom_core.flow.manners import is_past, is_question, yes_or_no
 from loom_core.flow.numbers import number_of
 from loom_core.flow.pattern_within import texts_within
+from loom_core.flow.person_names import is_for_person, may_be_person, person_in
 from loom_core.flow.refused import Refused, Schema
 from loom_core.flow.typed_text import typed
 from loom_core.flow.units import counts_else
@@ -20,6 +22,7 @@ __all__ = [
     "Refused",
     "Schema",
     "fits",
+    "holds_words",
     "is_free",
     "is_number",
     "label_of",
@@ -59,6 +62,11 @@ def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> An
     said = text.strip()[label_of(text.strip(), name, schema) :]
     if is_free(schema):
         plain = said.strip().strip("。.!！") or said
+        if is_for_person(names_of(name, schema)):
+            given = person_in(plain)
+            plain = plain[slice(*given)] if given is not None else plain
+            if given is None and not may_be_person(plain):
+                return MISSING
         return _checked(name, plain, schema)
     written, said = said, simplified(said)
     if is_question(without_ending(said)) or (is_number(schema) and is_past(said)):
@@ -110,18 +118,33 @@ def is_free(schema: Schema) -> bool:
     """Whether any text will do."""
     kinds = schema.get("type", "string")
     plain = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
-    has_form = _pattern(schema) or schema.get("format") == "date" or "enum" in schema or "const" in schema
+    has_form = _pattern(schema) or schema.get("format") == "date" or choices_of(schema) or "const" in schema
     return plain and not has_form
 
 
 def is_number(schema: Schema) -> bool:
     """Whether a number is wanted."""
-    return schema.get("type") in {"integer", "number"} and "enum" not in schema
+    return schema.get("type") in {"integer", "number"} and not choices_of(schema)
 
 
 def takes_anything(name: str, schema: Schema) -> bool:
     """Whether a question or a request may be the answer: 「您的留言」."""
     return is_free(schema) and any(_ANYTHING.search(simplified(each)) for each in names_of(name, schema))
+
+
+def holds_words(text: str, words: str) -> bool:
+    """Whether a text holds words, whole where they are written with spaces between them."""
+    found = text.find(words)
+    while found >= 0 and words:
+        end = found + len(words)
+        cut = any(
+            0 < at < len(text) and all(each.isascii() and each.isalnum() for each in text[at - 1 : at + 1])
+            for at in (found, end)
+        )
+        if not cut:
+            return True
+        found = text.find(words, found + 1)
+    return False
 
 
 def without_beginning(text: str) -> str:
@@ -166,14 +189,16 @@ def _held(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN40
 
 
 def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    choices, form = schema.get("enum"), normalise(said)
-    if not isinstance(choices, list):
-        return MISSING
+    form = normalise(said)
     held = [
-        each for each in cast("list[object]", choices) if isinstance(each, str) and normalise(each) in form
+        (normalise(called), choice.value)
+        for choice in choices_of(schema)
+        for called in choice.names
+        if holds_words(form, normalise(called))
     ]
-    longest = [each for each in held if not any(each != other and each in other for other in held)]
-    return _checked(name, longest[0], schema) if len(longest) == 1 else MISSING
+    longest = [value for word, value in held if not any(word != other and word in other for other, _ in held)]
+    same = all(value == longest[0] for value in longest)
+    return _checked(name, longest[0], schema) if longest and same else MISSING
 
 
 def _checked(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from loom_core.flow.choices import choices_of
 from loom_core.flow.numbers import number_of, without_fixed_words
 from loom_core.knowledge.script import normalise
 from loom_core.knowledge.text import analyse
@@ -46,8 +47,13 @@ def ground_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str
         inner = schema.get("items")
         part = cast("Mapping[str, Any]", inner if isinstance(inner, Mapping) else {})
         return _worst(ground_of(each, part, said=texts) for each in cast("list[JsonValue]", value))
-    if value is None or isinstance(value, bool) or "enum" in schema or "const" in schema:
+    if value is None or isinstance(value, bool) or "const" in schema:
         return "said" if _holds(texts, _plain(value)) else "inferred"
+    if choices := choices_of(schema):
+        names = [name for choice in choices if choice.value == value for name in choice.names]
+        return (
+            "said" if any(_holds(texts, normalise(each)) for each in [_plain(value), *names]) else "inferred"
+        )
     if isinstance(value, (int, float)):
         return "said" if any(value in _numbers(text) for text in texts) else "made_up"
     return _ground_of_text(cast("str", value), texts)

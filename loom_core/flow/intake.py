@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.acts import Acts
 from loom_core.flow.phrases import Phrases, language_of
 from loom_core.flow.repeating import check_same
-from loom_core.flow.replying import Outcome, run_text
+from loom_core.flow.replying import Outcome
 from loom_core.flow.tracing import message_span
 from loom_core.flow.turn import take
 
@@ -96,16 +97,26 @@ class Intake:
             RecordError: the journal cannot be written.
         """
         conversation = acts.conversation
-        told = partial(run_text, file=acts.file, phrases=acts.phrases)
-        await self._conversations.catch_up(conversation, told)
+        acts.late = await self._conversations.untold(conversation)
         with message_span(conversation.session_id, timings=acts.timings) as told_of:
             outcome = await take(acts)
             told_of(outcome)
+        outcome = self._with_late(acts, outcome)
         if outcome.run_id:  # the rest is remembered when the run has something to say
-            conversation.open = [*dict.fromkeys([*conversation.open, outcome.run_id])]
+            conversation.expect(outcome.run_id)
             await self._conversations.said(conversation.session_id, acts.message)
         await self._conversations.keep(conversation)
         return outcome
+
+    def _with_late(self, acts: Acts, outcome: Outcome) -> Outcome:
+        """An outcome that begins with what the user was not told yet: how earlier runs have ended."""
+        acts.late = [run for run in acts.late if run.id != outcome.run_id]
+        if not acts.late:
+            return outcome
+        late = acts.late_text
+        if outcome.run_id:
+            self._repeats.note_late(acts.conversation, acts.key, acts.message, outcome.run_id, late)
+        return replace(outcome, late=late, told=tuple(run.id for run in acts.late))
 
     async def begin(self, acts: Acts, request: RunRequest, *, route: Route, known: Run | None) -> Outcome:
         """Begin a flow that is named.

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from loom_core.flow.executor.inputs import missing_inputs, with_defaults
+from loom_core.flow.found_inputs import found_inputs
 from loom_core.flow.menu import Menu
 from loom_core.flow.reply import Route
 from loom_core.flow.replying import Outcome
+from loom_core.flow.router import FlowRouter
 from loom_core.flow.tracing import decision_span
+from loom_core.knowledge.text import analyse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +37,15 @@ __all__ = [
     "route_by_model",
     "route_by_rules",
     "verdict",
+    "with_inputs_by_model",
 ]
+
+_MORE = 3  # words
+_POLITE = re.compile(
+    r"\b(?:please|thanks?|thank you|hello|hi|would|could|can|like|want|need|kindly|i'd)\b|"
+    r"麻烦|谢谢|请|您好|你好|我们?|你们?|您|想要?|需要|可以|能不能|能否|能|帮忙?|一下|个|吗|吧|了|的",
+    re.I,
+)
 
 Verdict: TypeAlias = Literal["begin", "offer", "work", "respond", "clarify"]
 """A flow is begun; it is asked whether it is meant; skills or a tool work; words answer; words ask."""
@@ -44,6 +58,34 @@ async def judged(acts: Acts, match: RouteMatch) -> Outcome:
         if decision is not None:
             return await carry_out(acts, decision, match, found)
         return await _without_model(acts, match, found, problem)
+
+
+async def with_inputs_by_model(acts: Acts, flow: FlowConfig, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Inputs of a flow that rules have chosen, with those that a model finds in what is left of the message.
+
+    It is asked only where an input is missing and the message says more than what was found in it.
+    """
+    missing = missing_inputs(flow.input_schema, with_defaults(flow.input_schema, given))
+    if acts.equipment.decider is None or not missing or not _says_more(acts, flow):
+        return given
+    menu = Menu(flows=[flow], flow_text=FlowRouter([flow]).build_flow_descriptions())
+    decision, _ = await decided(acts, menu)
+    is_it = decision is not None and decision.action == "flow" and decision.target == flow.flow_id
+    return {**decision.parameters, **given} if decision is not None and is_it else given
+
+
+def _says_more(acts: Acts, flow: FlowConfig) -> bool:
+    """Whether a message says more than what the patterns of a flow fit, and what its inputs were found by."""
+    said = list(acts.message)
+    named: Any = flow.input_schema.get("properties") or {}
+    found = found_inputs(
+        acts.message, {name: part for name, part in named.items() if isinstance(part, Mapping)}
+    )
+    own = [match for match in acts.match.matches if match.flow_id == flow.flow_id]
+    for each in (*own, *found):
+        said[each.start : each.end] = " " * (each.end - each.start)
+    words = analyse(_POLITE.sub(" ", "".join(said)))
+    return len({word for word in words if word.isascii() or len(word) > 1}) >= _MORE
 
 
 def menu_for(
@@ -154,6 +196,8 @@ async def _without_model(acts: Acts, match: RouteMatch, found: PreQuery, problem
     if asked := asked_without_model(match):
         return acts.offer(asked, route)
     known = await acts.known(found)
+    if not known.items and not match.hints and (run := await acts.run_asked_about()) is not None:
+        return acts.state_of(run)
     answer = acts.equipment.answerer.plain(known, acts.phrases)
     route = replace(route, action="respond").with_problem(known.problem)
     if not match.hints:

@@ -15,6 +15,7 @@ __all__ = [
     "is_declined",
     "is_past",
     "is_question",
+    "is_status_question",
     "manner_of",
     "yes_or_no",
 ]
@@ -87,6 +88,26 @@ _QUESTION_EN = re.compile(
     r"^(?:what|how|when|where|who|why|which|can|could|may|do|does|did|is|are|am|will|would|should)\b", re.I
 )
 
+_STATUS_LONGEST = 60
+_STATUS_ZH = re.compile(
+    r"(?:(?:办|约|订|定|弄|做|搞|处理|改|退|报|挂|请|提交|申请|预约|预订|取消|完成|安排|发)"
+    r"(?:上|好|成|完|成功|完成|下来)?了|(?:办|约|订|定|弄|做|搞|挂)(?:好|成|完|上)|好了|成功了?|成了)(?:没有|没|吗|么|嘛)[?？]?$|"
+    r"(?:进度|结果)(?:如何|怎么?样|呢|是什么|出来)|怎么样了|什么情况了?[?？]?$|到哪一?步|有(?:结果|消息)了?(?:吗|没)|"
+    r"还没(?:好|办好|约好|办完|弄好)"
+)
+_STATUS_EN = re.compile(
+    r"^(?:(?:so|and|well|hi|hello|ok(?:ay)?),? )*(?:is|was|has|did|are|have) "
+    r"(?:it|that|this|everything|(?:my|the) (?:\w+ ){0,2}?(?:booking|appointment|request|order|reservation)) "
+    r".{0,30}\b(?:booked|done|ready|finished|through|completed?|confirmed|submitted|cancell?ed|work(?:ed)?|"
+    r"succeed(?:ed)?|made|sent|happen(?:ed)?|approved|processed|arranged)\b"
+    r"(?: (?:now|yet|already|for me))*[?.]*$|"
+    r"\bany (?:news|update)s?\b|\bwhat(?:'s| is| was) (?:the (?:status|result|outcome)|happening)\b|"
+    r"\bhow (?:is it going|did it go)\b|^(?:is it )?(?:done|finished|booked)(?: yet| now)?\?$|"
+    r"\b(?:am i|are we) booked\b|"
+    r"\b(?:did|have) you (?:book|do|cancel|submit|finish|make|send|change)\w* (?:it|that)\b",
+    re.I,
+)
+
 
 def yes_or_no(message: str) -> bool | None:
     """What a message says that is nothing but yes or no; None where it is anything else, or both."""
@@ -127,6 +148,15 @@ def is_question(message: str) -> bool:
     """Whether a message asks something."""
     plain = simplified(message)
     return bool(_QUESTION_END.search(plain) or _QUESTION_ZH.search(plain) or _QUESTION_EN.search(plain))
+
+
+def is_status_question(message: str) -> bool:
+    """Whether a message asks how what was begun stands, 「约好了吗」, "is it booked?"; or says nothing."""
+    plain = " ".join(simplified(message).replace("’", "'").split())
+    if not plain:
+        return True
+    short = len(plain) <= _STATUS_LONGEST
+    return short and bool(_STATUS_ZH.search(plain) or _STATUS_EN.search(plain))
 
 
 def is_aside(message: str) -> bool:

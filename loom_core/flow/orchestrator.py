@@ -22,6 +22,7 @@ from loom_core.flow.replying import Outcome
 from loom_core.flow.session import Conversations
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.memory import SQLiteMemory
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.runs.orders import Order
+    from loom_core.runs.run import Run
     from loom_core.tools.audit import AuditLog
     from loom_core.tools.interface import JsonValue, Tool
     from loom_core.tools.permissions import Permissions
@@ -140,9 +142,11 @@ class WorkflowOrchestrator:
 
     async def __aenter__(self) -> Self:
         await self._in_use.__aenter__()
+        await self._conversations.__aenter__()
         try:
             await self.host.__aenter__()
         except BaseException as error:
+            await self._conversations.__aexit__(type(error), error, error.__traceback__)
             await self._in_use.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
@@ -153,9 +157,12 @@ class WorkflowOrchestrator:
         try:
             await self.host.__aexit__(None, None, None)
         finally:
-            await self._in_use.__aexit__(kind, error, trace)
-            if self._own_journal:
-                await self.journal.aclose()
+            try:
+                await self._conversations.__aexit__(kind, error, trace)
+            finally:
+                await self._in_use.__aexit__(kind, error, trace)
+                if self._own_journal:
+                    await self.journal.aclose()
 
     async def use(
         self,
@@ -200,8 +207,11 @@ class WorkflowOrchestrator:
         caller: str = "",
         idempotency_key: str = "",
         wait_seconds: float | None = None,
+        reaches: bool = True,
     ) -> FlowReply:
         """Take a message.
+
+        Where an earlier message was answered before its run had ended, the reply begins with how it did.
 
         Args:
             message: what the user says.
@@ -210,6 +220,7 @@ class WorkflowOrchestrator:
             caller: who asks; a session belongs to its caller.
             idempotency_key: the same message with the same key is taken once, and told the same again.
             wait_seconds: how long its run is waited for; None for what holds for all.
+            reaches: whether the reply reaches the user as it is; if not, `reached` is called when it does.
 
         Raises:
             NotFoundError: there is no such session of this caller.
@@ -229,15 +240,86 @@ class WorkflowOrchestrator:
                     return said
                 acts = self._intake.acts(equipment, conversation, message, key=idempotency_key, since=began)
                 outcome = said or await self._intake.take(acts)
+                reply: FlowReply | None = None
                 if not outcome.run_id:
                     reply = await self._delivery.reply(acts, outcome, None, began=began)
-                    await self._delivery.keep(conversation, acts.message, reply, key=idempotency_key)
-                    return reply
+                    await self._delivery.keep(
+                        conversation, acts.message, reply, key=idempotency_key, reaches=reaches
+                    )
+                    if not conversation.queue:
+                        return reply
+            if reply is None:
+                run = await self._delivery.run_of(outcome, wait_seconds)
+                reply = await self._delivery.reply(acts, outcome, run, began=began)
+                await self._delivery.remember(
+                    acts, reply, key=idempotency_key, reaches=reaches, again=said is not None
+                )
+        return await self._with_rest(reply, caller=caller, wait_seconds=wait_seconds, reaches=reaches)
+
+    async def go_on(
+        self, session_id: str, *, caller: str = "", wait_seconds: float | None = None, reaches: bool = True
+    ) -> FlowReply | None:
+        """Begin what a message asked for besides, where what came first has ended; None for nothing.
+
+        `query` does so by itself, as far as it waits for runs.
+
+        Args:
+            session_id: the conversation.
+            caller: whose.
+            wait_seconds: as for `query`.
+            reaches: as for `query`.
+
+        Raises:
+            NotFoundError: there is no such session of this caller.
+            RecordError: the journal cannot be written.
+        """
+        began = time.perf_counter()
+        with self._in_use.now.used() as equipment:
+            turn = self._conversations.turn(session_id, caller=caller, context={})
+            async with turn as conversation:
+                if not conversation.queue:
+                    return None
+                acts = self._intake.acts(equipment, conversation, conversation.queue[0].message)
+                outcome = await acts.go_on()
+                if outcome is None:
+                    return None
+                if outcome.run_id:
+                    conversation.expect(outcome.run_id)
+                await self._conversations.keep(conversation)
             run = await self._delivery.run_of(outcome, wait_seconds)
             reply = await self._delivery.reply(acts, outcome, run, began=began)
-            if said is None:
-                await self._delivery.remember(acts, reply, key=idempotency_key)
+            await self._delivery.remember(acts, reply, key="", reaches=reaches)
             return reply
+
+    async def _with_rest(
+        self, reply: FlowReply, *, caller: str, wait_seconds: float | None, reaches: bool
+    ) -> FlowReply:
+        """A reply, and what comes of what else its message, or one before, has asked for."""
+        while reply.status in FINAL_STATUSES and not reply.pending:
+            more = await self.go_on(
+                reply.session_id, caller=caller, wait_seconds=wait_seconds, reaches=reaches
+            )
+            if more is None:
+                break
+            reply = more.after(reply.text, told=reply.told)
+        return reply
+
+    async def reached(
+        self, session_id: str, *, run: Run | None = None, told: Sequence[str] = (), caller: str = ""
+    ) -> None:
+        """How runs have ended reaches the user of a conversation now: its next reply does not say it again.
+
+        Args:
+            session_id: the conversation.
+            run: a run that the user is shown as it stands, if it has ended.
+            told: ids of runs that a reply, made with `reaches=False`, tells of: `FlowReply.told`.
+            caller: whose conversation it is.
+
+        Raises:
+            NotFoundError: there is no such session of this caller.
+            RecordError: the journal cannot be written.
+        """
+        await self._delivery.reached(session_id, run, told, caller=caller)
 
     async def explain(
         self,

@@ -8,7 +8,7 @@ from loom_core.errors import UnreadableTextError
 from loom_core.flow.triggers.engines import Clock, compiled
 from loom_core.flow.triggers.normal_text import NormalText
 
-__all__ = ["texts_within"]
+__all__ = ["spans_within", "texts_within"]
 
 
 def texts_within(text: str, pattern: str) -> Iterator[str]:
@@ -20,16 +20,28 @@ def texts_within(text: str, pattern: str) -> Iterator[str]:
         text: what somebody says.
         pattern: for a whole value; its ends, `^` and `$`, are left out to search.
     """
+    normal = NormalText.of(text)
+    for start, end in _places(normal, pattern):
+        yield normal.original[slice(*normal.span(start, end))]
+        yield normal.text[start:end]
+
+
+def spans_within(text: str, pattern: str) -> Iterator[tuple[int, int]]:
+    """Where in a text such parts stand; see `texts_within`."""
+    normal = NormalText.of(text)
+    for start, end in _places(normal, pattern):
+        yield normal.span(start, end)
+
+
+def _places(normal: NormalText, pattern: str) -> Iterator[tuple[int, int]]:
     core = pattern.removeprefix("^").removesuffix("$")
     try:
         search = compiled(core)[1]
     except UnreadableTextError:
         return
-    normal = NormalText.of(text)
     for found in search.find(normal.text, Clock()):
         if not _cuts_word(normal.text, found.start) and not _cuts_word(normal.text, found.end):
-            yield normal.original[slice(*normal.span(found.start, found.end))]
-            yield normal.text[found.start : found.end]
+            yield found.start, found.end
 
 
 def _cuts_word(text: str, at: int) -> bool:

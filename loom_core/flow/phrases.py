@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.cjk import holds_cjk, is_chinese
+from loom_core.flow.choices import choices_of, titled_inputs
 from loom_core.flow.config.spoken import in_language
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Phrases:
         between, at_least, at_most: which ones will.
         back: the conversation returns to a run that was interrupted.
         one_by_one: there are more questions behind the one that is asked.
+        options: behind the name of an input, what it is one of.
         join: between items of a list.
         space: between sentences.
     """
@@ -112,6 +114,7 @@ class Phrases:
     not_open: str
     back: str
     one_by_one: str
+    options: str
     join: str
     space: str
 
@@ -150,7 +153,7 @@ class Phrases:
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         lines = [
             self.values.format(name=self._title(name, properties.get(name)), value=shown_value(value))
-            for name, value in values.items()
+            for name, value in titled_inputs(schema, values, self.language).items()
         ]
         return "\n".join([text, *lines])
 
@@ -176,13 +179,13 @@ class Phrases:
     def _form(self, refused: Refused) -> str:
         """What an input has to be, as far as its schema says it for people."""
         schema = refused.schema
-        if schema.get("type") in {"integer", "number"}:
+        if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
             limit = self._limit(refused)
             if refused.is_whole:
                 return self.whole.format(limit=limit) if limit else self.any_whole
             return limit or self.any_number
-        if isinstance(choices := schema.get("enum"), list):
-            return self.join.join(map(str, cast("list[object]", choices)))
+        if choices := choices_of(schema):
+            return self.join.join(choice.told(self.language) for choice in choices)
         if isinstance(about := schema.get("description"), str) and about:
             return about
         if schema.get("format") == "date":
@@ -250,6 +253,7 @@ _ENGLISH = Phrases(
     not_open="“{flow}” is not under way here; what is done already cannot be cancelled here.",
     back="“{flow}” is still open: {question}",
     one_by_one="(One of {count} questions.)",
+    options=" ({options})",
     join=", ",
     space=" ",
 )
@@ -296,6 +300,7 @@ _CHINESE = Phrases(
     not_open="“{flow}”现在没有在办理；已经办好的，这里取消不了。",
     back="“{flow}”还没有办完：{question}",
     one_by_one="（共{count}个问题，这是其中一个。）",
+    options="（{options}）",
     join="、",
     space="",
 )

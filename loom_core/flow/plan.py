@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.corrections import corrected
-from loom_core.flow.manners import is_again, is_cancel
+from loom_core.flow.manners import is_again, is_cancel, is_status_question
 from loom_core.flow.naming import named_to_cancel
-from loom_core.flow.offer import DECLINED
+from loom_core.flow.offer import DECLINED, Offer
 from loom_core.flow.reading import Said
 from loom_core.flow.saying import read_said
+from loom_core.flow.several import requests_of
 from loom_core.knowledge.turns import calls_for_knowledge
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ PlanKind: TypeAlias = Literal[
     "tell",  # it says something to a run that waits
     "cancel",  # it ends a run, or what there is none of
     "retry",  # it has a run that failed tried again
+    "status",  # it asks how a run stands or has ended
     "manners",  # it is nothing but manners
     "begin",  # it asks for a flow
     "ask",  # it fits several flows, and the user is to say which
@@ -49,6 +51,7 @@ class Plan:
         run: the run that it is about; for `open` and `manners`, the one that waits for an answer.
         said: what that is told; for `open` what words make of it, if anything.
         asking: the flow that asks in that run; None if a tool does.
+        then: what else the message asks for, which is begun after it.
     """
 
     kind: PlanKind
@@ -60,6 +63,7 @@ class Plan:
     run: Run | None = None
     said: Said | None = None
     asking: FlowConfig | None = None
+    then: tuple[Offer, ...] = ()
 
 
 async def planned(acts: Acts, match: RouteMatch) -> Plan:
@@ -77,10 +81,18 @@ async def planned(acts: Acts, match: RouteMatch) -> Plan:
     ended = _named(acts) if match.flow is None and not (told and told.said and told.said.is_choice) else None
     if ended is not None:
         return Plan(kind="cancel", match=match, run=ended)
+    status = None if told and told.kind not in {"open", "manners"} else await _status(acts, match)
+    if status is not None:
+        return status
     if told is not None:
         return told
     if is_cancel(acts.message) and (acts.waiting or match.kind == "none"):
         return Plan(kind="cancel", match=match, run=next(iter(acts.waiting), None))
+    several = requests_of(acts.message, acts.equipment.router, match)
+    if several:
+        (_, first), *others = several
+        then = tuple(offer for offer, _ in others)
+        return Plan(kind="begin", match=match, flow=first.flow, parameters=first.parameters, then=then)
     if match.flow is not None:
         return Plan(kind="begin", match=match, flow=match.flow, parameters=match.parameters)
     if match.kind == "ambiguous":
@@ -88,6 +100,17 @@ async def planned(acts: Acts, match: RouteMatch) -> Plan:
         return Plan(kind="ask" if asks else "open", match=match)
     retried = None if acts.waiting else await _retried(acts, match)
     return retried or Plan(kind="open" if calls_for_knowledge(acts.message) else "manners", match=match)
+
+
+async def _status(acts: Acts, match: RouteMatch) -> Plan | None:
+    """How what was begun stands, or has ended, if the message asks for that and not for something else."""
+    if match.flow is not None or not is_status_question(acts.message):
+        return None
+    run = next(iter([*acts.waiting, *acts.late]), None)
+    if run is None and acts.message.strip():
+        run = await acts.last_run()
+    elsewhere = match.hints and not (run and any(run.request.profile == each.flow_id for each in match.hints))
+    return None if run is None or elsewhere else Plan(kind="status", match=match, run=run)
 
 
 async def _retried(acts: Acts, match: RouteMatch) -> Plan | None:

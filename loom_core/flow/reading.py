@@ -7,17 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from loom_core.flow.choices import choices_of
 from loom_core.flow.corrections import corrected, refused_correction, restated, takes_back
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.fields import (
     is_free,
     label_of,
+    names_of,
     refused_value,
     takes_anything,
     value_of,
     without_beginning,
 )
+from loom_core.flow.found_inputs import FoundInput, found_inputs
 from loom_core.flow.manners import is_again, is_aside, is_cancel, is_declined, is_question, yes_or_no
+from loom_core.flow.person_names import is_for_person
 from loom_core.flow.refused import Refused, Schema
 from loom_core.flow.triggers.doubt import negates
 
@@ -89,23 +93,31 @@ def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
     if not corrects and takes_back(message):
         return Said("cancel")
     if not corrects and given.kind == "answer":
-        return replace(given, values={**_chosen_beside(message, correctable, asked), **given.values})
+        return replace(given, values={**_given_beside(message, correctable, asked, known), **given.values})
     corrects = corrects or restated(message, correctable, known=known)
     if len(corrects) == 1:
         return Said("correct", corrects)
+    if is_question_open and not corrects and (kept := _given_beside(message, correctable, asked, known)):
+        return Said("correct", kept)  # for another question: it is not asked for again
     refused = next(filter(None, (refused_value(message, *each) for each in asked.items())), None)
     refused = refused or refused_correction(message, correctable, known=known)
-    wanted = next((Refused(name, None, schema) for name, schema in asked.items()), None)
+    wanted = next(
+        (Refused(name, None, schema) for name, schema in asked.items() if not is_free(schema)), None
+    )
+    wanted = wanted or next((Refused(name, None, schema) for name, schema in asked.items()), None)
     return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
 
 
-def _chosen_beside(message: str, inputs: Schema, asked: Schema) -> dict[str, Any]:
-    """What else an answer chooses: 「三天病假」 to how many days."""
-    if any(is_free(schema) for schema in asked.values()) or negates(message):
+def _given_beside(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
+    """What else a message gives: 「三天病假」 to how many days, a phone number to the time."""
+    if any(is_free(schema) for schema in asked.values()) or negates(message) or is_question(message):
         return {}
-    others = {name: schema for name, schema in inputs.items() if name not in asked and "enum" in schema}
-    read = {name: value_of(message, name, schema) for name, schema in others.items()}
-    return {name: value for name, value in read.items() if isinstance(value, str)}
+    others = {
+        name: schema
+        for name, schema in inputs.items()
+        if name not in asked and (choices_of(schema) or name not in known)
+    }
+    return {each.name: each.value for each in found_inputs(message, others)}
 
 
 def _wants_again(message: str) -> bool | None:
@@ -115,7 +127,7 @@ def _wants_again(message: str) -> bool | None:
 
 
 def _is_choice(said: Said, asked: Schema) -> bool:
-    return all("enum" in asked[name] or asked[name].get("type") == "boolean" for name in said.values)
+    return all(choices_of(asked[name]) or asked[name].get("type") == "boolean" for name in said.values)
 
 
 def _answered(message: str, asked: Schema) -> Said:
@@ -126,8 +138,15 @@ def _answered(message: str, asked: Schema) -> Said:
             return _UNCLEAR
         about_it = not is_free(schema) or takes_anything(name, schema) or label_of(message, name, schema) > 0
         return Said("answer", {name: value}, is_sure=about_it or not _is_beside(message))
-    found = _labelled(message, asked)
-    rest = [part for part in _SEGMENTS.split(message) if part and not _is_labelled(part, asked)]
+    given = [each for each in found_inputs(message, asked) if not negates(message)]
+    found = {each.name: each.value for each in given if each.labelled} | _labelled(message, asked)
+    found = {each.name: each.value for each in given if _is_whole(each, message, asked)} | found
+    texts = [message[each.start : each.end] for each in given if each.name in found]
+    rest = [
+        part
+        for part in _SEGMENTS.split(message)
+        if part and not _is_labelled(part, asked) and not any(text and text in part for text in texts)
+    ]
     used: set[str] = set()
     for name, schema in asked.items():
         if name in found or is_free(schema):
@@ -141,12 +160,24 @@ def _answered(message: str, asked: Schema) -> Said:
             found[name] = next(iter(fitting.values()))
     rest = [part for part in rest if part not in used]
     free = [name for name, schema in asked.items() if name not in found and is_free(schema)]
-    if len(free) == 1 and len(rest) == 1 and found and not _is_beside(rest[0]):
+    if (
+        len(free) == 1
+        and len(rest) == 1
+        and not _is_beside(rest[0])
+        and (found or is_for_person(names_of(free[0], asked[free[0]])))
+    ):
         value = value_of(without_beginning(rest[0]), free[0], asked[free[0]])
         if value is not MISSING:
             found[free[0]] = value
             rest = []
     return Said("answer", found, is_sure=not rest) if found else _UNCLEAR
+
+
+def _is_whole(found: FoundInput, message: str, asked: Schema) -> bool:
+    """Whether what was found has a form that no other input that is asked for has."""
+    text = message[found.start : found.end]
+    others = [name for name in _formed(asked, asked) if name != found.name]
+    return bool(text) and "pattern" in asked[found.name] and not _fits_others(text, others, asked)
 
 
 def _is_beside(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
@@ -63,7 +63,7 @@ class Repeats:
         if known.reply is None and any(each.id == known.pending_id for each in run.pending):
             return None  # the process died before the run was told
         route = _route(known.reply["route"]) if known.reply else route_of(run)
-        return Outcome(route=route, run_id=run.id)
+        return Outcome(route=route, run_id=run.id, late=known.late)
 
     async def note_order(
         self, conversation: Conversation, key: str, message: str, run_id: str, pending_id: str
@@ -71,6 +71,12 @@ class Repeats:
         """A run is about to be told a message."""
         conversation.note(Answered(key, message, run_id, pending_id))
         await self._conversations.keep(conversation)
+
+    def note_late(self, conversation: Conversation, key: str, message: str, run_id: str, late: str) -> None:
+        """The reply to a message begins with results, and goes on about a run; to be kept."""
+        if key:
+            known = conversation.with_key(key, message) or Answered(key, message, run_id)
+            conversation.note(replace(known, run_id=run_id, late=late))
 
     def note_reply(self, conversation: Conversation, key: str, message: str, reply: FlowReply) -> None:
         """A message was answered; to be kept with the conversation."""
@@ -83,7 +89,7 @@ class Repeats:
             "pending": [asdict(each) for each in reply.pending],
             "citations": [asdict(each) for each in reply.citations],
         }
-        conversation.note(Answered(key, message, reply.run_id, "", kept))
+        conversation.note(Answered(key, message, reply.run_id, "", kept, reply.late))
 
 
 def check_same(known: RunRequest, request: RunRequest) -> None:

@@ -129,6 +129,9 @@ class FlowReply:
         status: how it stands.
         text: what the user reads.
         language: in which the assistant speaks.
+        late: how earlier runs of the conversation have ended, where their message was answered before: the
+            text begins with it.
+        told: ids of all runs of which the reply says how they have ended.
         session_id: the conversation, for the next message.
         route: how it was decided.
         flow_id: the flow that it is about; empty for none.
@@ -153,6 +156,14 @@ class FlowReply:
     waiting: Waiting | None = None
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     language: Language = "en"
+    late: str = ""
+    told: tuple[str, ...] = ()
+
+    def after(self, text: str, *, told: tuple[str, ...]) -> FlowReply:
+        """The same behind what was said before it, which tells of other runs."""
+        late = "\n\n".join(filter(None, (text, self.late)))
+        whole = "\n\n".join(filter(None, (text, self.text)))
+        return replace(self, text=whole, late=late, told=(*told, *self.told))
 
     def __str__(self) -> str:
         return self.text

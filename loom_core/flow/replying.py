@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from loom_core.flow.choices import titled_inputs
 from loom_core.flow.driving import can_be_driven
 from loom_core.flow.executor.inputs import input_names_of
 from loom_core.flow.phrases import shown_value
@@ -36,6 +37,8 @@ class Outcome:
         asked: what is asked without a run.
         again: whether what the run waits for is only asked once more.
         citations: what the text rests on.
+        late: how earlier runs have ended, of which the user was not told; said before everything else.
+        told: ids of these runs.
     """
 
     route: Route
@@ -45,6 +48,8 @@ class Outcome:
     asked: Pending | None = None
     again: bool = False
     citations: tuple[Citation, ...] = ()
+    late: str = ""
+    told: tuple[str, ...] = ()
 
 
 def reply_of(
@@ -68,7 +73,7 @@ def reply_of(
         waiting: another run that the conversation returns to.
         timings: see `FlowReply`.
     """
-    said = [outcome.text]
+    said = [outcome.late, outcome.text]
     if run is not None:
         told = run_text(_without_remarks(run) if outcome.again else run, file=file, phrases=phrases)
         said.append(told)
@@ -96,6 +101,8 @@ def reply_of(
         waiting=waiting,
         timings=timings,
         language=phrases.language,
+        late=outcome.late,
+        told=(*outcome.told, *((run.id,) if run is not None and ended else ())),
     )
 
 
@@ -157,7 +164,7 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
         return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
     lines = [
         phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=shown_value(value))
-        for name, value in pending.arguments.items()
+        for name, value in titled_inputs(flow.input_schema, pending.arguments, phrases.language).items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
     ]
     return "\n".join([pending.reason, *lines])

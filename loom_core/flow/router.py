@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from anyio import to_thread
 
+from loom_core.flow.choices import choices_of
 from loom_core.flow.expressions.values import MISSING
+from loom_core.flow.found_inputs import found_inputs
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.typed_text import typed
 
@@ -89,7 +91,7 @@ class FlowRouter:
         if policy != "first" and not _holds_all(first, rivals):
             flows = tuple(self._flows[match.flow_id] for match in rivals)
             return RouteMatch("ambiguous", flows=flows, policy=policy, hints=hints, matches=matches)
-        parameters = self.parameters_of(flow, matches)
+        parameters = self.inputs_of(flow, message, matches)
         return RouteMatch("flow", flow, (flow,), parameters, hints=hints, matches=matches)
 
     async def matched(self, message: str) -> RouteMatch:
@@ -120,6 +122,19 @@ class FlowRouter:
                 if value is not MISSING:
                     found[name] = value
         return found
+
+    def inputs_of(
+        self, flow: FlowConfig, message: str, matches: Sequence[TriggerMatch]
+    ) -> dict[str, JsonValue]:
+        """The same, with those that stand anywhere else in the message; see `found_inputs`."""
+        found = self.parameters_of(flow, matches)
+        named = flow.input_schema.get("properties")
+        schemas = {
+            name: schema
+            for name, schema in (named if isinstance(named, dict) else {}).items()
+            if isinstance(schema, dict) and name not in found
+        }
+        return {**{each.name: each.value for each in found_inputs(message, schemas)}, **found}
 
     def build_flow_descriptions(self) -> str:
         """What a model is told of the flows; empty if there are none."""
@@ -156,9 +171,11 @@ def _described(flow: FlowConfig) -> str:
 def _kind(schema: JsonValue) -> str:
     if not isinstance(schema, dict):
         return "any"
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        return _line("one of " + ", ".join(map(str, choices)))
+    if choices := choices_of(schema):
+        return _line(
+            "one of "
+            + ", ".join(f"{each.value} ({each.title})" if each.title else str(each.value) for each in choices)
+        )
     kind = schema.get("type", "any")
     return _line(" or ".join(map(str, kind)) if isinstance(kind, list) else str(kind))
 

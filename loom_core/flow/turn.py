@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loom_core.flow.judging import judged, route_by_rules
+from loom_core.flow.judging import judged, route_by_rules, with_inputs_by_model
 from loom_core.flow.plan import Plan, planned
 from loom_core.flow.reply import Route
 from loom_core.flow.replying import Outcome
@@ -44,7 +44,11 @@ async def take(acts: Acts) -> Outcome:
         case "choose" | "begin" if plan.flow is not None:
             if plan.kind == "choose":
                 route = Route(action="flow", how="choice", reason=plan.reason)
-            return await acts.begin(plan.flow, plan.parameters, route=route, message=plan.message)
+            given = plan.parameters
+            acts.conversation.queue += plan.then
+            if plan.kind == "begin" and not plan.then:
+                given = await with_inputs_by_model(acts, plan.flow, given)
+            return await acts.begin(plan.flow, given, route=route, message=plan.message)
         case "decline":
             return Outcome(route=Route(action="cancel", how="choice"), text=acts.phrases.dropped)
         case "cancel":
@@ -68,6 +72,8 @@ async def _about_run(acts: Acts, plan: Plan) -> Outcome:
         case "retry":
             order = Retry(inputs=plan.parameters, by=by)
             return await acts.order(run, order, route=Route(action="retry", how="pending"))
+        case "status":
+            return acts.state_of(run)
         case "manners":
             return polite_again(acts, plan, run)
         case _:

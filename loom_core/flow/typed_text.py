@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, cast
 
+from loom_core.flow.choices import Choice, choices_of
 from loom_core.flow.expressions.values import MISSING, Missing
 from loom_core.flow.numbers import number_in, number_of
 from loom_core.knowledge.script import normalise
@@ -36,8 +37,7 @@ def typed(text: str, schema: JsonValue) -> JsonValue | Missing:
     if not said:
         return MISSING
     wanted: Mapping[str, JsonValue] = schema if isinstance(schema, Mapping) else {}
-    choices = wanted.get("enum")
-    if isinstance(choices, Sequence) and not isinstance(choices, str):
+    if choices := choices_of(wanted):
         return _choice(said, choices)
     named = wanted.get("type", "string")
     types = [named] if isinstance(named, str) else cast("Sequence[JsonValue]", named or ["string"])
@@ -64,17 +64,18 @@ def _of_kind(kind: str, said: str, schema: Mapping[str, JsonValue]) -> JsonValue
     return int(number) if number == int(number) else MISSING
 
 
-def _choice(said: str, choices: Sequence[JsonValue]) -> JsonValue | Missing:
+def _choice(said: str, choices: Sequence[Choice]) -> JsonValue | Missing:
     form = normalise(said)
     number = number_of(said)
     for choice in choices:
-        if isinstance(choice, str) and normalise(choice.strip()) == form:
-            return choice
-        if isinstance(choice, bool):
-            if _of_kind("boolean", said, {}) is choice:
-                return choice
-        elif isinstance(choice, int | float) and choice == number:
-            return choice
+        value = choice.value
+        if any(normalise(name) == form for name in choice.names):
+            return value
+        if isinstance(value, bool):
+            if _of_kind("boolean", said, {}) is value:
+                return value
+        elif isinstance(value, int | float) and value == number:
+            return value
     return MISSING
 
 

@@ -35,6 +35,7 @@ _LEAST_ASKING = 10.0  # seconds that are left for a person to answer; with fewer
 _LONGEST_ASKING = 30 * 86_400.0
 _TASK_AFTER = 3.0
 _BETWEEN_LINES = 0.25
+_PAGE = 500  # events that are read at once
 _CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be cancelled
 
 
@@ -182,25 +183,28 @@ class Attending:
 
     @asynccontextmanager
     async def _telling(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:
-        """Tells the client what happens in the run meanwhile: at most four lines a second."""
+        """Tells the client what happens in the run: at most four lines a second, and the last one."""
+        lines = _Lines(self.lines(run), known=run.last_seq)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tell, ctx, run)
+            tasks.start_soon(self._tell, ctx, run, lines)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
+        while events := await self.runs.journal().events(run.id, after=lines.read, limit=_PAGE):
+            for event in events:
+                lines.take(event)
+        if lines.latest is not None:
+            await progress(ctx).report(*lines.latest)
 
-    async def _tell(self, ctx: ToolContext, run: Run) -> None:
-        said = self.lines(run)
+    async def _tell(self, ctx: ToolContext, run: Run, lines: _Lines) -> None:
         reporter = progress(ctx)
-        latest: tuple[int, str] | None = None
         news = anyio.Event()
 
         async def read() -> None:
-            nonlocal latest
             async for event in self.runs.journal().follow(run.id, after=run.last_seq):
-                if line := said(event):
-                    latest = (event.seq, line)
+                lines.take(event)
+                if lines.latest is not None:
                     news.set()
 
         async with anyio.create_task_group() as tasks:
@@ -208,9 +212,34 @@ class Attending:
             while True:
                 await news.wait()
                 news = anyio.Event()
+                latest, lines.latest = lines.latest, None
                 if latest is not None:
                     await reporter.report(*latest)
                 await anyio.sleep(_BETWEEN_LINES)
+
+
+class _Lines:
+    """The lines about a run that a client is told.
+
+    Args:
+        said: says an event in a line.
+        known: seq of the last event that is known.
+
+    Attributes:
+        read: seq of the last event that was read.
+        latest: the latest line that was not told yet, with the seq of its event.
+    """
+
+    def __init__(self, said: Callable[[StreamEvent], str], *, known: int) -> None:
+        self._said = said
+        self.read = known
+        self.latest: tuple[int, str] | None = None
+
+    def take(self, event: StreamEvent) -> None:
+        """Read an event."""
+        self.read = event.seq
+        if line := self._said(event):
+            self.latest = (event.seq, line)
 
 
 def decided_by(ctx: ToolContext) -> str:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import UnreadableTextError
+from loom_core.flow.choices import choices_of
 from loom_core.flow.config.endpoint_checks import address_problems, endpoint_problems, endpoint_texts
 from loom_core.flow.config.input_names import input_names
 from loom_core.flow.config.references import NAME_INPUT, Text, missing, reference_problems, unreadable
 from loom_core.flow.config.step_checks import placed_steps, step_problems, step_texts
 from loom_core.flow.config.step_order import steps_before
+from loom_core.flow.fields import fits
 from loom_core.flow.triggers.matcher import check_pattern
+from loom_core.knowledge.script import normalise
 from loom_core.tools.schema_form import schema_problem
 
 if TYPE_CHECKING:
@@ -114,6 +117,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
     if problem := schema_problem(schema):
         yield ConfigProblem(path, f"the schema {problem}.", "See json-schema.org.")
         return
+    yield from _choice_problems(schema, path)
     names, required = input_names(schema), schema.get("required")
     if names is None or not isinstance(required, list):
         return
@@ -124,6 +128,32 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
                 f"`required` names {name[:80]!r}, which is no property.",
                 missing(name, names, none="Name it in `properties`."),
             )
+
+
+def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
+    """Choices that nobody can make: they are called alike, or the type of the input does not take them."""
+    named: object = schema.get("properties")
+    for name, part in cast("Mapping[str, object]", named).items() if isinstance(named, Mapping) else ():
+        if not isinstance(part, Mapping):
+            continue
+        about = cast("Mapping[str, object]", part)
+        key = next((each for each in ("oneOf", "anyOf") if each in about), "")
+        seen: dict[str, object] = {}
+        for index, choice in enumerate(choices_of(about) if key else ()):
+            at = (*path, "properties", name, key, index)
+            if not fits(choice.value, name, about):
+                yield ConfigProblem(
+                    at,
+                    f"{choice.value!r} does not fit the schema of {name!r}.",
+                    "Make it fit, or leave out `type`.",
+                )
+            for called in map(normalise, choice.names):
+                if seen.setdefault(called, choice.value) != choice.value:
+                    yield ConfigProblem(
+                        at,
+                        f"{choice.value!r} is called as {seen[called]!r} is: {called!r}.",
+                        "Give each a `title` of its own.",
+                    )
 
 
 def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[Text]:

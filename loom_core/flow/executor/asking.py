@@ -171,7 +171,7 @@ class FlowQuestions:
                         self._record.given(frame, whole)
                     return
             missing = missing or list(frame.inputs)
-            names = input_names_of(schema, missing)
+            names = input_names_of(schema, missing, self._wording.language)
             reason = self._wording.missing.format(flow=flow.title, names=names)
             answer = await self.answer(
                 id_,

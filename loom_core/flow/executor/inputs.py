@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
+from loom_core.flow.choices import choices_of
+from loom_core.flow.phrases import Phrases
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.phrases import Language
 
 __all__ = ["checked_inputs", "form_of", "input_names_of", "missing_inputs", "uses_input", "with_defaults"]
 
@@ -86,14 +89,16 @@ def form_of(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return form | {name: schema[name] for name in ("$defs", "definitions") if name in schema}
 
 
-def input_names_of(schema: Mapping[str, Any], names: Sequence[str]) -> str:
-    """What people call some inputs."""
+def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: Language | None = None) -> str:
+    """What people call some inputs; with a language, the titles of those that are to be chosen from, too."""
     properties = _properties(schema)
     called: list[str] = []
     for name in names:
         part = properties.get(name)
         told = _properties({"properties": part})
-        called.append(str(told.get("title") or told.get("description") or name))
+        titles = [each.told(language) for each in choices_of(told) if each.title] if language else []
+        listed = Phrases.of(language).options.format(options="/".join(titles)) if language and titles else ""
+        called.append(f"{told.get('title') or told.get('description') or name}{listed}")
     return ", ".join(called) if all(each.isascii() for each in called) else "、".join(called)
 
 

@@ -251,7 +251,8 @@ class FlowLoop(Driving[FlowRecord]):
         if root.ended == "success":
             result, outputs = scene.result_of(root)
             values = replace(scene.values(root), outputs=outputs)
-            text = root.response or text_of(fill(flow.response, values) if flow.response else result)
+            told = scene.told(root, values)
+            text = root.response or text_of(fill(flow.response, told) if flow.response else result)
             record.finished(text or scene.wording.done, result)
             return
         status, problem = scene.failed_as(root), scene.problem_of(root)

@@ -203,7 +203,9 @@ class StepMachine:
                 return Next("step", action.step_id, action=name)
             case "end":
                 values = replace(values, outputs=self.scene.outputs_of(frame, values))
-                response = text_of(fill(action.response, values)) if action.response else ""
+                response = (
+                    text_of(fill(action.response, self.scene.told(frame, values))) if action.response else ""
+                )
                 return Next("end", action=name, response=response)
             case "retry":
                 before = frame.steps[step.step_id]

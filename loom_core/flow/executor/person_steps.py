@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["PersonSteps"]
 
 
+def _was_told(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+    """Whether the user has said an input before a step asks for it; a default is nothing that they said."""
+    schema = properties.get(name)
+    default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
+    return bool(name) and name in inputs and inputs[name] != default
+
+
 class PersonSteps:
     """Does such steps of one run.
 
@@ -32,18 +39,23 @@ class PersonSteps:
     async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> Outcome:
         """Ask until there is an answer that fits; it may correct inputs that were not used yet."""
         state = self._scene.record.state
-        self._scene.enter(frame, step, "")
         scope = state.frames[frame.scope]
         flow = find_flow(self._scene.parts.file, frame.flow_id)
         name = ask.into or "answer"
         properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
+        is_first = not state.visited[frame.key + step.step_id]
+        if is_first and _was_told(ask.into, scope.inputs, properties):
+            self._scene.enter(frame, step, "")
+            value = scope.inputs[ask.into]
+            return Outcome(response=Response(body=value), outputs={"answer": value})
+        self._scene.enter(frame, step, "")
         wanted = ask.answer if ask.answer is not None else properties.get(ask.into, {"type": "string"})
         schema = {"type": "object", "properties": {name: wanted}, "required": [name]}
         schema |= {each: flow.input_schema[each] for each in ("$defs",) if each in flow.input_schema}
         key = state.key_of(frame, step.step_id)
         problem = ""
         while True:
-            text = text_of(fill(ask.question, self._scene.values(frame)))
+            text = text_of(fill(ask.question, self._scene.told(frame)))
             answered = await self._scene.questions.answer(
                 key,
                 text,
@@ -77,7 +89,7 @@ class PersonSteps:
         self._scene.enter(frame, step, "")
         key, problem = state.key_of(frame, step.step_id), ""
         while True:
-            text = text_of(fill(confirm.question, self._scene.values(frame)))
+            text = text_of(fill(confirm.question, self._scene.told(frame)))
             decision = await self._scene.questions.decision(
                 key,
                 "approval",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from loom_core.flow.choices import titled_inputs
 from loom_core.flow.executor.definition import REQUEST_STEP, find_flow
 from loom_core.flow.executor.frame import Frame, StepStatus
 from loom_core.flow.expressions import Values, evaluate
@@ -73,6 +75,12 @@ class Scene:
             context=self._context,
             message=state.message,
         )
+
+    def told(self, frame: Frame, values: Values | None = None) -> Values:
+        """What texts for people speak of: the same, with choices by their titles."""
+        values = self.values(frame) if values is None else values
+        flow = find_flow(self.parts.file, frame.flow_id)
+        return replace(values, inputs=titled_inputs(flow.input_schema, values.inputs, self.wording.language))
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
         """A step begins that does nothing by itself; one that has begun goes on after a crash."""

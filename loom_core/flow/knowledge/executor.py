@@ -12,6 +12,7 @@ import anyio
 
 from loom_core.errors import LoomError
 from loom_core.flow.knowledge.cache import AnswerCache
+from loom_core.flow.knowledge.source import WarmsUp
 from loom_core.flow.knowledge.tracing import note_known, question_span
 from loom_core.knowledge.asking import late
 from loom_core.knowledge.context import context_of
@@ -35,6 +36,7 @@ __all__ = ["KnowledgeAnswer", "KnowledgeExecutor", "PreQuery"]
 _log = logging.getLogger(__name__)
 
 _FETCH_SECONDS = 10.0
+_WARM_SECONDS = 60.0
 _TOGETHER = 8
 _STOPPED = "It was not waited for."
 
@@ -78,8 +80,14 @@ class PreQuery:
     """
 
     def __init__(
-        self, answer: KnowledgeAnswer | _Flight, *, seconds: float, let_go: Callable[[_Flight], None]
+        self,
+        answer: KnowledgeAnswer | _Flight,
+        *,
+        seconds: float,
+        first_seconds: Callable[[], float],
+        let_go: Callable[[_Flight], None],
     ) -> None:
+        self._first_seconds = first_seconds
         self._flight = answer if isinstance(answer, _Flight) else None
         self._answer = None if isinstance(answer, _Flight) else answer
         self._seconds = seconds
@@ -94,13 +102,14 @@ class PreQuery:
     async def answer(self, seconds: float | None = None) -> KnowledgeAnswer:
         """The answer; never raises, and never waits longer than it may.
 
+        While the source gets ready for its first question, it is waited for as long as a question may take.
         A question that is late goes on for a while, so that the next one who asks it has the answer.
 
         Args:
             seconds: how long is waited from now on; by default as the file says.
         """
         if self._flight is not None:
-            limit = self._seconds if seconds is None else seconds
+            limit = max(self._seconds if seconds is None else seconds, self._first_seconds())
             with anyio.move_on_after(limit):
                 await self._flight.done.wait()
             self._answer = self._flight.answer or KnowledgeAnswer("late", problem=late(limit))
@@ -147,11 +156,27 @@ class KnowledgeExecutor:
         self._flights: dict[str, _Flight] = {}
         self._places = anyio.Semaphore(_TOGETHER)
         self._tasks: TaskGroup | None = None
+        self._is_warming = False
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
+        if isinstance(self._source, WarmsUp):
+            self._is_warming = True
+            self._tasks.start_soon(self._warm, self._source)
         return self
+
+    async def _warm(self, source: WarmsUp) -> None:
+        """Have the source load what it needs, so that the first question is not late."""
+        try:
+            with anyio.move_on_after(_WARM_SECONDS):
+                await source.warm_up()
+        except LoomError as error:  # the first question says why
+            _log.info("a source of knowledge is not ready: %s", error)
+        except Exception:  # noqa: BLE001 - sources are others' code, and this is the task's end
+            _log.exception("a source of knowledge broke")
+        finally:
+            self._is_warming = False
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -171,7 +196,12 @@ class KnowledgeExecutor:
         Raises:
             RuntimeError: it is used outside of its block.
         """
-        return PreQuery(self._begun(message, context), seconds=self._seconds, let_go=self._let_go)
+        return PreQuery(
+            self._begun(message, context),
+            seconds=self._seconds,
+            first_seconds=lambda: self._fetch_seconds if self._is_warming else 0.0,
+            let_go=self._let_go,
+        )
 
     def _begun(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgeAnswer | _Flight:
         source = self._source

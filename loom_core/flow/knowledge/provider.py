@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from loom_core.errors import SourceError
 from loom_core.flow.knowledge.source import normal_question
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.tools.interface import JsonValue
 
 __all__ = ["ProviderKnowledge"]
@@ -28,6 +29,16 @@ _TENANCY_FILTERS = {
 
 _START_SECONDS = 9.0
 _LONGEST = 2000
+
+
+@runtime_checkable
+class _Opens(Protocol):
+    """A source whose knowledge base is opened in this process."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def opened(self) -> GraphRAGKnowledgeBase: ...
 
 
 class ProviderKnowledge:
@@ -65,6 +76,16 @@ class ProviderKnowledge:
         await self._provider.start(_START_SECONDS)
         filters = self._filters(context)  # some know only now what they can be filtered by
         return await self._provider.query(message[:_LONGEST], self._limit, filters or None)
+
+    async def warm_up(self) -> None:
+        """Connect to the source, or open the knowledge base and load what embeds questions to it.
+
+        Raises:
+            LoomError: it cannot be asked.
+        """
+        await self._provider.start(_START_SECONDS)
+        if isinstance(self._provider, _Opens):
+            await (await self._provider.opened()).embed([self._provider.name], kind="query")
 
     def _filters(self, context: Mapping[str, JsonValue]) -> dict[str, Any]:
         supported = self._provider.supported_filters

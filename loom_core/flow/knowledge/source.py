@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["TENANCY", "FlowKnowledge", "normal_question"]
+__all__ = ["TENANCY", "FlowKnowledge", "WarmsUp", "normal_question"]
 
 TENANCY = ("tenantId", "chatbotId")
 """Context variables that answers of one must never reach another."""
@@ -38,6 +38,19 @@ class FlowKnowledge(Protocol):
 
         Raises:
             LoomError: why there is no answer.
+        """
+        ...
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """A source of knowledge that has something to load before it can answer."""
+
+    async def warm_up(self) -> None:
+        """Load it.
+
+        Raises:
+            LoomError: it cannot be loaded.
         """
         ...
 

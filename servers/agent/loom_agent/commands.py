@@ -142,7 +142,9 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
         await service.journal().forget(args.run_id)
         out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} is forgotten.")
         return 0
-    run = await service.run(args.run_id)
+    from loom_core.server.run_page_option import named_run
+
+    run = await named_run(service, args.run_id)
     if args.action == "decide":
         run = await service.decide(run, _decision(run, args))
     elif args.action in {"pause", "abort"}:

@@ -41,6 +41,7 @@ async def chat(service: Service, args: argparse.Namespace) -> int:
         run = await stands(service, reply.run_id) if reply.run_id else None
         result = chat_result(reply, run, file=service.current or file, by_asking=False)
         _say(result, as_json=args.json)
+        await service.reached(session, run, reply.told)
         code = _chat_code(reply.status if run is None else run.status)
     return code
 

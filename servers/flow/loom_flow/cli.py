@@ -189,7 +189,7 @@ def _runs(commands: Commands) -> None:
     add_html_option(runs)
 
     status = _command(commands, "status", "show how a run stands")
-    status.add_argument("run_id", metavar="RUN", help="its id")
+    status.add_argument("run_id", metavar="RUN", help="its id, or `latest`")
     status.add_argument("--events", action="store_true", help="and everything that happened in it")
 
     resume = _command(commands, "resume", "go on with a run that waits, has failed or was left")

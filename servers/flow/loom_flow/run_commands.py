@@ -148,7 +148,9 @@ async def _runs(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _status(service: Service, args: argparse.Namespace) -> int:
-    run = await service.run(args.run_id)
+    from loom_core.server.run_page_option import named_run
+
+    run = await named_run(service, args.run_id)
     await shown(service, run, as_json=args.json)
     after = 0
     while args.events and (found := await service.events(run.id, after=after, limit=500)):

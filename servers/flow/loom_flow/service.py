@@ -114,7 +114,7 @@ class Service:
         idempotency_key: str = "",
         seconds: float = LONGEST_WAIT,
     ) -> FlowReply:
-        """Take a message; see `WorkflowOrchestrator.query`.
+        """Take a message; see `WorkflowOrchestrator.query`. When the user gets the reply, call `reached`.
 
         Raises:
             LoomError: as there; or there is no flow file that can be used.
@@ -129,7 +129,29 @@ class Service:
                 idempotency_key=idempotency_key,
                 # The call itself waits for a run: it tells how far that is, and asks.
                 wait_seconds=min(seconds, _REPLY_SECONDS),
+                reaches=False,
             )
+
+    async def go_on_with_rest(self, session_id: str, *, seconds: float) -> FlowReply | None:
+        """Begin what a message asked for besides; see `WorkflowOrchestrator.go_on`.
+
+        Raises:
+            LoomError: as for `chat`.
+        """
+        assistant, caller = await self._assistant(), current_caller().id
+        with acting(EVERYTHING):
+            return await assistant.go_on(
+                session_id, caller=caller, wait_seconds=min(seconds, _REPLY_SECONDS), reaches=False
+            )
+
+    async def reached(self, session_id: str, run: Run | None, told: Sequence[str] = ()) -> None:
+        """The user is told of runs now; see `WorkflowOrchestrator.reached`.
+
+        Raises:
+            LoomError: as for `chat`.
+        """
+        caller = current_caller().id
+        await (await self._assistant()).reached(session_id, run=run, told=told, caller=caller)
 
     async def explained(
         self, message: str, *, session_id: str = "", context: Mapping[str, Any] | None = None

@@ -78,10 +78,8 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
     status, text, pending, structured = reply.status, reply.text, reply.pending, reply.structured
     if run is not None and (run.status, run.pending) != (reply.status, reply.pending):
         status, pending, structured = run.status, run.pending, run.structured
-        text = (
-            told_of_run(run, file=spoken(file, reply.language), phrases=Phrases.of(reply.language))
-            or reply.text
-        )
+        told = told_of_run(run, file=spoken(file, reply.language), phrases=Phrases.of(reply.language))
+        text = "\n\n".join(filter(None, (reply.late, told))) if told else reply.text
     key = {"completed": "told" if run is None else "completed", "input_required": "answer"}.get(
         status, status
     )
@@ -270,7 +268,7 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
             case "tool_progress":
                 said = str(it["message"])
             case "flow_finish":
-                said = wording.finished
+                said = ": ".join(filter(None, (wording.finished, str(it.get("output") or ""))))
             case "error" | "aborted" | "paused":
                 said = wording.named(wording.statuses, "failed" if event.type == "error" else event.type)
             case _:

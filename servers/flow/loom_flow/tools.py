@@ -9,6 +9,7 @@ import anyio
 from pydantic import Field
 
 from loom_core.errors import InvalidInputError
+from loom_core.runs.journal.run_rows import FINAL_STATUSES
 from loom_core.runs.orders import Abort, Answered, Decided, Pause
 from loom_core.server.attending import LONGEST_WAIT, decided_by
 from loom_core.server.context import ToolContext
@@ -140,8 +141,19 @@ def _register_chat(server: LoomServer, service: Service) -> None:
             is_own = (await service.run(reply.run_id)).request.idempotency_key == taken_as
             task = "aborts" if is_own else "waits"
             run = await service.attending.attended(ctx, reply.run_id, seconds=left, task=task)
+            while run is not None and run.status in FINAL_STATUSES:
+                left = max(until - anyio.current_time(), 0.0)
+                more = await service.go_on_with_rest(session_id, seconds=left)
+                if more is None:
+                    break
+                before = chat_result(reply, run, file=service.file, by_asking=False).text
+                reply = more.after(before, told=(*reply.told, run.id))
+                run = None
+                if reply.run_id:
+                    run = await service.attending.attended(ctx, reply.run_id, seconds=left, task="waits")
         by_asking = run is not None and service.attending.asks_user(ctx, run)
         result = chat_result(reply, run, file=service.file, by_asking=by_asking)
+        await service.reached(reply.session_id, run, reply.told)
         return tool_result(chat_text(result, reply.language), result)
 
 
@@ -331,4 +343,5 @@ async def run_reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[R
     """The answer about a run."""
     by_asking = service.attending.asks_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
+    await service.reached(run.request.session_id, run)
     return tool_result(run_text(run, info), info)

@@ -56,7 +56,7 @@ async def test_a_run_that_goes_on_is_waited_for_as_long_as_is_said_and_told_as_i
 async def test_what_is_kept_is_said_in_the_conversation_and_again_to_the_same_key() -> None:
     house = House()
     conversation = await house.conversation()
-    await house.delivery.keep(conversation, "你好", reply(conversation, "你好！"), key="k")
+    await house.delivery.keep(conversation, "你好", reply(conversation, "你好！"), key="k", reaches=True)
     assert await house.said(conversation) == ["你好", "你好！"]
     kept = await house.conversations.look(conversation.session_id, caller="", context={})
     again = await house.repeats.before(kept, "你好", "k")

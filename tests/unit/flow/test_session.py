@@ -177,7 +177,7 @@ async def test_a_run_that_takes_longer_is_told_of_later() -> None:
             await let.wait()
             return await super().call(*args, **options)
 
-    llm = MockProvider([decides("respond"), "是的。"])
+    llm = MockProvider([decides("respond"), "是的。", decides("respond"), "好。"])
     loaded = loaded_flows()
     async with Slow(loaded.file) as api, WorkflowOrchestrator(loaded, caller=api, llm=llm) as assistant:
         reply = await assistant.query("订单123到哪了", wait_seconds=0.0)
@@ -186,12 +186,14 @@ async def test_a_run_that_takes_longer_is_told_of_later() -> None:
         with anyio.fail_after(5):
             done = await assistant.status(reply.run_id, wait_seconds=5)
         assert (done.status, done.text) == ("completed", "订单123在路上")
-        await assistant.query("真的是这样说的", session_id=reply.session_id)
-    assert [each.text for each in llm.calls[0].messages[1:]] == [
-        "订单123到哪了",
-        "订单123在路上",
-        "真的是这样说的",
-    ]
+        later = await assistant.query("真的是这样说的", session_id=reply.session_id)
+        assert (later.text, later.late) == ("订单123在路上\n\n是的。", "订单123在路上")
+        again = await assistant.query("那就放心了吗", session_id=reply.session_id)
+        assert again.text == "好。"
+    decided, answered, *_, last = [[each.text for each in call.messages] for call in llm.calls]
+    assert decided[1:] == ["订单123到哪了", "真的是这样说的"]  # it is not told yet
+    assert answered[0].endswith("订单123在路上")  # now it is, before the answer
+    assert last[1:-1] == ["订单123到哪了", "真的是这样说的", "订单123在路上\n\n是的。"]
 
 
 async def test_what_works_can_be_cancelled_by_a_word() -> None:

@@ -122,6 +122,7 @@ def test_a_run_waits_is_answered_and_goes_on(command, write):
     code, out, _ = command("status", waiting["run_id"], "--events")
     assert code == 0
     assert "flow_finish" in out
+    assert waiting["run_id"] in command("status", "latest")[1]
     code, out, _ = command("runs", "--status", "completed")
     assert waiting["run_id"] in out
     assert command("runs", "--status", "odd")[0] == 1
