@@ -42,6 +42,7 @@ _ORDINARY_NUMBER = re.compile(
 _QUANTITY = re.compile(r"\d{1,4}(?:\.\d+)?[A-Za-zµ]{1,4}")  # 2nd, 1990s, 500ml
 _ORDINARY_PART = re.compile(rf"[A-Za-z]?[a-z]+|[A-Za-z]|{_YEAR}|\d{{1,2}}|{_QUANTITY.pattern}")
 _TICKET = re.compile(r"[A-Z][A-Z0-9]+(?:-[A-Z0-9]+)*-\d+")
+_LONG_NUMBER = re.compile(r"\d{3}")
 _VERSION = re.compile(r"[vV]?\d+(?:\.\d+){2,}.*|[vV]\d+(?:\.\d+)+.*")
 _HEX = re.compile(r"(?:0x)?[0-9a-f]{6,}|[0-9a-f]{8}(?:-[0-9a-f]+)+")
 _ADDRESS = re.compile(r"[0-9a-f]{0,4}(?:::?[0-9a-f]{1,4})+")  # IPv6, or that of a network card
@@ -196,6 +197,8 @@ def _is_code(written: str) -> bool:
         return True
     if _TICKET.fullmatch(written):
         return digits >= _ARBITRARY - 1
+    if written.isalnum() and not _LONG_NUMBER.search(written) and digits <= _ARBITRARY:
+        return False  # H3K79me2, as proteins are called
     return digits >= _ARBITRARY and not all(
         map(_ORDINARY_PART.fullmatch, re.split(r"[-._:/\\@+~#=]+", written))
     )
@@ -209,7 +212,8 @@ def _is_name(written: str) -> bool:
         if sum(map(str.isalnum, written)) < _SHORTEST:
             return False
         joined = any(mark in written for mark in "._")
-        return bool(_TICKET.fullmatch(written)) or "-" not in written or joined
+        is_number = "-" not in written and _LONG_NUMBER.search(written)
+        return bool(joined or is_number or _TICKET.fullmatch(written))
     joined = "_" in written or "." in written or written.startswith("--")
     return joined and any(
         form == written.strip("_") or form == written

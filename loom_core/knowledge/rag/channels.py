@@ -178,15 +178,20 @@ class Channels:
             return {}
         return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
 
-    def identified(self, question: Question) -> dict[int, float]:
+    def identified(self, question: Question, lexical: dict[int, float]) -> dict[int, float]:
         """How many of the question's identifiers each passage holds, and how exactly: 1 for each as a whole.
 
-        Identifiers that many passages hold tell none of them from the others, and are left out.
+        Identifiers that many passages hold tell none of them from the others, and are left out; so are names
+        that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
+
+        Args:
+            question: what is asked.
+            lexical: BM25 of the best passages, best first.
         """
         held: dict[int, float] = {}
         for identifier in question.identifiers:
             holders, worth = self._holders(identifier, question.among), 1.0
-            if holders is None:
+            if holders is None or not (identifier.is_telling or list(holders) == list(lexical)[:1]):
                 continue
             if not holders:
                 worth = _OF_PART
@@ -284,7 +289,7 @@ class ChannelHits:
         """Ask the words. Blocks."""
         began = time.perf_counter()
         self.lexical = channels.lexical(question, limit=settings.lexical_pool)
-        self.held = channels.identified(question)
+        self.held = channels.identified(question, self.lexical)
         self.ms["lexical"] = 1000 * (time.perf_counter() - began)
 
     def ask_vectors(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:

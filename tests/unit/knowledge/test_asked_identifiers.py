@@ -78,6 +78,9 @@ NEITHER = [
     "20-year-old",
     "p53",
     "B2B",
+    "Th17",
+    "CSF1R",
+    "H3K79me2",
     "2019 2020 2021",
     "facade",
 ]

@@ -21,7 +21,6 @@ FAMILIES = {
     "CVE": "CVE-2023-12{:02}",
     "ORA": "ORA-009{:02}",
     "ticket": "PAY-48{:02}",
-    "short ticket": "ABC-{:02}",
     "part": "AX1{:02}-QZ/45",
     "UUID": "5{:02}e8400-e29b-41d4-a716-446655440000",
     "IPv4": "10.0.{}.1",
@@ -170,6 +169,15 @@ async def test_passages_that_differ_in_the_identifier_alone_are_no_duplicates(kb
     options = SearchOptions(near_duplicates="drop")
     answer = await kb.search("AXQ-1234 and BXQ-1234", limit=5, options=options)
     assert {item.source for item in answer.items} == {"a:1", "a:2"}
+
+
+async def test_a_name_that_may_be_a_word_counts_where_one_passage_holds_it_and_words_agree(kb):
+    texts = [f"The ticket {name} was entered on Monday." for name in ("ABC-12", "ABC-13", "LM317", "LM318")]
+    await kb.add_texts(texts, uris=["a:1", "a:2", "a:3", "a:4"])
+    for name, uri in (("ABC-13", "a:2"), ("LM318", "a:4")):
+        answer = await kb.search(f"What of the ticket {name}?", limit=4)
+        assert answer.items[0].source == uri
+        assert answer.items[1].relevance <= answer.items[0].relevance / 2
 
 
 async def test_filters_hold_for_identifiers(base):
