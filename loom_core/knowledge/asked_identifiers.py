@@ -97,7 +97,7 @@ class AskedIdentifier:
     @property
     def is_telling(self) -> bool:
         """Whether passages that lack it hardly answer the question: codes, and names with marks in them."""
-        return self.is_code or "." in self.text or "_" in self.text
+        return self.is_code or any(mark in self.text for mark in (".", "_", "--"))
 
     def grade_in(self, text: str) -> Grade:
         """How exactly a text holds it.
