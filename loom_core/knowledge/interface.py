@@ -301,6 +301,10 @@ class LexicalIndex(Protocol):
         """Every key whose token list holds all of these tokens, in any order; none for no tokens."""
         ...
 
+    def beginning_with(self, prefix: str, limit: int) -> list[int]:
+        """Keys whose token lists hold a token that begins so, in any order, at most so many."""
+        ...
+
     def keys(self) -> list[int]:
         """Every key that is indexed, as of the last commit, as often as it is there; in any order."""
         ...

@@ -38,6 +38,7 @@ _NAMED = 5  # words that a note names
 _WEAK = 0.5  # below this confidence an answer is weak
 _NONE = 0.05  # and below this it is none
 _LEAST = 0.01  # confidence in passages that were found; 0 is for none at all
+_WITHOUT_IDENTIFIER = 0.45  # highest confidence where no passage holds an identifier that is asked for
 _FEW = 20  # below about so many passages their average cosine is drawn to what is usual in the language
 _MANY = 100  # passages whose average tells by itself
 _UNKNOWN_SHARE = 0.6  # taken where a question has no content word: about the middle of the fitted questions
@@ -141,6 +142,9 @@ def assess_match(
     heading in the question's language, as in half-translated manuals, counts as one in that language: the
     heading brings it near to any question.
 
+    Identifiers that the question names decide before that: passages that hold all of them are no weak match,
+    however like all others they are; if none holds one of them, the match is weak.
+
     Args:
         question: as it was asked.
         items: passages, best first.
@@ -148,6 +152,7 @@ def assess_match(
     """
     if not items:
         return Match(0.0)
+    from loom_core.knowledge.asked_identifiers import asked_identifiers, comparable_text
     from loom_core.knowledge.language import detect_language, language_group
     from loom_core.knowledge.rerankers.ranking import reading
     from loom_core.knowledge.text import analyse
@@ -168,7 +173,20 @@ def assess_match(
     share = 1 - len(missing) / len(content) if content else None
     confidence = round(_confidence(share, near, cross_lingual=cross_lingual), 2)
     hopeless = shared and near is not None and near.is_far
-    return Match(max(confidence, _LEAST if hopeless else _NONE), tuple(missing))
+    confidence = max(confidence, _LEAST if hopeless else _NONE)
+    identifiers = asked_identifiers(question)
+    if not identifiers:
+        return Match(confidence, tuple(missing))
+    texts = [comparable_text(reading(item)) for item in items]
+    if any(identifier.is_held_in(texts[0]) for identifier in identifiers):
+        confidence = max(confidence, _NONE)
+    telling = [identifier for identifier in identifiers if identifier.is_telling]
+    unheld = [identifier.text for identifier in telling if not any(map(identifier.is_held_in, texts))]
+    if not unheld:
+        return Match(max(confidence, _WEAK) if telling else confidence, tuple(missing))
+    whole = comparable_text(" ".join(unheld))
+    others = [word for word in missing if comparable_text(word) not in whole]
+    return Match(min(confidence, _WITHOUT_IDENTIFIER), (*unheld, *others))
 
 
 def combine_matches(question: str, matches: Sequence[Match], items: Sequence[KnowledgeItem]) -> Match:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 from anyio import to_thread
 
+from loom_core.knowledge.asked_identifiers import Grade, asked_identifiers, comparable_text
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.overlaps import Sketch
 from loom_core.knowledge.retrievers.fusing import min_max
@@ -125,9 +126,25 @@ async def _pooled(
         judged = common[len(scores) : len(scores) + len(items)]
         own = _stretched(_own(items), judged)
         scores += [_OWN * mine + (1 - _OWN) * theirs for mine, theirs in zip(own, judged, strict=True)]
+    scores = await to_thread.run_sync(_lifted, query, candidates, scores)
     top = max(scores)
     relevance = [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
     return await to_thread.run_sync(_linked, query, _Pool(candidates, relevance))
+
+
+def _lifted(
+    query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
+) -> list[float]:
+    """The scores, with passages above all others that hold an identifier of the question as few do."""
+    top = max(scores)
+    lifted = list(scores)
+    identifiers = [identifier for identifier in asked_identifiers(query) if identifier.is_telling]
+    texts = [comparable_text(item.content) for _, item in candidates] if identifiers else []
+    for identifier in identifiers:
+        grades = [identifier.grade_in(text) / Grade.WHOLE for text in texts]
+        if 2 * sum(map(bool, grades)) <= len(grades):
+            lifted = [score + top * grade for score, grade in zip(lifted, grades, strict=True)]
+    return lifted
 
 
 async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:

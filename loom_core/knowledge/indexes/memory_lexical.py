@@ -97,6 +97,17 @@ class MemoryLexicalIndex:
             postings = [self._frequencies.get(token, {}) for token in tokens]
             return sorted(set(postings[0]).intersection(*postings[1:]))
 
+    def beginning_with(self, prefix: str, limit: int) -> list[int]:
+        """Keys whose token lists hold a token that begins so, in the order of the keys, at most so many."""
+        with self._lock:
+            found = {
+                key
+                for token, postings in self._frequencies.items()
+                if token.startswith(prefix)
+                for key in postings
+            }
+        return heapq.nsmallest(limit, found)
+
     def keys(self) -> list[int]:
         """Every key that is indexed, as of the last commit."""
         return list(self._documents)

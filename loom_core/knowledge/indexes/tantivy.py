@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from math import ceil
@@ -163,6 +164,20 @@ class TantivyIndex:
             terms = [(Occur.Must, Query.term_query(self._schema, _BODY, token)) for token in set(tokens)]
             unscored = Query.const_score_query(Query.boolean_query(terms), 0.0)
             return self._found(unscored, self._index.searcher().num_docs)[0]
+
+    def beginning_with(self, prefix: str, limit: int) -> list[int]:
+        """Keys whose token lists hold a token that begins so, in no particular order, at most so many.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        from tantivy import Query
+
+        if limit < 1 or not is_searchable(prefix):
+            return []
+        with self._boundary():
+            terms = Query.regex_query(self._schema, _BODY, f"{re.escape(prefix)}.*")
+            return self._found(Query.const_score_query(terms, 0.0), limit)[0]
 
     def keys(self) -> list[int]:
         """Every key that is indexed as of the last commit, as often as it is there; in no order.

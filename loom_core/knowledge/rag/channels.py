@@ -6,16 +6,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from loom_core.knowledge.asked_identifiers import Grade, asked_identifiers, comparable_text
 from loom_core.knowledge.language import detect_language, language_group
 from loom_core.knowledge.match import Nearness
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.text import analyse, lookup_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from loom_core.knowledge.asked_identifiers import AskedIdentifier
     from loom_core.knowledge.chunk_keys import ChunkKeys
     from loom_core.knowledge.indexing.language_vectors import Neighbours
     from loom_core.knowledge.interface import LexicalIndex
@@ -29,6 +31,12 @@ __all__ = [
     "Question",
     "first_stage",
 ]
+
+_READ = 200  # passages that are read for one identifier at most
+_INSIDE = 50  # of them those that may hold it inside something longer
+_RARE_CODE, _RARE_CODE_SHARE = 20, 0.01  # passages that hold a code, or share of all, up to which it is rare
+_RARE_NAME = 5  # passages that hold a name up to which it is rare
+_OF_PART = 0.5  # what a part of an identifier is worth that no passage holds as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,7 @@ class Question:
         vector: its embedding, or None without an embedder that covers its language.
         among: chunks that filters allow, or None for all.
         tokens: what the lexical index is asked.
+        identifiers: those it names, see `asked_identifiers`.
         language: its language group, see `language_group`.
         space: id of the embedder that made the vector.
     """
@@ -93,6 +102,7 @@ class Question:
     vector: NDArray[np.float32] | None = None
     among: ChunkKeys | None = None
     tokens: list[str] = field(default_factory=list[str])
+    identifiers: tuple[AskedIdentifier, ...] = ()
     language: str = "alphabetic"
     space: str = ""
 
@@ -105,10 +115,15 @@ class Question:
         among: ChunkKeys | None = None,
         space: str = "",
     ) -> Question:
-        """A question with its tokens."""
-        language = language_group(detect_language(text))
+        """A question with its tokens and identifiers."""
         return cls(
-            text=text, vector=vector, among=among, tokens=analyse(text), language=language, space=space
+            text=text,
+            vector=vector,
+            among=among,
+            tokens=analyse(text),
+            identifiers=asked_identifiers(text),
+            language=language_group(detect_language(text)),
+            space=space,
         )
 
 
@@ -123,6 +138,7 @@ class Channels:
         covered: language groups that the embedder covers; None for all. Vectors of passages in another
             one are left out, as they say nothing.
         centroids: what is usual in each language, see `LanguageCentroids`; empty where that is not known.
+        read: gives the texts of passages with what stands above them; without it, none are looked for.
     """
 
     def __init__(
@@ -132,11 +148,13 @@ class Channels:
         *,
         covered: frozenset[str] | None = None,
         centroids: Mapping[str, NDArray[np.float32]] | None = None,
+        read: Callable[[Sequence[int]], Mapping[int, str]] | None = None,
     ) -> None:
         self.words = words
         self.dense = dense
         self._covered = covered
         self.centroids = centroids or {}
+        self._read = read
         self._highest: dict[tuple[str, ...], float] = {}
 
     def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
@@ -159,6 +177,62 @@ class Channels:
         if not high:
             return {}
         return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
+
+    def identified(self, question: Question, lexical: dict[int, float]) -> dict[int, float]:
+        """How many of the question's identifiers each passage holds, and how exactly: 1 for each as a whole.
+
+        Identifiers that many passages hold tell none of them from the others, and are left out; so are names
+        that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
+
+        Args:
+            question: what is asked.
+            lexical: BM25 of the best passages, best first.
+        """
+        held: dict[int, float] = {}
+        for identifier in question.identifiers:
+            holders, worth = self._holders(identifier, question.among), 1.0
+            if holders is None or not (identifier.is_telling or list(holders) == list(lexical)[:1]):
+                continue
+            if not holders:
+                worth = _OF_PART
+                holders = {
+                    key: grade
+                    for part in identifier.parts
+                    for key, grade in (self._holders(part, question.among) or {}).items()
+                }
+            for key, grade in holders.items():
+                held[key] = held.get(key, 0.0) + worth * grade
+        return held
+
+    def _holders(self, identifier: AskedIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
+        """The passages that hold an identifier, with how exactly; None where it is not rare."""
+        if self.words is None or self._read is None:
+            return {}
+        most = max(_RARE_CODE, _RARE_CODE_SHARE * self.words.count()) if identifier.is_code else _RARE_NAME
+        for keys in self._candidates(identifier, self.words):
+            chosen = [key for key in keys if among is None or key in among]
+            if len(chosen) > _READ:
+                return None
+            holders = {
+                key: grade / Grade.WHOLE
+                for key, text in self._read(chosen).items()
+                if (grade := identifier.grade_in(comparable_text(text)))
+            }
+            if holders:
+                return holders if len(holders) <= most else None
+        return {}
+
+    def _candidates(self, identifier: AskedIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
+        """Passages that may hold an identifier, the likeliest first."""
+        pieces = lookup_tokens(identifier.form)
+        if not pieces:
+            return
+        yield words.containing([*analyse(identifier.form), *pieces])
+        for others in identifier.other_pieces():
+            yield words.containing([token for piece in others for token in lookup_tokens(piece)])
+        yield [key for key, _ in words.search(pieces, _INSIDE)]
+        if identifier.beginning:
+            yield words.beginning_with(identifier.beginning, _INSIDE)
 
     def semantic(self, question: Question, *, limit: int) -> list[Neighbours]:
         """Cosine of the best passages of each language that the embedder covers."""
@@ -201,18 +275,21 @@ class ChannelHits:
         began: when the first one was asked, by `time.perf_counter`.
         lexical: BM25 by passage, best first.
         near: cosine by passage, of each language.
+        held: see `Channels.identified`.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
     """
 
     began: float = field(default_factory=time.perf_counter)
     lexical: dict[int, float] = field(default_factory=dict[int, float])
     near: list[Neighbours] = field(default_factory=list["Neighbours"])
+    held: dict[int, float] = field(default_factory=dict[int, float])
     ms: dict[str, float] = field(default_factory=dict[str, float])
 
     def ask_words(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
         """Ask the words. Blocks."""
         began = time.perf_counter()
         self.lexical = channels.lexical(question, limit=settings.lexical_pool)
+        self.held = channels.identified(question, self.lexical)
         self.ms["lexical"] = 1000 * (time.perf_counter() - began)
 
     def ask_vectors(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
@@ -232,6 +309,7 @@ class FirstStage:
         lexical: BM25 by passage.
         semantic: cosine by passage.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
+        held: how many identifiers of the question each passage holds, see `Channels.identified`.
         nearness: how near the question is to the passages of each language, where vectors were asked.
     """
 
@@ -239,6 +317,7 @@ class FirstStage:
     lexical: dict[int, float]
     semantic: dict[int, float]
     ms: dict[str, float] = field(default_factory=dict[str, float], compare=False)
+    held: dict[int, float] = field(default_factory=dict[int, float])
     nearness: tuple[Nearness, ...] = ()
 
 
@@ -263,6 +342,8 @@ def first_stage(
     Where there are passages in several languages, those in the question's own count in full as far as
     the question is answered there, and the others as far as it is not; see `_language_weights`.
 
+    A passage that holds a rare identifier of the question is above all that hold none.
+
     Args:
         question: what is asked.
         channels: words and vectors.
@@ -278,12 +359,12 @@ def first_stage(
         if by_words:
             hits.ask_words(question, channels, settings)
         hits.ask_vectors(question, channels, settings)
-    lexical, near, ms = hits.lexical, hits.near, hits.ms
+    lexical, near, held, ms = hits.lexical, hits.near, hits.held, hits.ms
     semantic = {key: cosine for group in near for key, cosine in group.hits}
     high = max(lexical.values(), default=0.0)
     words = {key: score / high if high else 0.0 for key, score in lexical.items()}
     if not near:
-        return FirstStage(words, lexical, semantic, ms)
+        return FirstStage(_lifted(words, held), lexical, semantic, ms, held)
     typical = _typical(question, channels, near, settings)
     rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
     most = max(rise.values())
@@ -311,7 +392,12 @@ def first_stage(
         )
         for group in near
     )
-    return FirstStage(scores, lexical, semantic, ms, nearness)
+    return FirstStage(_lifted(scores, held), lexical, semantic, ms, held, nearness)
+
+
+def _lifted(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
+    """Scores of 0 to 1 with those of passages that hold identifiers above all others."""
+    return scores | {key: 1.0 + number + scores.get(key, 0.0) for key, number in held.items()}
 
 
 def _typical(

@@ -109,7 +109,7 @@ class Refiner:
         items, notes = list(found.values()), list[str]()
         keys = {item.id: key for key, item in found.items()}
         if wanted.drop_duplicates:
-            items = await to_thread.run_sync(without_near_duplicates, items)
+            items = await to_thread.run_sync(partial(without_near_duplicates, items, question=query))
         # What comes after may leave some out or put some together, and needs more than are shown.
         room = len(items) if wanted.diversity or wanted.sections else limit
         if wanted.reranker is not None:

@@ -211,7 +211,8 @@ class Searcher:
         return asked
 
     def _channels(self, question: Question) -> Channels:
-        return Channels(None, None, covered=self._reader.covered(question.language))
+        covered = self._reader.covered(question.language)
+        return Channels(None, None, covered=covered, read=self._record.documents.readings)
 
     def _ask_words(self, asked: _Asked, hits: ChannelHits) -> None:
         asked.channels.words = self._words.searcher()

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from loom_core.knowledge.asked_identifiers import asked_identifiers, comparable_text
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -36,28 +37,35 @@ _TOKEN = re.compile(f"[^\\W{_CJK}]+|\\w")
 _NUMBER = re.compile(r"\d+")
 
 
-def without_near_duplicates(items: Sequence[KnowledgeItem], *, threshold: float = 0.9) -> list[KnowledgeItem]:
+def without_near_duplicates(
+    items: Sequence[KnowledgeItem], *, threshold: float = 0.9, question: str = ""
+) -> list[KnowledgeItem]:
     """The passages without those that say again, almost word for word, what a better one says.
 
     Two passages are near duplicates if the Jaccard index of their shingles (sequences of five words, or
     of five CJK characters) reaches the threshold and they hold the same numbers: the reports of two
-    years may differ in nothing else. Case, punctuation and white space do not count.
+    years may differ in nothing else. Nor are they if they hold different identifiers that the question names.
+    Case, punctuation and white space do not count.
 
     Source: Broder, "On the Resemblance and Containment of Documents", 1997.
 
     Args:
         items: passages, best first.
         threshold: from 0 to 1; 1 drops only passages with the same shingles.
+        question: what the passages were found for.
 
     Returns:
         The passages that are kept, in their order. One for whose sake others were dropped has their ids
         in `metadata["duplicates"]`, best first.
     """
     kept: list[_Candidate] = []
+    identifiers = asked_identifiers(question)
     alike: dict[frozenset[str], list[_Candidate]] = {}
     for item in items:
         candidate = _Candidate(item)
-        others = alike.setdefault(frozenset(_NUMBER.findall(item.content)), [])
+        text = comparable_text(item.content) if identifiers else ""
+        held = {identifier.form for identifier in identifiers if identifier.grade_in(text)}
+        others = alike.setdefault(frozenset([*_NUMBER.findall(item.content), *held]), [])
         twin = next((other for other in others if candidate.repeats(other, threshold)), None)
         if twin is not None:
             twin.duplicates.append(item.id)

@@ -203,7 +203,10 @@ class _Draft:
         self._timed("walk")
 
     def finished(self, limit: int, *, fallback: bool) -> Retrieval:
-        """The best of them."""
+        """The best of them; first those that hold identifiers of the question, by how many they hold."""
+        highest = max(self._scores.values(), default=0.0)
+        for key, number in self._first.held.items():
+            self._scores[key] += highest * number
         ranked = nsmallest(limit, ((-score, key) for key, score in self._scores.items()))
         best = [key for _, key in ranked]
         top = self._scores[best[0]] if best else 0.0

@@ -136,6 +136,13 @@ class DocumentTable:
         row = self._database.row("SELECT text FROM documents WHERE key = ?", (key,))
         return "" if row is None else zlib.decompress(row["text"]).decode()
 
+    def readings(self, keys: Sequence[int]) -> dict[int, str]:
+        """Texts of chunks by key, each below its title and headings; those that are gone are left out."""
+        return {
+            key: "\n".join([chunk.title, *chunk.heading_path, chunk.text])
+            for key, chunk in self.chunks(keys).items()
+        }
+
     def chunks(self, keys: Sequence[int]) -> dict[int, ChunkRow]:
         """Chunks by key; those that are gone are left out."""
         rows = self._database.rows_in(_CHUNK + "WHERE c.key IN ({})", keys)

@@ -136,3 +136,15 @@ def test_each_word_more_that_is_held_raises_the_confidence(share):
         for count in (share, share + 1)
     ]
     assert confidences[0] < confidences[1]
+
+
+@pytest.mark.parametrize("question", ["When was PAY-4817 entered?", "PAY-4817是何时录入的？"])
+def test_an_identifier_decides_whether_passages_that_are_all_alike_fit(question):
+    like = [item("PAY-4816 was entered on Monday."), item("PAY-4815 was entered on Monday.")]
+    absent = assess_match(question, like, nearness=[near(0.95)])
+    assert absent.verdict == "weak"
+    assert absent.note.startswith("Weak match: no passage found holds “PAY-4817”")
+    held = assess_match(
+        question, [item("PAY-4817 was entered on Monday."), *like], nearness=[near(0.7, mean=0.7)]
+    )
+    assert held.verdict == "strong"

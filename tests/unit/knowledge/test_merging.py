@@ -123,3 +123,13 @@ async def test_whatever_sources_give_the_answer_is_ordered_bounded_and_made_of_i
         relevances = [one.item.relevance for one in ranked]
         assert relevances == sorted(relevances, reverse=True)
         assert all(0 <= relevance <= 1 for relevance in relevances)
+
+
+async def test_a_passage_that_holds_the_identifier_asked_for_comes_first_among_all_sources():
+    loud = [
+        item(f"a{n}", f"The ticket PAY-480{n} was entered on Monday by the night shift.", 1 - n / 10)
+        for n in range(4)
+    ]
+    quiet = [item("b0", "The order was packed.", 1.0), item("b1", "On Monday came PAY-4817.", 0.3)]
+    found = await order("Who entered the ticket PAY-4817 on Monday?", {"loud": loud, "quiet": quiet})
+    assert found[0] == "quiet:b1"

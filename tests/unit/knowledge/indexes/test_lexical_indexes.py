@@ -233,3 +233,13 @@ def test_short_passages_score_exactly_alike(tmp_path: Path) -> None:
     for question in (["a"], ["a", "b", "b"], ["知识", "g", "c"]):
         assert dict(engine.search(question, 9)) == pytest.approx(dict(exact.search(question, 9)), rel=1e-5)
     engine.close()
+
+
+def test_tokens_are_found_by_their_beginning(index: LexicalIndex) -> None:
+    filled(index, "550e8400 x", "550e84ff y", "z.5+ 1550e84", "知识图谱")
+    assert sorted(index.beginning_with("550e84", 10)) == [1, 2]
+    assert len(index.beginning_with("550e84", 1)) == 1
+    assert index.beginning_with("z.5+", 10) == [3]
+    assert index.beginning_with("z15", 10) == []
+    assert index.beginning_with("知识", 10) == [4]
+    assert index.beginning_with("\ud800", 10) == []
