@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.rag.channels import FirstStageSettings
-from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.links import LinkSettings
-from loom_core.knowledge.rag.walk import WalkSettings
+from loom_core.knowledge.retrieval.channels import FirstStageSettings
+from loom_core.knowledge.retrieval.config import RAGConfig
+from loom_core.knowledge.retrieval.expansion.links import LinkSettings
+from loom_core.knowledge.retrieval.expansion.walk import WalkSettings
 
 __all__ = ["variants"]
 

@@ -22,22 +22,22 @@ import anyio
 from person import BY, Person, act
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.compaction.summary import SECTIONS
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.summary import SECTIONS
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.commands import Decided, Reply
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
-from loom_core.runs.orders import Decided, Reply
 from loom_core.runs.run import Pending, Run, RunRequest
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
-from loom_core.tools.permission_rule import PermissionRule
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule
 
 _GOAL = "任务 {number}：把该读的读完，该寄的寄出，该付的付清，该签的签好。"
 _STEP = "任务 {task} 第 {step} 步"

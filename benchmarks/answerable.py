@@ -26,14 +26,14 @@ from bases import fill
 from datasets import Dataset, Question, read_dataset, read_lines
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.language import detect_language, language_group
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.text.languages import detect_language, language_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.match import Match
+    from loom_core.knowledge.retrieval.confidence import Match
 
 _QUESTIONS = Path(__file__).parent / "answerable"
 _TRANSLATED = Path(__file__).parent / "translated"

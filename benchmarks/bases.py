@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from datasets import Question
 
     from loom_core.knowledge.model import DocumentDraft
-    from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.rag.options import SearchOptions
+    from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
 
 __all__ = ["Run", "ask", "fill", "percentile"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from loom_core.server.command_line import Commands
+    from loom_core.server.cli.command_line import Commands
 
 __all__ = ["MODES", "Taken", "add_calls"]
 

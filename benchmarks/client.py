@@ -37,14 +37,14 @@ from calls import MODES, Taken, add_calls
 from mcp import Client, StdioServerParameters
 from server import served
 
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.connection import ServerConnection
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.connection import ServerConnection
 from loom_core.mcp_client.registry import MCPToolRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from loom_core.mcp_client.config import Era
+    from loom_core.mcp_client.configuration.server_config import Era
 
 _HERE = Path(__file__).parent
 _ECHO = str(_HERE / "echo_server.py")

@@ -28,7 +28,7 @@ from loom_core.knowledge.uris import path_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from loom_core.knowledge.record.changes import IndexName
+    from loom_core.knowledge.store.changes import IndexName
 
 __all__ = ["text_of"]
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import anyio
 import numpy as np
 
-from loom_core.embedding.e5 import E5SmallEmbedder
+from loom_core.embedding.local_models.e5 import E5SmallEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,7 +202,7 @@ async def measure_speed(texts: Sequence[str], *, rounds: int, ours: EmbeddingPro
 PROBES = {
     "ours": """
 import anyio
-from loom_core.embedding.e5 import E5SmallEmbedder
+from loom_core.embedding.local_models.e5 import E5SmallEmbedder
 embedder = E5SmallEmbedder(threads={threads})
 def embed(texts): return anyio.run(embedder.embed, texts)
 """,

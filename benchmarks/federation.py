@@ -36,9 +36,9 @@ from quality import difference, figures
 from vectors import RememberedVectors
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.sources.federation.federation import Federation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

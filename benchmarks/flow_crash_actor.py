@@ -21,9 +21,9 @@ from person import BY, Person, act
 from loom_core.flow.config import LoadedFlows, parse_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
+from loom_core.runs.commands import Answered, Decided, Order, Retry
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Answered, Decided, Order, Retry
 from loom_core.runs.run import Pending, RunRequest
 
 _LOOK_SECONDS = 0.3

@@ -104,7 +104,7 @@ async def _ways(address: str, method: str, folder: Path) -> AsyncGenerator[dict[
     from loom_core.flow.expressions import Values
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.orchestrator import WorkflowOrchestrator
-    from loom_core.flow.router import FlowRouter
+    from loom_core.flow.policy.router import FlowRouter
     from loom_core.runs.journal import Journal
 
     loaded = flow_file(address, method)

@@ -29,7 +29,7 @@ from datasets import merged, read_dataset
 from synthetic import corpus_of
 
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.server.interpreter import set_for_serving
+from loom_core.server.serving.run import set_for_serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

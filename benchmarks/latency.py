@@ -34,7 +34,7 @@ from bases import percentile
 from datasets import merged, read_dataset
 from latency_size import Measured, Task, carry_out
 
-from loom_core.knowledge.rag.config import Strategy
+from loom_core.knowledge.retrieval.config import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,13 +19,13 @@ from synthetic import corpus_of
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.server.interpreter import set_for_serving
+from loom_core.server.serving.run import set_for_serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.model import DocumentDraft
-    from loom_core.knowledge.rag.config import Strategy
+    from loom_core.knowledge.retrieval.config import Strategy
 
 __all__ = ["Measured", "Task", "carry_out"]
 

@@ -11,10 +11,10 @@ import time
 
 from pydantic import BaseModel
 
-from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.run import serve
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.run import serve
 
 
 class Text(BaseModel):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from datasets import read_lines, uri
 
-from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.model import Extraction, Mention, Relation
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_kb.graph_page import graph_html
-from loom_kb.graph_view import GraphView, ViewEntity, ViewRelation, view_of
+from loom_kb.graph_pages.page import graph_html
+from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation, view_of
 
-from loom_core.knowledge.rag.config import RAGConfig
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.retrieval.config import RAGConfig
 from loom_core.paths import loom_home
 from loom_core.runs.events import EventType, StreamEvent
 from loom_core.runs.run import Run, RunRequest

@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 
 from loom_core.errors import InvalidInputError
+from loom_core.runs.commands import Abort, Order, Pause, Resume
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Order, Pause, Resume
 from loom_core.runs.run import Pending, Run
 
 __all__ = ["BY", "Person", "act"]

@@ -37,9 +37,8 @@ from quality import INTERVALS, difference, figures, summary
 from vectors import RememberedVectors
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.rag.config import RAGConfig, Strategy
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.options import SearchOptions
+from loom_core.knowledge.retrieval.config import RAGConfig, SearchOptions, Strategy
 from loom_core.plugins import create
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import BaseModel
 
 from loom_core.errors import LLMError
-from loom_core.knowledge.extraction.llm import LLMEntityExtractor
+from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.model import Chunk
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.messages import TextPart, UserMessage

@@ -21,7 +21,7 @@ from loom_core.agent import Agent, Journal, RunResult
 from loom_core.errors import LoomError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.messages import ToolMessage
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.paths import loom_home
 from loom_core.testing import MockLLM, call

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from loom_core.errors import LoomError, capitalised
 from loom_core.observability.families import BREAKER_STATE
-from loom_core.observability.living import Living
 from loom_core.observability.metrics import process_metrics
+from loom_core.observability.weak_registry import Living
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

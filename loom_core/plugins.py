@@ -41,8 +41,8 @@ PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
 _GROUP = "loom.plugins"
 
 # This module lies below what it creates, so Loom's own are named by text and imported when they are wanted.
-_RETRIEVERS = "loom_core.knowledge.retrievers"
-_RERANKERS = "loom_core.knowledge.rerankers"
+_RETRIEVERS = "loom_core.knowledge.retrieval.retrievers"
+_RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors

@@ -2,16 +2,16 @@
 
     python -m tools.audit_reference
 
-The page is made from loom_core/tools/audit.py and loom_core/server/audited_command.py; a test compares it
-with the file.
+The page is made from loom_core/tools/auditing/audit.py and loom_core/server/cli/audited_command.py; a test
+compares it with the file.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from loom_core.server.audited_command import AUDITED_COMMANDS, AuditedCommand
-from loom_core.tools.audit import AUDIT_FIELDS
+from loom_core.server.cli.audited_command import AUDITED_COMMANDS, AuditedCommand
+from loom_core.tools.auditing.audit import AUDIT_FIELDS
 from tools.provider_reference import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "audit.md"

@@ -15,7 +15,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import get_args
 
-from loom_agent.profile_config import (
+from loom_agent.profiles.profile_config import (
     ApprovalsConfig,
     BudgetConfig,
     CompactionConfig,
@@ -24,22 +24,22 @@ from loom_agent.profile_config import (
     ProfileConfig,
     SchedulerConfig,
 )
-from loom_query.mcp_config import McpConfig as McpSourceConfig
-from loom_query.query_file import KEYS
-from loom_query.source_config import DocumentsConfig, LocalConfig, WrittenSource
+from loom_query.configuration.mcp_config import McpConfig as McpSourceConfig
+from loom_query.configuration.query_file import KEYS
+from loom_query.configuration.source_config import DocumentsConfig, LocalConfig, WrittenSource
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from loom_core.knowledge.documents import TextDocument
-from loom_core.knowledge.http import HTTPKnowledgeConfig
-from loom_core.knowledge.result_mapping import ResultMapping
+from loom_core.knowledge.sources.documents import TextDocument
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
 from loom_core.tools.builtin.config import (
     BuiltinToolsConfig,
     FileToolsConfig,
     HttpToolsConfig,
     ShellToolConfig,
 )
-from loom_core.tools.permission_rule import PermissionRule
+from loom_core.tools.permission.rule import PermissionRule
 from tools.marked_block import with_block
 from tools.provider_reference import closed_set, settings, table
 

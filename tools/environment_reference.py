@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from loom_core import TELEMETRY_SWITCHES
-from loom_core.embedding.vendors import EMBEDDING_VENDORS
+from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
 from loom_core.llm.providers import PROVIDERS
 from tools.provider_reference import table
 

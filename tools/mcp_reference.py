@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from loom_core.mcp_client.entry import Entry, LoomSection
-from loom_core.mcp_client.oauth_config import OAuthConfig
+from loom_core.mcp_client.configuration.entry import Entry, LoomSection
+from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
 from tools.provider_reference import settings, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "mcp-json.md"

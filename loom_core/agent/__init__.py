@@ -8,22 +8,22 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
-    from loom_core.agent.agent_tool import AgentTool
-    from loom_core.agent.chain import Chain
     from loom_core.agent.compaction_settings import Compaction
-    from loom_core.agent.composition import Composition, Runnable
     from loom_core.agent.hooks import Hooks, Veto
-    from loom_core.agent.multi_agent import MultiAgentSystem
     from loom_core.agent.request import RunOptions
     from loom_core.agent.result import RunError, RunResult
-    from loom_core.agent.router import Choice, Route, Router
-    from loom_core.agent.step import CompositionResult, StepError, StepEvent, StepResult
-    from loom_core.agent.workflow import Results, Workflow, WorkflowStep
+    from loom_core.agent.teams.agent_tool import AgentTool
+    from loom_core.agent.teams.chain import Chain
+    from loom_core.agent.teams.composition import Composition, Runnable
+    from loom_core.agent.teams.multi_agent import MultiAgentSystem
+    from loom_core.agent.teams.router import Choice, Route, Router
+    from loom_core.agent.teams.step import CompositionResult, StepError, StepEvent, StepResult
+    from loom_core.agent.teams.workflow import Results, Workflow, WorkflowStep
+    from loom_core.runs.commands import Abort, Answered, Decided, Order, Pause, Reply, Resume
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal
     from loom_core.runs.memory import InMemoryMemory, Memory, SQLiteMemory
-    from loom_core.runs.orders import Abort, Answered, Decided, Order, Pause, Reply, Resume
     from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, Spent
 
 __all__ = [
@@ -75,31 +75,31 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "Abort": "loom_core.runs.orders",
+            "Abort": "loom_core.runs.commands",
             "Agent": ".agent",
-            "AgentTool": ".agent_tool",
-            "Answered": "loom_core.runs.orders",
+            "AgentTool": ".teams.agent_tool",
+            "Answered": "loom_core.runs.commands",
             "Budget": "loom_core.runs.run",
-            "Chain": ".chain",
-            "Choice": ".router",
+            "Chain": ".teams.chain",
+            "Choice": ".teams.router",
             "Compaction": ".compaction_settings",
-            "Composition": ".composition",
-            "CompositionResult": ".step",
-            "Decided": "loom_core.runs.orders",
+            "Composition": ".teams.composition",
+            "CompositionResult": ".teams.step",
+            "Decided": "loom_core.runs.commands",
             "EventType": "loom_core.runs.events",
             "Hooks": ".hooks",
             "InMemoryMemory": "loom_core.runs.memory",
             "Journal": "loom_core.runs.journal",
             "Memory": "loom_core.runs.memory",
-            "MultiAgentSystem": ".multi_agent",
-            "Order": "loom_core.runs.orders",
-            "Pause": "loom_core.runs.orders",
+            "MultiAgentSystem": ".teams.multi_agent",
+            "Order": "loom_core.runs.commands",
+            "Pause": "loom_core.runs.commands",
             "Pending": "loom_core.runs.run",
-            "Reply": "loom_core.runs.orders",
-            "Results": ".workflow",
-            "Resume": "loom_core.runs.orders",
-            "Route": ".router",
-            "Router": ".router",
+            "Reply": "loom_core.runs.commands",
+            "Results": ".teams.workflow",
+            "Resume": "loom_core.runs.commands",
+            "Route": ".teams.router",
+            "Router": ".teams.router",
             "Run": "loom_core.runs.run",
             "RunError": ".result",
             "RunHost": "loom_core.runs.host",
@@ -107,15 +107,15 @@ if not TYPE_CHECKING:
             "RunRequest": "loom_core.runs.run",
             "RunResult": ".result",
             "RunStatus": "loom_core.runs.run",
-            "Runnable": ".composition",
+            "Runnable": ".teams.composition",
             "SQLiteMemory": "loom_core.runs.memory",
             "Spent": "loom_core.runs.run",
-            "StepError": ".step",
-            "StepEvent": ".step",
-            "StepResult": ".step",
+            "StepError": ".teams.step",
+            "StepEvent": ".teams.step",
+            "StepResult": ".teams.step",
             "StreamEvent": "loom_core.runs.events",
             "Veto": ".hooks",
-            "Workflow": ".workflow",
-            "WorkflowStep": ".workflow",
+            "Workflow": ".teams.workflow",
+            "WorkflowStep": ".teams.workflow",
         },
     )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
+import anyio
 from pydantic import BaseModel
 
-from loom_core.agent.compaction_settings import Compaction, Compactors
-from loom_core.agent.ingredients import (
+from loom_core.agent.argument_validation import (
     checked_parts,
     given_callbacks,
     given_hooks,
@@ -21,44 +22,47 @@ from loom_core.agent.ingredients import (
     given_permissions,
     given_tools,
 )
+from loom_core.agent.compaction_settings import Compaction, Compactors
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import Parts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
-from loom_core.agent.streaming import streamed
 from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatOptions, LLMProvider
+from loom_core.runs.commands import Resume
 from loom_core.runs.events import StreamEvent
+from loom_core.runs.human_broker import Asking
 from loom_core.runs.journal import Journal
-from loom_core.runs.journal.run_rows import FINAL_STATUSES
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.runs.orders import Resume
-from loom_core.runs.people import Asking
 from loom_core.runs.run import Budget, Run, RunRequest, caller_name
+from loom_core.tools.execution.pipeline import ToolPipeline
+from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import Tool
-from loom_core.tools.permissions import Permissions
-from loom_core.tools.pipeline import ToolPipeline
-from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from types import TracebackType
+
+    from anyio.streams.memory import MemoryObjectSendStream
 
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.parts import Instructions
     from loom_core.callbacks.interface import Callback
-    from loom_core.knowledge.context import ContextRetriever
-    from loom_core.knowledge.federation import Federation
     from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.sources.context_retriever import ContextRetriever
+    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.runs.commands import Order
+    from loom_core.runs.human_broker import ApproveFunction
     from loom_core.runs.journal import RunLog
     from loom_core.runs.memory import Memory
-    from loom_core.runs.orders import Order
-    from loom_core.runs.people import ApproveFunction
-    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.auditing.audit import AuditLog
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "streamed"]
 
 _WAIT_SECONDS = 45.0
 
@@ -414,3 +418,63 @@ class Agent:
 
 def _model(given: type[BaseModel] | Mapping[str, Any] | None) -> type[BaseModel] | None:
     return None if given is None or isinstance(given, Mapping) else given
+
+
+_AHEAD = 256  # events that nobody has taken yet
+
+
+async def streamed(
+    run_id: str, journal: Journal, drive: Coroutine[Any, Any, object]
+) -> AsyncGenerator[StreamEvent]:
+    """The events of a run, to its end; where the iterator is closed before, so is what drives the run.
+
+    Args:
+        run_id: which run.
+        journal: where it is.
+        drive: drives it to its end, beside.
+
+    Raises:
+        Exception: what `drive` raises.
+    """
+    # Tasks and no task group: what a generator holds must not be open while it hands something on.
+    giving, taking = anyio.create_memory_object_stream["StreamEvent"](_AHEAD)
+    driving = asyncio.ensure_future(drive)
+    following = asyncio.ensure_future(_hand_on(run_id, journal, giving))
+
+    def stop_if_failed(driven: asyncio.Future[object]) -> None:
+        if not driven.cancelled() and driven.exception() is not None:
+            following.cancel()
+
+    driving.add_done_callback(stop_if_failed)
+    try:
+        with taking:
+            while True:
+                try:
+                    event = taking.receive_nowait()
+                except anyio.WouldBlock:
+                    event = await anext(taking, None)
+                except anyio.EndOfStream:
+                    break
+                if event is None:
+                    break
+                yield event
+        await asyncio.wait({following})
+        if not following.cancelled():
+            following.result()
+        await driving
+    finally:
+        giving.close()
+        if left := {task for task in (driving, following) if not task.done()}:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
+
+
+async def _hand_on(run_id: str, journal: Journal, giving: MemoryObjectSendStream[StreamEvent]) -> None:
+    """Give the events of a run to whoever takes them, as fast as they do."""
+    async with giving, aclosing(journal.follow(run_id)) as events:
+        async for event in events:
+            try:
+                giving.send_nowait(event)
+            except anyio.WouldBlock:
+                await giving.send(event)

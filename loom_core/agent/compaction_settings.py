@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from loom_core.agent.ingredients import given_model
+from loom_core.agent.argument_validation import given_model
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import LLMProvider
 
 if TYPE_CHECKING:
-    from loom_core.agent.compaction import Compactor
+    from loom_core.agent.compaction.compaction import Compactor
 
 __all__ = ["Compaction", "Compactors"]
 
@@ -68,8 +68,8 @@ class Compactors:
 
     async def make(self) -> Compactor:
         """One for a run. The first one may take a while, as lists of models are read."""
-        from loom_core.agent.compaction import DEFAULT_RESERVE, Compactor
-        from loom_core.agent.window import window_of
+        from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compactor
+        from loom_core.agent.compaction.window import window_of
 
         if self._window is None:
             self._window = await to_thread.run_sync(window_of, self._llm)

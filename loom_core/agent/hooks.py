@@ -12,7 +12,7 @@ from loom_core.errors import LoomError
 from loom_core.llm.interface import ChatRequest
 
 if TYPE_CHECKING:
-    from loom_core.agent.compaction import Compacted
+    from loom_core.agent.compaction.compaction import Compacted
     from loom_core.llm.interface import LLMResponse
     from loom_core.llm.messages import Message
     from loom_core.runs.run import Run

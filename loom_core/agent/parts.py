@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from loom_core.llm.interface import ChatOptions
-from loom_core.runs.people import Asking
+from loom_core.runs.human_broker import Asking
 
 if TYPE_CHECKING:
-    from loom_core.agent.compaction import Compactor
+    from loom_core.agent.compaction.compaction import Compactor
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
-    from loom_core.knowledge.context import ContextRetriever
+    from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.runs.run import Run
-    from loom_core.tools.pipeline import ToolPipeline
+    from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.toolbox import Toolbox
 
 __all__ = ["Instructions", "Parts"]

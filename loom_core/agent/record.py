@@ -10,21 +10,21 @@ from loom_core.agent.spending import with_answer, with_call
 from loom_core.agent.state import NudgeKind, RunState
 from loom_core.llm.interface import Usage
 from loom_core.llm.message_json import message_to_json
-from loom_core.runs.journal.run_rows import FINAL_STATUSES
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.recorded_run import RecordedRun
 from loom_core.runs.run import Spent
 
 if TYPE_CHECKING:
-    from loom_core.agent.compaction import Compacted, Fill
+    from loom_core.agent.compaction.compaction import Compacted, Fill
     from loom_core.agent.loop_guard import Verdict
     from loom_core.errors import LoomError
-    from loom_core.knowledge.context import RetrievedContext
+    from loom_core.knowledge.sources.context_retriever import RetrievedContext
     from loom_core.llm.interface import LLMResponse
     from loom_core.llm.messages import Message, ToolCallPart, ToolMessage
+    from loom_core.runs.commands import Answered
     from loom_core.runs.journal import RunLog
-    from loom_core.runs.orders import Answered
     from loom_core.tools.calls import CallResult
-    from loom_core.tools.permissions import ToolIdentity
+    from loom_core.tools.permission.permissions import ToolIdentity
 
 __all__ = ["RunRecord"]
 

@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.json_schema.values import check_schema
-from loom_core.runs.journal.json_column import to_column
+from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.run import Budget, RunRequest
 from loom_core.tools.depth import current_depth
 from loom_core.tools.patterns import matcher
-from loom_core.tools.schema_form import schema_problem
+from loom_core.tools.schemas.form import schema_problem
 
 __all__ = ["DEEPEST", "RunOptions", "run_request"]
 

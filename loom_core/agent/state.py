@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from loom_core.llm.interface import LLMResponse, Usage
 from loom_core.llm.message_json import message_from_json
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
-from loom_core.runs.orders import Decided
+from loom_core.runs.commands import Decided
 from loom_core.runs.run import Pending, Spent
-from loom_core.tools.permissions import ToolIdentity
+from loom_core.tools.permission.permissions import ToolIdentity
 
 if TYPE_CHECKING:
     from loom_core.runs.journal import Step

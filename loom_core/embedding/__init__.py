@@ -8,9 +8,12 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
-    from loom_core.embedding.ollama import OllamaEmbedder
-    from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder, OpenAIEmbeddingProvider
     from loom_core.embedding.registry import create_embedder
+    from loom_core.embedding.remote_models.ollama import OllamaEmbedder
+    from loom_core.embedding.remote_models.openai_compatible import (
+        OpenAICompatibleEmbedder,
+        OpenAIEmbeddingProvider,
+    )
 
 __all__ = [
     "EmbeddingKind",
@@ -27,9 +30,9 @@ if not TYPE_CHECKING:
         {
             "EmbeddingKind": ".interface",
             "EmbeddingProvider": ".interface",
-            "OllamaEmbedder": ".ollama",
-            "OpenAICompatibleEmbedder": ".openai_compatible",
-            "OpenAIEmbeddingProvider": ".openai_compatible",
+            "OllamaEmbedder": ".remote_models.ollama",
+            "OpenAICompatibleEmbedder": ".remote_models.openai_compatible",
+            "OpenAIEmbeddingProvider": ".remote_models.openai_compatible",
             "create_embedder": ".registry",
         },
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Literal, get_args
 
-from loom_core.embedding.e5 import E5SmallEmbedder
-from loom_core.embedding.e5_weights import E5_FILE
-from loom_core.embedding.hashing import HashingEmbedder
-from loom_core.embedding.minilm import MINILM_FILE, MiniLmEmbedder
-from loom_core.embedding.remote_config import config_of_text, remote_embedder, remote_problem
-from loom_core.embedding.static import STATIC_FILE, StaticEmbedder
-from loom_core.embedding.vendors import EMBEDDING_VENDORS
+from loom_core.embedding.local_models.e5 import E5SmallEmbedder
+from loom_core.embedding.local_models.e5_weights import E5_FILE
+from loom_core.embedding.local_models.hashing import HashingEmbedder
+from loom_core.embedding.local_models.minilm import MINILM_FILE, MiniLmEmbedder
+from loom_core.embedding.local_models.static import STATIC_FILE, StaticEmbedder
+from loom_core.embedding.remote_models.config import config_of_text, remote_embedder, remote_problem
+from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError
 from loom_core.installation import how_to_install
 

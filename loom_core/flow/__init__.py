@@ -15,13 +15,12 @@ if TYPE_CHECKING:
         SkillConfig,
         SystemToolConfig,
     )
-    from loom_core.flow.equipment import build_system_prompt
     from loom_core.flow.executor.executor import FlowExecutor
-    from loom_core.flow.explaining import Explanation
     from loom_core.flow.http.caller import EndpointCaller
     from loom_core.flow.http.loader import ConfigToolLoader, SystemExecutor
     from loom_core.flow.knowledge.made import KnowledgeBaseExecutor
     from loom_core.flow.orchestrator import WorkflowOrchestrator
+    from loom_core.flow.policy.router import FlowRouter
     from loom_core.flow.regression import (
         Difference,
         Expectation,
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
         check_utterances,
         read_utterances,
     )
-    from loom_core.flow.reply import Citation, FlowReply, Route, Waiting
-    from loom_core.flow.router import FlowRouter
+    from loom_core.flow.responses.reply import Citation, FlowReply, Route, Waiting
+    from loom_core.flow.runtime.runtime import build_system_prompt
+    from loom_core.flow.turns.explanation import Explanation
 
 __all__ = [
     "AgentConfigSchema",
@@ -66,27 +66,27 @@ if not TYPE_CHECKING:
         __name__,
         {
             "AgentConfigSchema": ".config.models",
-            "Citation": ".reply",
+            "Citation": ".responses.reply",
             "ConfigToolLoader": ".http.loader",
             "Difference": ".regression",
             "EndpointCaller": ".http.caller",
             "Expectation": ".regression",
-            "Explanation": ".explaining",
+            "Explanation": ".turns.explanation",
             "FlowConfig": ".config.models",
             "FlowExecutor": ".executor.executor",
             "FlowFile": ".config.models",
-            "FlowReply": ".reply",
-            "FlowRouter": ".router",
+            "FlowReply": ".responses.reply",
+            "FlowRouter": ".policy.router",
             "KnowledgeBaseExecutor": ".knowledge.made",
             "LoadedFlows": ".config.flow_file",
             "RegressionReport": ".regression",
-            "Route": ".reply",
+            "Route": ".responses.reply",
             "SkillConfig": ".config.models",
             "SystemExecutor": ".http.loader",
             "SystemToolConfig": ".config.models",
-            "Waiting": ".reply",
+            "Waiting": ".responses.reply",
             "WorkflowOrchestrator": ".orchestrator",
-            "build_system_prompt": ".equipment",
+            "build_system_prompt": ".runtime.runtime",
             "check_utterances": ".regression",
             "parse_flow_file": ".config.flow_file",
             "read_flow_file": ".config.flow_file",

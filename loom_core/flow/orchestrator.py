@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from loom_core.flow.config.flow_file import check_flow_file
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.delivery import Delivery
-from loom_core.flow.driving import FlowRunner
-from loom_core.flow.equipment import Equipment, Outfit
-from loom_core.flow.explaining import Explanation, explained
-from loom_core.flow.in_use import EquipmentInUse
-from loom_core.flow.intake import Intake, check_message
-from loom_core.flow.repeating import Repeats, route_of
-from loom_core.flow.reply import FlowReply, Route
-from loom_core.flow.replying import Outcome
-from loom_core.flow.session import Conversations
+from loom_core.flow.responses.reply import FlowReply, Route
+from loom_core.flow.runtime.execution import FlowRunner
+from loom_core.flow.runtime.hot_reload import EquipmentInUse
+from loom_core.flow.runtime.runtime import Equipment, Outfit
+from loom_core.flow.turns.delivery import Delivery
+from loom_core.flow.turns.explanation import Explanation, explained
+from loom_core.flow.turns.idempotency import Repeats, route_of
+from loom_core.flow.turns.intake import Intake, check_message
+from loom_core.flow.turns.responses import Outcome
+from loom_core.flow.turns.session import Conversations
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
-from loom_core.runs.journal.run_rows import FINAL_STATUSES
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import SQLiteMemory
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.knowledge import FlowKnowledge
     from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.commands import Order
     from loom_core.runs.memory import Memory
-    from loom_core.runs.orders import Order
     from loom_core.runs.run import Run
-    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import JsonValue, Tool
-    from loom_core.tools.permissions import Permissions
+    from loom_core.tools.permission.permissions import Permissions
 
 __all__ = ["WorkflowOrchestrator"]
 

@@ -26,7 +26,7 @@ from loom_core.errors import ConfigError, LLMError, LoomError
 from loom_core.flow.http import EndpointCaller
 from loom_core.flow.http.answer import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.reply import RouteAction, RouteHow
+from loom_core.flow.responses.reply import RouteAction, RouteHow
 from loom_core.llm.json_schema.values import readable_path
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.journal import Journal
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.config.models_endpoint import EndpointConfig
     from loom_core.flow.expressions import Values
-    from loom_core.flow.reply import FlowReply
+    from loom_core.flow.responses.reply import FlowReply
     from loom_core.llm.interface import ChatRequest, LLMProvider
     from loom_core.tools.interface import Tool
 

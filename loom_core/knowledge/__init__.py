@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.context import ContextRetriever, RetrievedContext
-    from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-    from loom_core.knowledge.federated import FederatedAnswer, SourceReport
-    from loom_core.knowledge.federation import Federation
-    from loom_core.knowledge.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
     from loom_core.knowledge.interface import (
         Chunker,
         Extractor,
@@ -23,9 +18,6 @@ if TYPE_CHECKING:
         Retriever,
         VectorIndex,
     )
-    from loom_core.knowledge.library import Library
-    from loom_core.knowledge.local import LocalKnowledgeBase
-    from loom_core.knowledge.mcp import MCPKnowledgeBase
     from loom_core.knowledge.model import (
         Block,
         Chunk,
@@ -44,8 +36,16 @@ if TYPE_CHECKING:
         RAGConfig,
         RAGPattern,
     )
-    from loom_core.knowledge.search_tool import DocumentSearchTool
-    from loom_core.knowledge.unified import SourceInfo, UnifiedSearchToolBuilder
+    from loom_core.knowledge.sources.context_retriever import ContextRetriever, RetrievedContext
+    from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+    from loom_core.knowledge.sources.federation.answer import FederatedAnswer, SourceReport
+    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.knowledge.sources.local import LocalKnowledgeBase
+    from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
+    from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
+    from loom_core.knowledge.sources.search_tool import DocumentSearchTool
+    from loom_core.knowledge.sources.unified_tool import SourceInfo, UnifiedSearchToolBuilder
 
 __all__ = [
     "Block",
@@ -95,26 +95,26 @@ if not TYPE_CHECKING:
             "Block": ".model",
             "Chunk": ".model",
             "Chunker": ".interface",
-            "ContextRetriever": ".context",
+            "ContextRetriever": ".sources.context_retriever",
             "DocumentDraft": ".model",
-            "DocumentSearchTool": ".search_tool",
-            "DocumentsKnowledgeBase": ".documents",
+            "DocumentSearchTool": ".sources.search_tool",
+            "DocumentsKnowledgeBase": ".sources.documents",
             "Extraction": ".model",
             "ExtractionConfig": "loom_core.knowledge.rag",
             "Extractor": ".interface",
-            "FederatedAnswer": ".federated",
-            "Federation": ".federation",
+            "FederatedAnswer": ".sources.federation.answer",
+            "Federation": ".sources.federation.federation",
             "GraphRAGKnowledgeBase": "loom_core.knowledge.rag",
             "GraphStore": ".interface",
-            "HTTPKnowledgeBase": ".http",
-            "HTTPKnowledgeConfig": ".http",
+            "HTTPKnowledgeBase": ".sources.remote.http",
+            "HTTPKnowledgeConfig": ".sources.remote.http",
             "HierarchicalRAG": "loom_core.knowledge.rag",
             "KnowledgeBaseProvider": ".interface",
             "KnowledgeItem": ".model",
             "LexicalIndex": ".interface",
-            "Library": ".library",
-            "LocalKnowledgeBase": ".local",
-            "MCPKnowledgeBase": ".mcp",
+            "Library": ".sources.library",
+            "LocalKnowledgeBase": ".sources.local",
+            "MCPKnowledgeBase": ".sources.remote.mcp",
             "Mention": ".model",
             "MultiQueryRAG": "loom_core.knowledge.rag",
             "PassageSource": ".interface",
@@ -122,13 +122,13 @@ if not TYPE_CHECKING:
             "RAGPattern": "loom_core.knowledge.rag",
             "Relation": ".model",
             "Reranker": ".interface",
-            "RetrievedContext": ".context",
+            "RetrievedContext": ".sources.context_retriever",
             "RetrievedPassage": ".model",
             "Retriever": ".interface",
-            "SourceInfo": ".unified",
-            "SourceReport": ".federated",
-            "TextDocument": ".documents",
-            "UnifiedSearchToolBuilder": ".unified",
+            "SourceInfo": ".sources.unified_tool",
+            "SourceReport": ".sources.federation.answer",
+            "TextDocument": ".sources.documents",
+            "UnifiedSearchToolBuilder": ".sources.unified_tool",
             "VectorIndex": ".interface",
         },
     )

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from loom_core.knowledge.visible import visible
+from loom_core.knowledge.text.control_characters import visible
 
 __all__ = ["path_of", "readable", "shown", "uri_of"]
 

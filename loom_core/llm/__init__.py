@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
+    from loom_core.llm.accounting.prices import Prices
     from loom_core.llm.breaker import CircuitBreaker
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.content import as_data
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         UserPart,
     )
     from loom_core.llm.mock import MockAnswer, MockProvider
-    from loom_core.llm.prices import Prices
     from loom_core.llm.providers import (
         AnthropicProvider,
         CustomProvider,
@@ -159,7 +159,7 @@ if not TYPE_CHECKING:
             "OpenAICompatibleProvider": ".providers",
             "OpenAIProvider": ".providers",
             "OutputSchema": ".interface",
-            "Prices": ".prices",
+            "Prices": ".accounting.prices",
             "ProviderConfig": ".config",
             "ProviderOptions": ".providers",
             "ProviderSpec": ".spec",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import ConfigError
 from loom_core.keys import resolve
+from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.limits import RateLimits
-from loom_core.llm.prices import Prices
 from loom_core.llm.providers import PROVIDERS
 from loom_core.plugins import create, registered
 from loom_core.retry import RetryPolicy

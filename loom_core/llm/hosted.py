@@ -10,15 +10,15 @@ import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.keys import checked_key
+from loom_core.llm.accounting.metering import Meter
+from loom_core.llm.accounting.prices import list_window, load_lists
+from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
 from loom_core.llm.breaker import CircuitBreaker
+from loom_core.llm.connection import Line
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
 from loom_core.llm.limits import RateLimits
-from loom_core.llm.line import Line
-from loom_core.llm.metering import Meter
-from loom_core.llm.prices import list_window, load_lists
-from loom_core.llm.streamed import StreamedAnswer
-from loom_core.llm.tracing import chat_span, chat_stream_span
-from loom_core.llm.wire import Connection
+from loom_core.llm.transport.protocol import Connection
+from loom_core.llm.transport.streaming import StreamedAnswer
 from loom_core.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic import SecretStr
 
+    from loom_core.llm.accounting.metering import Spent
+    from loom_core.llm.accounting.prices import Prices
     from loom_core.llm.interface import ToolSpec, Usage
     from loom_core.llm.limits import Place
     from loom_core.llm.messages import MessageLike
-    from loom_core.llm.metering import Spent
-    from loom_core.llm.prices import Prices
     from loom_core.llm.spec import ProviderSpec
-    from loom_core.llm.wire import WireClient
+    from loom_core.llm.transport.protocol import WireClient
 
 __all__ = ["HostedProvider"]
 

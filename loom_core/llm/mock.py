@@ -12,6 +12,7 @@ import anyio
 
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError, LLMError
+from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
 from loom_core.llm.interface import (
     ChatOptions,
     ChatRequest,
@@ -22,7 +23,6 @@ from loom_core.llm.interface import (
     whole_call,
 )
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart, UserMessage
-from loom_core.llm.tracing import chat_span, chat_stream_span
 from loom_core.plugins import register
 from loom_core.tokens import estimate_tokens
 

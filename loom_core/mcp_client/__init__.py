@@ -9,9 +9,9 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.mcp_client.callbacks import Callbacks, Sampled, SamplingRequest, SamplingTurn
     from loom_core.mcp_client.client import HttpClient, MCPClient, StdioClient
-    from loom_core.mcp_client.config import ServerConfig
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.registry import MCPToolRegistry, ServerStatus
-    from loom_core.mcp_client.tool import MCPTool, ServerTool
+    from loom_core.mcp_client.tools.tool import MCPTool, ServerTool
 
 __all__ = [
     "Callbacks",
@@ -35,14 +35,14 @@ if not TYPE_CHECKING:
             "Callbacks": ".callbacks",
             "HttpClient": ".client",
             "MCPClient": ".client",
-            "MCPTool": ".tool",
+            "MCPTool": ".tools.tool",
             "MCPToolRegistry": ".registry",
             "Sampled": ".callbacks",
             "SamplingRequest": ".callbacks",
             "SamplingTurn": ".callbacks",
-            "ServerConfig": ".config",
+            "ServerConfig": ".configuration.server_config",
             "ServerStatus": ".registry",
-            "ServerTool": ".tool",
+            "ServerTool": ".tools.tool",
             "StdioClient": ".client",
         },
     )

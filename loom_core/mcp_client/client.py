@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.connection import ServerConnection
-from loom_core.mcp_client.output import call_output
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.connection import ServerConnection
+from loom_core.mcp_client.tools.output import call_output
 
 if TYPE_CHECKING:
     import httpx2
     import mcp_types
 
     from loom_core.mcp_client.callbacks import Callbacks
-    from loom_core.mcp_client.config import Transport
-    from loom_core.mcp_client.facts import ServerFacts
+    from loom_core.mcp_client.configuration.server_config import Transport
+    from loom_core.mcp_client.connections.facts import ServerFacts
     from loom_core.tools.interface import ProgressFunction, ToolOutput
 
 __all__ = ["HttpClient", "MCPClient", "StdioClient"]

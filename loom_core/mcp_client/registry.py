@@ -16,13 +16,13 @@ import anyio.to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.mcp_client.callbacks import Callbacks
-from loom_core.mcp_client.connection import Change, ServerConnection, State
-from loom_core.mcp_client.pins import Approvals
-from loom_core.mcp_client.result_cache import ResultCache
-from loom_core.mcp_client.server_tools import ServerTools
-from loom_core.mcp_client.servers import ServerProblem, Servers, read_servers
-from loom_core.mcp_client.snapshot import ToolSnapshot
-from loom_core.mcp_client.tool import MCPTool, ServerTool
+from loom_core.mcp_client.configuration.servers import ServerProblem, Servers, read_servers
+from loom_core.mcp_client.connections.connection import Change, ServerConnection, State
+from loom_core.mcp_client.tools.pins import Approvals
+from loom_core.mcp_client.tools.result_cache import ResultCache
+from loom_core.mcp_client.tools.server_tools import ServerTools
+from loom_core.mcp_client.tools.snapshot import ToolSnapshot
+from loom_core.mcp_client.tools.tool import MCPTool, ServerTool
 from loom_core.paths import loom_home
 from loom_core.tools.tool_search import ToolSearch
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import httpx2
     from anyio.abc import TaskGroup
 
-    from loom_core.mcp_client.config import ServerConfig
-    from loom_core.mcp_client.facts import ServerFacts
-    from loom_core.mcp_client.trust import ToolPin
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.configuration.trust import ToolPin
+    from loom_core.mcp_client.connections.facts import ServerFacts
 
 __all__ = ["MCPToolRegistry", "ServerStatus"]
 
@@ -290,6 +290,6 @@ def _authorized(home: Path, config: ServerConfig) -> httpx2.Auth | None:
     """What signs the requests to a server that is logged in to; nobody is asked to log in here."""
     if config.auth == "none":
         return None
-    from loom_core.mcp_client.oauth import oauth_auth
+    from loom_core.mcp_client.oauth.authentication import oauth_auth
 
     return oauth_auth(config, home)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
-from loom_core.runs.journal.run_rows import FINAL_STATUSES
-from loom_core.runs.orders import Resume, Retry
+from loom_core.runs.commands import Resume, Retry
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import PARENT_RUN, is_for_call, is_overdue
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from loom_core.runs.commands import Order
     from loom_core.runs.journal import Journal, RunLog
-    from loom_core.runs.orders import Order
     from loom_core.runs.run import Run, RunRequest
 
 __all__ = ["RunDriver", "RunHost", "Runner", "RunnerSource"]

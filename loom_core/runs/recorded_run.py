@@ -11,9 +11,9 @@ from loom_core.runs.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from loom_core.errors import LoomError
+    from loom_core.runs.commands import Decided
     from loom_core.runs.events import EventType
     from loom_core.runs.journal import Journal, RunLog
-    from loom_core.runs.orders import Decided
     from loom_core.runs.run import Pending, Run, RunStatus, Spent
 
 __all__ = ["RecordedRun", "RecordedState"]

@@ -49,10 +49,10 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.server.context import ToolContext
-    from loom_core.server.factory import LoomServer
-    from loom_core.server.results import ToolReply, tool_result
-    from loom_core.server.run import serve
+    from loom_core.server.calls.context import ToolContext
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_core.server.protocol.results import ToolReply, tool_result
+    from loom_core.server.serving.run import serve
 
 __all__ = [
     "LoomServer",
@@ -66,10 +66,10 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "LoomServer": ".factory",
-            "ToolContext": ".context",
-            "ToolReply": ".results",
-            "serve": ".run",
-            "tool_result": ".results",
+            "LoomServer": ".protocol.factory",
+            "ToolContext": ".calls.context",
+            "ToolReply": ".protocol.results",
+            "serve": ".serving.run",
+            "tool_result": ".protocol.results",
         },
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.indexing.language_vectors import LanguageVectors
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.store import Record
 
 __all__ = ["QUERIES", "Content", "check_indexes", "content"]
 

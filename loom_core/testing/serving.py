@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.server.http import HttpSettings, serve_http
+from loom_core.server.serving.http import HttpSettings, serve_http
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
 
 __all__ = ["serving"]
 

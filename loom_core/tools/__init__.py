@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.calls import CallResult, CallWatcher, PlannedCall
+    from loom_core.tools.execution.pipeline import ToolPipeline
+    from loom_core.tools.execution.scheduler import Scheduler
     from loom_core.tools.function_tool import FunctionTool, tool
     from loom_core.tools.interface import Answer, CallContext, Question, Tool, ToolAnnotations, ToolOutput
-    from loom_core.tools.permission_rule import PermissionRule
-    from loom_core.tools.permissions import Permissions
-    from loom_core.tools.pipeline import ToolPipeline
-    from loom_core.tools.scheduler import Scheduler
+    from loom_core.tools.permission.permissions import Permissions
+    from loom_core.tools.permission.rule import PermissionRule
     from loom_core.tools.toolbox import Toolbox
 
 __all__ = [
@@ -42,20 +42,20 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Answer": ".interface",
-            "AuditLog": ".audit",
+            "AuditLog": ".auditing.audit",
             "CallContext": ".interface",
             "CallResult": ".calls",
             "CallWatcher": ".calls",
             "FunctionTool": ".function_tool",
-            "PermissionRule": ".permission_rule",
-            "Permissions": ".permissions",
+            "PermissionRule": ".permission.rule",
+            "Permissions": ".permission.permissions",
             "PlannedCall": ".calls",
             "Question": ".interface",
-            "Scheduler": ".scheduler",
+            "Scheduler": ".execution.scheduler",
             "Tool": ".interface",
             "ToolAnnotations": ".interface",
             "ToolOutput": ".interface",
-            "ToolPipeline": ".pipeline",
+            "ToolPipeline": ".execution.pipeline",
             "Toolbox": ".toolbox",
             "tool": ".function_tool",
         },

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from loom_core.errors import InvalidInputError
-from loom_core.tools.schema import with_keywords, without_nulls, without_titles
+from loom_core.tools.schemas.model_schema import with_keywords, without_nulls, without_titles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

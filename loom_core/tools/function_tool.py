@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from anyio import to_thread
 from pydantic import BaseModel
 
 from loom_core.errors import LoomError
 from loom_core.llm.messages import ImagePart
-from loom_core.tools.docstring import Docstring
 from loom_core.tools.function_arguments import FunctionArguments, plain_function
 from loom_core.tools.interface import CallContext, JsonValue, Tool, ToolAnnotations, ToolOutput
 from loom_core.tools.names import own_wire_name
 from loom_core.tools.threads import tool_threads
 
-__all__ = ["FunctionTool", "output_of", "tool"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Docstring", "FunctionTool", "output_of", "tool"]
 
 _NO_NAMES = frozenset({"<lambda>", "__call__"})
 
@@ -280,3 +284,70 @@ def _json(result: object) -> str:
         return to_json(result, inf_nan_mode="strings").decode()
     except (PydanticSerializationError, UnicodeError) as error:
         raise TypeError(f"A tool returned what JSON cannot say: {error}") from error
+
+
+_ARGUMENTS = frozenset({"args", "arguments", "parameters", "params"})
+# What only programmers read.
+_LEFT_OUT = frozenset(
+    {"attributes", "example", "examples", "note", "notes", "raises", "see also", "todo", "yields"}
+)
+_SECTION = re.compile(r"([A-Z][A-Za-z ]{1,20}):")
+_ARGUMENT = re.compile(r"\*{0,2}(\w+)(?: ?\([^)]*\))?:(?:\s+(.*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """A docstring in Google's style.
+
+    Attributes:
+        description: everything but the sections that are about arguments or for programmers. `Returns:`
+            stays, as a model has to know what it gets.
+        arguments: what is said of each argument, on one line.
+    """
+
+    description: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, function: object) -> Docstring:
+        """Read the docstring of a function; one without has an empty description."""
+        text: list[str] = []
+        arguments: dict[str, str] = {}
+        for title, lines in _sections((inspect.getdoc(function) or "").splitlines()):
+            if title.casefold() in _ARGUMENTS:
+                arguments.update(_arguments(lines))
+            elif title.casefold() not in _LEFT_OUT:
+                text += [f"{title}:", *lines] if title else lines
+        return cls("\n".join(text).strip(), arguments)
+
+
+def _sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """The text before the first section, with an empty title, and each section with its lines.
+
+    A section is a title alone on its line, at the margin, over lines that are indented.
+    """
+    title, begun = "", 0
+    for number, line in enumerate(lines):
+        below = next((later for later in lines[number + 1 :] if later.strip()), "")
+        match = _SECTION.fullmatch(line.rstrip())
+        ends = title and line[:1].strip()  # text at the margin again
+        if not (match and below[:1].isspace()) and not ends:
+            continue
+        yield title, lines[begun:number]
+        title, begun = (match[1], number + 1) if match and below[:1].isspace() else ("", number)
+    yield title, lines[begun:]
+
+
+def _arguments(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    name, words = "", list[str]()
+    for line in lines:
+        match = _ARGUMENT.fullmatch(line[margin:].rstrip()) if line[margin : margin + 1].strip() else None
+        if match is not None:
+            if name:
+                yield name, " ".join(words)
+            name, words = match[1], (match[2] or "").split()
+        else:
+            words += line.split()
+    if name:
+        yield name, " ".join(words)

@@ -13,7 +13,7 @@ from loom_core.llm.interface import ToolSpec
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.interface import Tool
-from loom_core.tools.schema_form import schema_problem
+from loom_core.tools.schemas.form import schema_problem
 
 __all__ = ["ToolEntry"]
 

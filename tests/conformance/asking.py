@@ -24,12 +24,12 @@ from mcp_types import (
 )
 from pydantic import BaseModel, Field
 
-from loom_core.server.asking import ask
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.prompt import PromptMessage
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.tool import ToolFunction
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import ask
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.prompts import PromptMessage
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.protocol.tools import ToolFunction
 
 _DEADLINE = 20.0
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from anyio.abc import SocketStream
 
     from loom_core.mcp_client.callbacks import Sampled, SamplingRequest
-    from loom_core.mcp_client.connection import ServerConnection
-    from loom_core.mcp_client.oauth_config import OAuthConfig
+    from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
+    from loom_core.mcp_client.connections.connection import ServerConnection
     from loom_core.tools.interface import Answer, Question
 
 _HERE = "http://localhost:7071/callback"
@@ -65,7 +65,6 @@ async def serve() -> None:
     from anyio.abc import SocketAttribute
 
     # What is loaded at first use otherwise, while the SDK waits 10 s for its first answer from each server.
-    from loom_core.mcp_client import connection, exchange, oauth_flow  # noqa: F401
     from loom_core.net import system_trust
 
     async def answer(stream: SocketStream) -> None:
@@ -93,9 +92,9 @@ async def play(url: str, version: str, context: Mapping[str, Any]) -> None:
     import anyio
 
     from loom_core.mcp_client.callbacks import Callbacks
-    from loom_core.mcp_client.config import ServerConfig
-    from loom_core.mcp_client.connection import ServerConnection
-    from loom_core.mcp_client.oauth import oauth_auth
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.connections.connection import ServerConnection
+    from loom_core.mcp_client.oauth.authentication import oauth_auth
 
     with TemporaryDirectory() as home:
         config = ServerConfig(
@@ -151,7 +150,7 @@ def _arguments(tool: mcp_types.Tool, tools: Mapping[str, mcp_types.Tool]) -> dic
 
 async def _oauth(url: str, context: Mapping[str, Any]) -> OAuthConfig:
     """How to log in: what the suite tells about the client is what a user would have been told."""
-    from loom_core.mcp_client.oauth_config import OAuthConfig
+    from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
 
     if "client_id" not in context:
         return OAuthConfig(client_metadata_url=_DOCUMENT)

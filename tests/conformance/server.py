@@ -23,16 +23,16 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.content import Audio, Embedded, Image
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings
-from loom_core.server.progress import progress
-from loom_core.server.prompt import PromptMessage
-from loom_core.server.resource import ResourceContent
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.run import serve
-from loom_core.server.tool import ToolFunction
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.progress import progress
+from loom_core.server.protocol.content import Audio, Embedded, Image
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.prompts import PromptMessage
+from loom_core.server.protocol.resources import ResourceContent
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.protocol.tools import ToolFunction
+from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.run import serve
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="

@@ -10,12 +10,12 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.asking import ask
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.tasks import TaskSupport, become_task
-from loom_core.server.tool import ToolFunction
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import ask
+from loom_core.server.calls.tasks import TaskSupport, become_task
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.protocol.tools import ToolFunction
 
 
 class Done(BaseModel):

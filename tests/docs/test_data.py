@@ -9,17 +9,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from loom_agent.agent_file import read_agent_file
-from loom_query.query_file import read_query_file
+from loom_agent.profiles.agent_file import read_agent_file
+from loom_query.configuration.query_file import read_query_file
 
 from loom_core.flow.config.flow_file import flow_file_problems
 from loom_core.flow.regression import read_utterances
 from loom_core.knowledge.filters import filter_mapping, parse_filters
 from loom_core.llm.config import ProviderConfig
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.config_file import ServerFile
-from loom_core.mcp_client.expansion import Expansion
-from loom_core.tools.permission_rule import read_rules
+from loom_core.mcp_client.configuration.config_file import ServerFile
+from loom_core.mcp_client.configuration.expansion import Expansion
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.tools.permission.rule import read_rules
 
 _SET = {"GITHUB_TOKEN": "x", "WIKI_HOST": "wiki.example", "WIKI_KEY": "x", "TOKEN": "x"}
 

@@ -179,7 +179,7 @@ async def test_models(run_page: RunPage, monkeypatch, capsys) -> None:
 
 @asynccontextmanager
 async def _base(name: str, *texts: str) -> AsyncIterator[GraphRAGKnowledgeBase]:
-    from loom_core.embedding.hashing import HashingEmbedder
+    from loom_core.embedding.local_models.hashing import HashingEmbedder
 
     base = GraphRAGKnowledgeBase.from_config(embedding_provider=HashingEmbedder(), name=name)
     try:

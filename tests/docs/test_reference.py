@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from loom_agent.profile_config import ProfileConfig
+from loom_agent.profiles.profile_config import ProfileConfig
 from pydantic import BaseModel
 
 from loom_core.errors import LoomError
-from loom_core.knowledge.http import HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 from loom_core.llm.config import ProviderConfig
 from loom_core.llm.interface import Usage
 from loom_core.runs.events import EventType
-from loom_core.tools.permission_rule import PermissionRule
+from loom_core.tools.permission.rule import PermissionRule
 
 _ROOT = Path(__file__).parents[2]
 _REFERENCE = _ROOT / "docs" / "reference"

@@ -26,20 +26,20 @@ import uvicorn
 
 from loom_core import llm
 from loom_core.agent import Agent
-from loom_core.embedding.hashing import HashingEmbedder
-from loom_core.embedding.openai_compatible import OpenAIEmbeddingProvider
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
+from loom_core.embedding.remote_models.openai_compatible import OpenAIEmbeddingProvider
 from loom_core.errors import ConfigError
 from loom_core.flow import FlowRouter, WorkflowOrchestrator
 from loom_core.flow.config.models import FlowConfig, FlowFile
-from loom_core.knowledge.context import ContextRetriever
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.rag.patterns import MultiQueryRAG, RAGPattern
-from loom_core.knowledge.rerankers.features import FeatureReranker
-from loom_core.knowledge.search_tool import DocumentSearchTool
+from loom_core.knowledge.retrieval.generation.patterns import MultiQueryRAG, RAGPattern
+from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+from loom_core.knowledge.sources.context_retriever import ContextRetriever
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.search_tool import DocumentSearchTool
 from loom_core.llm import LLMProvider, OpenAIProvider
 from loom_core.llm.mock import MockProvider
 from loom_core.mcp_client import HttpClient, MCPToolRegistry, StdioClient

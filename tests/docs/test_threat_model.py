@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.mcp_client.depth import MOST_DEPTH
+from loom_core.mcp_client.connections.depth import MOST_DEPTH
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "explanation" / "threat-model.md"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from loom_kb.cli import run
-from loom_kb.graph_page import graph_html
-from loom_kb.graph_passages import Span, ViewPassage
-from loom_kb.graph_view import GraphView, ViewEntity, ViewRelation
+from loom_kb.graph_pages.page import graph_html
+from loom_kb.graph_pages.passages import Span, ViewPassage
+from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import RunCommand

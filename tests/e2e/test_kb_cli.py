@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from loom_kb.demo import QUESTIONS
+from loom_kb.command_line.demo import QUESTIONS
 
 LOOM_KB = [sys.executable, "-m", "loom_kb"]
 HANDBOOK = "# Harbour handbook\n\nSmall boats moor for free. Large ships pay by length."

@@ -88,7 +88,7 @@ def test_tools_are_listed_before_anything_heavy_is_imported_or_any_server_starte
     assert [each["state"] for each in listed] == ["idle", "idle", "ready", "idle"]
     assert server.close_input() == 0
     imported = set(re.findall(r"\| +([\w.]+)$", server.stderr, re.MULTILINE))
-    assert "loom_core.knowledge.federation" in imported
+    assert "loom_core.knowledge.sources.federation.federation" in imported
     assert not imported & _HEAVY
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.events import StreamEvent

@@ -20,8 +20,8 @@ from opentelemetry import trace
 
 from loom_core.observability.spans import MCP_CLIENT, MCP_SERVER, SPANS, SpanForm
 from loom_core.paths import audit_path, token_path
-from loom_core.server.tokens import TokenFile
-from loom_core.tools.audit_file import read_entries
+from loom_core.server.auth.tokens import TokenFile
+from loom_core.tools.auditing.file import read_entries
 
 if TYPE_CHECKING:
     from tests.fixtures.collector import Collected, Collector

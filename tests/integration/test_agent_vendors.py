@@ -9,15 +9,15 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
+from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.state import RunState
-from loom_core.agent.summary import SECTIONS, is_summary
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.providers import PROVIDERS
 from loom_core.retry import RetryPolicy
+from loom_core.runs.commands import Abort
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.runs.orders import Abort
 from loom_core.testing.vendors import FakeVendors
 from loom_core.testing.vendors.script import Call, Recorded, Turn
 from loom_core.tools.function_tool import tool

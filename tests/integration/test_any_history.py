@@ -13,8 +13,8 @@ from loom_core.llm.anthropic_messages.client import AnthropicMessagesClient
 from loom_core.llm.chat_completions.client import ChatCompletionsClient
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import TextPart, ToolMessage, UserMessage
+from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import VENDORS
-from loom_core.llm.wire import Connection
 from loom_core.testing.conversations import chat_requests
 from loom_core.testing.vendors.app import FakeVendors
 

@@ -10,23 +10,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from loom_core.agent.compaction import Compactor
-from loom_core.agent.summary import SECTIONS, is_summary
+from loom_core.agent.compaction.compaction import Compactor
+from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.llm.anthropic_messages.client import AnthropicMessagesClient
 from loom_core.llm.chat_completions.client import ChatCompletionsClient
 from loom_core.llm.interface import ChatRequest, ToolSpec
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.pairing import paired
+from loom_core.llm.transport.protocol import Connection
+from loom_core.llm.transport.tool_pairing import paired
 from loom_core.llm.vendors import VENDORS
-from loom_core.llm.wire import Connection
 from loom_core.testing.conversations import conversations
 from loom_core.testing.vendors.app import FakeVendors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.llm.wire import WireClient
+    from loom_core.llm.transport.protocol import WireClient
 
 _MODELS = [
     ("openai", "gpt-5.6-terra"),

@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 import pytest
 
+from loom_core.runs.commands import Reply
 from loom_core.runs.events import FINAL_EVENTS
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Reply
 from loom_core.runs.run import RunRequest
 
 Start = Callable[..., subprocess.Popen[str]]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 from loom_core.storage.ownership import holder_of, read_card
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ from anyio import to_thread
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.peer_settings import PeerSettings
+from loom_core.knowledge.rag.owner.protocol import PeerSettings
 
 HEAVY = {"numpy", "onnxruntime", "tantivy", "chromadb", "kuzu"}
 
@@ -261,7 +261,7 @@ def test_a_server_whose_host_goes_hands_over_to_the_next(
     )
     assert "note:zell" in asking.stdout
     imported = {line.rpartition("|")[2].strip() for line in asking.stderr.splitlines()}
-    assert "loom_core.knowledge.rag.owner_client" in imported
+    assert "loom_core.knowledge.rag.owner.client" in imported
     assert not imported & {"numpy", "onnxruntime", "tantivy", "chromadb", "kuzu"}
     folder = tmp_path / "kb" / "default"
     socket = read_card(folder)

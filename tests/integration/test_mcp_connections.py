@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from loom_core.mcp_client.client import HttpClient, StdioClient
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.connection import ServerConnection
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.connection import ServerConnection
 
 OPTIONS = ["-m", "loom_kb", "--embedder", "hashing"]
 

@@ -11,10 +11,10 @@ import pytest
 from pydantic import SecretStr
 
 from loom_core.errors import ServerError
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.connection import ServerConnection
-from loom_core.mcp_client.oauth import oauth_auth
-from loom_core.mcp_client.oauth_store import Login, LoginStore, Tokens
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.connection import ServerConnection
+from loom_core.mcp_client.oauth.authentication import oauth_auth
+from loom_core.mcp_client.oauth.store import Login, LoginStore, Tokens
 
 # Says its port, and serves. With an argument, that is the token without which nothing is answered.
 SERVER = """

@@ -18,12 +18,11 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.embedding.registry import create_embedder
+from loom_core.embedding.remote_models.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 from loom_core.retry import RetryPolicy
 
 _START_SECONDS = 60.0

@@ -6,15 +6,15 @@ from importlib.resources import as_file, files
 
 import pytest
 import pytest_asyncio
-from loom_kb.demo import QUESTIONS
+from loom_kb.command_line.demo import QUESTIONS
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 from loom_kb.texts import query_text
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.federation import Federation
-from loom_core.knowledge.local import LocalKnowledgeBase
-from loom_core.knowledge.unified import SourceInfo
+from loom_core.knowledge.sources.federation.federation import Federation
+from loom_core.knowledge.sources.local import LocalKnowledgeBase
+from loom_core.knowledge.sources.unified_tool import SourceInfo
 
 pytestmark = [
     pytest.mark.skipif("e5-small" not in create_embedder("auto").id, reason="this platform has no e5-small"),

@@ -8,7 +8,7 @@ import pytest
 
 from loom_core.breaker import Breaker
 from loom_core.errors import ConfigError, LoomError, NetError
-from loom_core.flow.http.hosts import HostBreaker
+from loom_core.flow.http.caller import HostBreaker
 from loom_core.observability.families import BREAKER_STATE
 from loom_core.observability.metrics import process_metrics
 

@@ -17,11 +17,11 @@ from mcp import Client
 
 from loom_core.errors import ConfigError
 from loom_core.llm.vendors import VENDORS
-from loom_core.mcp_client.servers import read_servers
-from loom_core.server.http import HttpSettings
-from loom_core.server.run import serve
+from loom_core.mcp_client.configuration.servers import read_servers
+from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.run import serve
 from loom_core.tools.builtin import BuiltinToolsConfig, builtin_tools
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
 
 _SERVERS = ("kb", "query", "agent", "flow")
 _CHANGING = {  # what may change something; the hosts ask before they call it
@@ -88,7 +88,7 @@ async def test_only_the_known_tools_may_change_something(server, connected) -> N
 def test_http_is_off_and_where_it_is_on_it_is_for_this_machine(server, home, settings) -> None:
     app, cli = (importlib.import_module(f"loom_{server}.{name}") for name in ("app", "cli"))
     parser = cli.parser()
-    options = importlib.import_module("loom_core.server.http_options")
+    options = importlib.import_module("loom_core.server.cli.http_options")
     tokens = home / "tokens" / "x.json"
     assert options.http_settings(parser.parse_args(["serve"]), tokens=tokens) is None
     chosen = options.http_settings(parser.parse_args(["serve", "--http"]), tokens=tokens)
@@ -124,7 +124,7 @@ async def test_the_query_server_has_no_source_that_it_would_ask(connected) -> No
 
 
 def test_an_agent_has_no_tool_for_files_web_or_commands(settings) -> None:
-    profile = importlib.import_module("loom_agent.profile_config").ProfileConfig()
+    profile = importlib.import_module("loom_agent.profiles.profile_config").ProfileConfig()
     assert builtin_tools(profile.tools) == ()
     assert (profile.otherwise, profile.permissions) == ("ask", [])
     assert settings("agent").root is None

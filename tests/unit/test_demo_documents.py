@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.knowledge.loaders import load_file
+from loom_core.knowledge.ingest.loaders import load_file
 
 _FOLDER = Path(__file__).parents[2] / "servers" / "kb" / "loom_kb" / "demo_documents"
 _TITLES = {

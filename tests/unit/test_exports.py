@@ -49,7 +49,11 @@ def _seen_by_type_checkers(init: Path) -> list[str]:
 @pytest.mark.slow
 def test_threads_may_import_modules_of_one_package_for_the_first_time_at_once() -> None:
     modules = ["loom_core.knowledge.rag.drafts", "loom_core.knowledge.rag.knowledge_base"]
-    modules += ["loom_core.knowledge.rag.patterns", "loom_core.knowledge.rag", "loom_core.knowledge.library"]
+    modules += [
+        "loom_core.knowledge.retrieval.generation.patterns",
+        "loom_core.knowledge.rag",
+        "loom_core.knowledge.sources.library",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", _RACE, *modules], capture_output=True, text=True, check=True, timeout=60
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.config.arazzo_export import ArazzoExport, export_arazzo
-    from loom_core.flow.config.arazzo_import import ImportedFlows, import_arazzo
+    from loom_core.flow.config.arazzo.exporter import ArazzoExport, export_arazzo
+    from loom_core.flow.config.arazzo.importer import ImportedFlows, import_arazzo
     from loom_core.flow.config.flow_file import (
         LoadedFlows,
         check_flow_file,
@@ -77,7 +77,7 @@ if not TYPE_CHECKING:
         {
             "Action": ".models_step",
             "AgentConfigSchema": ".models",
-            "ArazzoExport": ".arazzo_export",
+            "ArazzoExport": ".arazzo.exporter",
             "AskConfig": ".models_step",
             "BasicSettings": ".models",
             "ConfirmConfig": ".models_step",
@@ -86,7 +86,7 @@ if not TYPE_CHECKING:
             "FlowConfig": ".models",
             "FlowFile": ".models",
             "FlowFileWatch": ".watch",
-            "ImportedFlows": ".arazzo_import",
+            "ImportedFlows": ".arazzo.importer",
             "KnowledgeEndpointConfig": ".models_knowledge",
             "KnowledgeSource": ".models_knowledge",
             "LoadedFlows": ".flow_file",
@@ -97,11 +97,11 @@ if not TYPE_CHECKING:
             "StepConfig": ".models_step",
             "SystemToolConfig": ".models",
             "check_flow_file": ".flow_file",
-            "export_arazzo": ".arazzo_export",
+            "export_arazzo": ".arazzo.exporter",
             "flow_file_problems": ".flow_file",
             "flow_file_warnings": ".flow_file",
             "flow_json_schema": ".published_schema",
-            "import_arazzo": ".arazzo_import",
+            "import_arazzo": ".arazzo.importer",
             "parse_flow_file": ".flow_file",
             "read_flow_file": ".flow_file",
         },

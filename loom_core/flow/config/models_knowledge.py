@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, JsonValue
 
 from loom_core.flow.config.models_values import Address, Headers, Query, Section
-from loom_core.knowledge.documents import TextDocument
-from loom_core.knowledge.http import HTTPKnowledgeConfig
-from loom_core.knowledge.mcp_search import MCPKnowledgeConfig
-from loom_core.knowledge.result_mapping import ResultMapping
+from loom_core.knowledge.sources.documents import TextDocument
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig
+from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
 
 __all__ = [
     "DocumentsSource",

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from loom_core.errors import ConfigError
 from loom_core.keys import check_reference
-from loom_core.knowledge.visible import ACTING
+from loom_core.knowledge.text.control_characters import ACTING
 
 __all__ = [
     "MAX_ID",

@@ -18,7 +18,7 @@ from loom_core.flow.executor.inputs import (
     refuse_unknown,
     with_defaults,
 )
-from loom_core.runs.orders import Answered, Decided
+from loom_core.runs.commands import Answered, Decided
 from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.frame import Frame
     from loom_core.flow.executor.record import FlowRecord
     from loom_core.flow.executor.wording import Wording
-    from loom_core.runs.people import People
+    from loom_core.runs.human_broker import People
 
 __all__ = ["BEGIN", "INPUTS", "DeclinedError", "FlowQuestions"]
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import LoomError, RecordError
 from loom_core.runs.run import caller_name
-from loom_core.tools.audit import AuditEntry
+from loom_core.tools.auditing.audit import AuditEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
-    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.calls import Verdict
 
 __all__ = ["FlowAudit"]

@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.config.flow_file import parse_flow_file
+from loom_core.flow.config.localization import spoken
 from loom_core.flow.config.models import FlowConfig, FlowFile
-from loom_core.flow.config.spoken import spoken
 from loom_core.flow.executor.auditing import FlowAudit
 from loom_core.flow.executor.definition import find_flow
 from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.executor.parts import Caller, FlowLimits, FlowParts
-from loom_core.flow.phrases import Language
+from loom_core.flow.responses.phrases import Language
+from loom_core.runs.commands import Retry
+from loom_core.runs.human_broker import Asking
 from loom_core.runs.journal import Journal
-from loom_core.runs.journal.run_rows import FINAL_STATUSES
-from loom_core.runs.orders import Retry
-from loom_core.runs.people import Asking
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import Budget, RunRequest, caller_name
-from loom_core.tools.permissions import Permissions
-from loom_core.tools.pipeline import ToolPipeline
-from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.execution.pipeline import ToolPipeline
+from loom_core.tools.execution.scheduler import Scheduler
+from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.runs.commands import Order
+    from loom_core.runs.human_broker import ApproveFunction
     from loom_core.runs.journal import RunLog
-    from loom_core.runs.orders import Order
-    from loom_core.runs.people import ApproveFunction
     from loom_core.runs.run import Run
-    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import Tool
 
 __all__ = ["FlowExecutor"]

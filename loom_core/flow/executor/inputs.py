@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.choices import choices_of
-from loom_core.flow.phrases import Phrases
+from loom_core.flow.responses.phrases import Phrases
+from loom_core.flow.understanding.choices import choices_of
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.config.models_step import StepConfig
-    from loom_core.flow.phrases import Language
+    from loom_core.flow.responses.phrases import Language
 
 __all__ = ["checked_inputs", "form_of", "input_names_of", "missing_inputs", "uses_input", "with_defaults"]
 

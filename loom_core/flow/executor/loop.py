@@ -9,39 +9,48 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from loom_core.agent.calling import CallingRun, calling_run, calls_of
+from loom_core.agent.calls.caller import CallingRun, calling_run, calls_of
 from loom_core.errors import LoomError, NotFoundError
 from loom_core.flow.executor.asking import DeclinedError, FlowQuestions
-from loom_core.flow.executor.called_off import told_of_changes
 from loom_core.flow.executor.correcting import CorrectionError, way_back
-from loom_core.flow.executor.definition import digests_of, find_flow, flow_steps
+from loom_core.flow.executor.definition import (
+    FlowChangedError,
+    digests_of,
+    every_step,
+    find_flow,
+    flow_steps,
+    step_title,
+    unchanged_problem,
+)
 from loom_core.flow.executor.failing import FlowTimeError, StepFailedError, failure_of, said_of
-from loom_core.flow.executor.frame import Frame
+from loom_core.flow.executor.frame import Frame, Next
 from loom_core.flow.executor.idling import Idling
 from loom_core.flow.executor.inputs import input_names_of, with_defaults
-from loom_core.flow.executor.machine import StepMachine
-from loom_core.flow.executor.present import PresentSteps
 from loom_core.flow.executor.record import FlowRecord
-from loom_core.flow.executor.scene import Scene
+from loom_core.flow.executor.steps.context import Scene
+from loom_core.flow.executor.steps.machine import StepMachine
 from loom_core.flow.executor.wording import Wording
 from loom_core.flow.expressions import fill, text_of
-from loom_core.flow.phrases import Phrases, language_of_run
+from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.observability.spans import INVOKE_WORKFLOW
-from loom_core.runs.driving import Driving
-from loom_core.runs.orders import Order, Resume, Retry
-from loom_core.tools.call_run import LAST_WORDS_SECONDS
+from loom_core.runs.commands import Order, Resume, Retry
+from loom_core.runs.executor import Driving
+from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.config.models import FlowConfig, FlowFile
+    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.executor.definition import Digests
     from loom_core.flow.executor.parts import FlowParts
+    from loom_core.flow.executor.state import FlowState
+    from loom_core.runs.commands import Abort
+    from loom_core.runs.human_broker import People
     from loom_core.runs.journal import RunLog
-    from loom_core.runs.orders import Abort
-    from loom_core.runs.people import People
     from loom_core.runs.run import Run
 
-__all__ = ["FlowLoop"]
+__all__ = ["FlowLoop", "PresentSteps", "told_of_changes"]
 
 
 class FlowLoop(Driving[FlowRecord]):
@@ -300,3 +309,109 @@ class FlowLoop(Driving[FlowRecord]):
         request = self._record.run.request
         flow = self._file.flow(request.profile)
         return request.goal if flow is None else flow.title
+
+
+_BROKEN_OFF = "The run was called off before there was an answer."
+
+
+def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, said: str) -> str:
+    """What the user is to know of a run that ends early: what had been done, and what nobody knows of.
+
+    A step that was under way and changes something is unknown from now on.
+
+    Args:
+        record: of the run.
+        file: the flows.
+        wording: how it is said.
+        said: what is said of the end itself.
+    """
+    state = record.state
+    found = [
+        (step.place, frame, step)
+        for frame in state.frames.values()
+        for step in frame.steps.values()
+        if state.has_changed(frame, step)
+    ]
+    done: list[str] = []
+    unknown: list[str] = []
+    for _, frame, step in sorted(found, key=lambda each: each[0]):
+        title = step_title(file, frame.flow_id, step.step_id)
+        (done if step.status == "success" else unknown).append(title)
+        if step.begun:
+            record.step_ended(
+                frame,
+                step.step_id,
+                status="unknown",
+                outputs={},
+                problem=_BROKEN_OFF,
+                following=Next("fail"),
+                seconds=0.0,
+                maybe_done=True,
+            )
+    lines = [said]
+    if done:
+        lines.append(wording.done_before.format(steps=wording.join.join(dict.fromkeys(done))))
+    if unknown:
+        lines.append(wording.maybe_done_before.format(steps=wording.join.join(dict.fromkeys(unknown))))
+    return "\n".join(lines)
+
+
+class PresentSteps:
+    """What the lists of steps of a run consist of now.
+
+    Args:
+        file: the flows.
+        state: of the run.
+    """
+
+    def __init__(self, file: FlowFile, state: FlowState) -> None:
+        self._file = file
+        self._state = state
+
+    def of(self, frame: Frame) -> list[StepConfig]:
+        """The steps of a list.
+
+        Raises:
+            NotFoundError: there are none any more.
+        """
+        steps = list(flow_steps(self._file, find_flow(self._file, frame.flow_id)))
+        if frame.path == frame.scope:
+            return steps
+        for step in every_step(steps):
+            number = int(frame.path.rsplit("/", 2)[1])
+            if step.step_id == frame.step and number < len(step.parallel):
+                return list(step.parallel[number])
+        raise NotFoundError(f"There is no branch {frame.path!r} any more.")
+
+    def digests(self) -> dict[str, Digests]:
+        """Digests of all lists; without those that are not there any more."""
+        found: dict[str, Digests] = {}
+        for path, frame in self._state.frames.items():
+            try:
+                found[path] = digests_of(self.of(frame))
+            except LoomError:
+                continue
+        return found
+
+    def known(self) -> list[str]:
+        """Paths of all steps that the run can go on from."""
+        return [path + step_id for path, digests in self.digests().items() for step_id, _ in digests]
+
+    def check_unchanged(self) -> None:
+        """See that the steps that were done are those of the flow as it is now.
+
+        Raises:
+            FlowChangedError: they are not.
+            NotFoundError: the flow is gone.
+        """
+        for frame in self._state.frames.values():
+            if frame.path == frame.scope and not frame.ended:
+                flow = find_flow(self._file, frame.flow_id)
+                now = digests_of(flow_steps(self._file, flow))
+                step = unchanged_problem(frame.digests, now, list(frame.steps))
+                if step:
+                    raise FlowChangedError(
+                        f"The flow {flow.title!r} is not what it was when this run began: its step {step!r} "
+                        "has changed since.",
+                        advice="Retry the run from a step to go on as the flow is now, or leave it.",
+                    )

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from loom_core.flow.executor.frame import Frame, StepState
-from loom_core.runs.orders import Answered, Decided
+from loom_core.runs.commands import Answered, Decided
 from loom_core.runs.run import Pending
-from loom_core.tools.permissions import ToolIdentity
+from loom_core.tools.permission.permissions import ToolIdentity
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import Digests

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from collections import OrderedDict
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import anyio
 
-from loom_core.errors import ConfigError, NetError
+from loom_core.breaker import Breaker
+from loom_core.errors import ConfigError, LoomError, NetError
 from loom_core.flow.http.answer import EndpointResult, body_of
 from loom_core.flow.http.attempts import Attempts, may_be_sent_again, request_key
-from loom_core.flow.http.hosts import Hosts
 from loom_core.flow.http.request import filled_request, texts_of_secrets, whole_address
 from loom_core.flow.http.secrets import HIDDEN, Secrets, hidden
-from loom_core.flow.http.tracing import request_span
+from loom_core.llm.limits import RateLimits
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.address import address_of
 from loom_core.net.gate import resolve
 from loom_core.net.policy import names
 from loom_core.net.url import host_of, redacted
+from loom_core.observability.families import FLOW_REQUEST_SECONDS, FLOW_REQUESTS
+from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import carried
+from loom_core.observability.spans import FLOW_REQUEST
+from loom_core.observability.tracing import AttributeValue, failed, span
 from loom_core.retry import RetryPolicy, retry_after
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable
     from typing import Self
+
+    from opentelemetry.trace import Span
 
     from loom_core.flow.config.models import FlowFile, NetConfig
     from loom_core.flow.config.models_endpoint import EndpointConfig
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from loom_core.flow.http.request import FilledRequest
     from loom_core.net import HttpResponse, Resolver
 
-__all__ = ["EndpointCaller"]
+__all__ = ["EndpointCaller", "HostBreaker", "Hosts", "RequestSpan", "request_span"]
 
 _log = logging.getLogger(__name__)
 
@@ -285,3 +294,164 @@ def _key_of(request: FilledRequest, run_id: str, step_id: str) -> str:
     if not _takes_key(request):
         return ""
     return request_key(run_id, step_id) if run_id else uuid4().hex
+
+
+_MOST = 1000
+_GATEWAY_FAILURES = frozenset({502, 503, 504})
+
+
+class HostFailureError(NetError):
+    """A gateway or an overloaded server has answered; only for a breaker to see."""
+
+
+class HostBreaker(Breaker):
+    """Lets requests to one host through, or not; see `Breaker`.
+
+    What counts as a failure: nobody is reached, the connection breaks, no answer in time, and 502, 503, 504.
+    Any other status is an answer: a 500 is often one request's own, and must not keep others from the host.
+    """
+
+    def passes(self, error: LoomError) -> bool | None:
+        """Whether an error of a request speaks against its host."""
+        if not isinstance(error, NetError) or error.failure == "refused":
+            return None
+        return isinstance(error, HostFailureError) or error.failure in {
+            "connection",
+            "interrupted",
+            "timeout",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    breaker: HostBreaker
+    limits: RateLimits
+
+
+class Hosts:
+    """Stands before every request.
+
+    Args:
+        concurrency: requests under way together, to whomever.
+        per_minute: requests to one host in a minute; None for no limit.
+        failures: how many in a row until a host is left alone.
+        pause: seconds that it is left alone at first.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        *,
+        concurrency: int,
+        per_minute: int | None = None,
+        failures: int = 5,
+        pause: float = 15.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slots = anyio.Semaphore(concurrency)
+        self._per_minute = per_minute
+        self._failures = failures
+        self._pause = pause
+        self._now = now
+        self._hosts: OrderedDict[str, _Host] = OrderedDict()
+
+    @asynccontextmanager
+    async def turn(self, place: str) -> AsyncGenerator[Callable[[int], None]]:
+        """Around one request: waits until it may be made, and sees how it ends.
+
+        What it gives is told the status of the answer.
+
+        Args:
+            place: host and port.
+
+        Raises:
+            NetError: of failure `unavailable`, if the host is left alone.
+        """
+        host = self._host(place)
+        status = 0
+
+        def note(answered: int) -> None:
+            nonlocal status
+            status = answered
+
+        # The host's own limit first: who waits for it keeps nobody from other hosts.
+        async with host.limits.place(), self._slots:
+            try:
+                with host.breaker.around(place, refuse=_refused):
+                    yield note
+                    if status in _GATEWAY_FAILURES:
+                        raise HostFailureError(f"{place} answered with status {status}.")
+            except HostFailureError:
+                return  # the answer is there all the same
+
+    def _host(self, place: str) -> _Host:
+        if place not in self._hosts:
+            breaker = HostBreaker(failures=self._failures, first_pause=self._pause, now=self._now)
+            self._hosts[place] = _Host(breaker, RateLimits(rpm=self._per_minute))
+            if len(self._hosts) > _MOST:
+                self._hosts.popitem(last=False)
+        self._hosts.move_to_end(place)
+        return self._hosts[place]
+
+
+def _refused(message: str, left: float) -> NetError:
+    when = f"Try again in {left:.0f} seconds." if left else "Try again later."
+    return NetError(message, advice=when, failure="unavailable")
+
+
+_ERRORS = 400  # from this status on
+
+
+class RequestSpan:
+    """What the span of a request is told.
+
+    Attributes:
+        status: what came of it, for its count; `cancelled` as long as nothing has.
+    """
+
+    def __init__(self, started: Span) -> None:
+        self.status = "cancelled"
+        self._span = started
+
+    def ended(self, outcome: NetError | int, *, attempts: int) -> None:
+        """Note what came of it in the end.
+
+        Args:
+            outcome: the status of the last answer, or why there is none.
+            attempts: how often it was sent.
+        """
+        if attempts > 1:
+            self._span.set_attribute("http.request.resend_count", attempts - 1)
+        if isinstance(outcome, NetError):
+            self.status = outcome.failure
+            failed(self._span, outcome.failure)
+            return
+        self.status = f"{outcome // 100}xx" if outcome < 600 else "other"
+        self._span.set_attribute("http.response.status_code", outcome)
+        if outcome >= _ERRORS:
+            failed(self._span, str(outcome))
+
+
+@contextmanager
+def request_span(request: FilledRequest, *, run_id: str) -> Generator[RequestSpan]:
+    """The span of a request with all of its attempts; where it goes is told as host and port, and no more.
+
+    Args:
+        request: what is sent.
+        run_id: the run that it belongs to; empty for none.
+    """
+    host, _, port = request.place.rpartition(":")
+    attributes: dict[str, AttributeValue | None] = {
+        "http.request.method": request.method,
+        "server.address": host,
+        "server.port": int(port),
+        "loom.run.id": run_id or None,
+    }
+    began = perf_counter()
+    with span(FLOW_REQUEST, attributes) as started:
+        told = RequestSpan(started)
+        try:
+            yield told
+        finally:
+            process_metrics.add(FLOW_REQUESTS, request.method, told.status)
+            process_metrics.observe(FLOW_REQUEST_SECONDS, perf_counter() - began, request.method)

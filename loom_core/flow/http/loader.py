@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from loom_core.errors import ConfigError
 from loom_core.flow.http.caller import EndpointCaller
 from loom_core.flow.http.tool import HttpTool
-from loom_core.tools.permission_rule import PermissionRule
-from loom_core.tools.schema_form import schema_problem
+from loom_core.tools.permission.rule import PermissionRule
+from loom_core.tools.schemas.form import schema_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

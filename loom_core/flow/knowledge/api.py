@@ -11,9 +11,9 @@ from loom_core.flow.config.models_endpoint import EndpointConfig
 from loom_core.flow.expressions import Values
 from loom_core.flow.http.answer import status_text
 from loom_core.flow.knowledge.source import TENANCY, normal_question
-from loom_core.knowledge.json_path import JsonPath
-from loom_core.knowledge.result_mapping import read_items
-from loom_core.knowledge.text import content_words
+from loom_core.knowledge.sources.remote.json_path import JsonPath
+from loom_core.knowledge.sources.remote.result_mapping import read_items
+from loom_core.knowledge.text.analysis import content_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

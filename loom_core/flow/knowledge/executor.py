@@ -5,33 +5,40 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
 from loom_core.errors import LoomError
 from loom_core.flow.knowledge.cache import AnswerCache
 from loom_core.flow.knowledge.source import WarmsUp
-from loom_core.flow.knowledge.tracing import note_known, question_span
-from loom_core.knowledge.asking import late
-from loom_core.knowledge.context import context_of
-from loom_core.knowledge.turns import calls_for_knowledge
+from loom_core.knowledge.sources.context_retriever import context_of
+from loom_core.knowledge.sources.federation.source_call import late
+from loom_core.knowledge.sources.turns import calls_for_knowledge
+from loom_core.observability.families import FLOW_KNOWLEDGE as QUESTIONS
+from loom_core.observability.families import FLOW_KNOWLEDGE_SECONDS
+from loom_core.observability.metrics import process_metrics
+from loom_core.observability.spans import FLOW_KNOWLEDGE
+from loom_core.observability.tracing import failed, span
 from loom_core.redaction import without_assigned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from types import TracebackType
     from typing import Self
 
     from anyio.abc import TaskGroup
+    from opentelemetry.trace import Span
 
     from loom_core.flow.knowledge.source import FlowKnowledge
-    from loom_core.knowledge.context import ContextOutcome
     from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.sources.context_retriever import ContextOutcome
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["KnowledgeAnswer", "KnowledgeExecutor", "PreQuery"]
+__all__ = ["KnowledgeAnswer", "KnowledgeExecutor", "PreQuery", "QuestionSpan", "note_known", "question_span"]
 
 _log = logging.getLogger(__name__)
 
@@ -278,3 +285,46 @@ def _found(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0) -> Knowled
 def _failed(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
     _log.warning("nothing is known about a message: %s", error)
     return KnowledgeAnswer("failed", problem=without_assigned(str(error)), seconds=seconds)
+
+
+_OPERATION = {"gen_ai.operation.name": "retrieval"}
+_FAILED: frozenset[ContextOutcome] = frozenset({"failed", "late"})
+
+
+class QuestionSpan:
+    """What the span of a question is told.
+
+    Attributes:
+        outcome: what came of it; `dropped` as long as nothing has.
+    """
+
+    def __init__(self, started: Span) -> None:
+        self.outcome: ContextOutcome | Literal["dropped"] = "dropped"
+        self._span = started
+
+    def ended(self, outcome: ContextOutcome, *, found: int) -> None:
+        """Note what came of it, and how many passages were found."""
+        self.outcome = outcome
+        self._span.set_attribute("retrieval.result_count", found)
+        if outcome in _FAILED:
+            failed(self._span, outcome)
+
+
+@contextmanager
+def question_span() -> Generator[QuestionSpan]:
+    """The span of a question that a source is asked."""
+    began = perf_counter()
+    with span(FLOW_KNOWLEDGE, _OPERATION) as started:
+        told = QuestionSpan(started)
+        try:
+            yield told
+        finally:
+            started.set_attribute("loom.flow.knowledge", told.outcome)
+            process_metrics.add(QUESTIONS, told.outcome)
+            process_metrics.observe(FLOW_KNOWLEDGE_SECONDS, perf_counter() - began)
+
+
+def note_known(how: Literal["cached", "shared"]) -> None:
+    """Note a question that no source had to be asked: what it finds is kept, or was asked for already."""
+    with span(FLOW_KNOWLEDGE, {**_OPERATION, "loom.flow.knowledge": how}):
+        process_metrics.add(QUESTIONS, how)

@@ -80,11 +80,11 @@ def named_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | N
         case None:
             return None
         case HttpSource():
-            from loom_core.knowledge.http import HTTPKnowledgeBase
+            from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase
 
             provider = HTTPKnowledgeBase(file.knowledge, name=_NAME)
         case DocumentsSource():
-            from loom_core.knowledge.documents import DocumentsKnowledgeBase
+            from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
 
             provider = DocumentsKnowledgeBase(file.knowledge.documents, name=_NAME)
         case _:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.triggers.doubt import Doubt
     from loom_core.flow.triggers.matcher import Triggered, TriggerMatch, TriggerMatcher, check_pattern
+    from loom_core.flow.triggers.negation import Doubt
 
 __all__ = ["Doubt", "TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
 
@@ -16,7 +16,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "Doubt": ".doubt",
+            "Doubt": ".negation",
             "TriggerMatch": ".matcher",
             "TriggerMatcher": ".matcher",
             "Triggered": ".matcher",

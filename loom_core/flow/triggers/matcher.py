@@ -8,8 +8,8 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.flow.triggers.doubt import Doubt, doubt
 from loom_core.flow.triggers.engines import Clock, PatternSet, Search, compiled
+from loom_core.flow.triggers.negation import Doubt, doubt
 from loom_core.flow.triggers.normal_text import NormalText
 from loom_core.flow.triggers.pattern_text import PatternText
 

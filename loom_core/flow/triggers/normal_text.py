@@ -6,7 +6,7 @@ import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from loom_core.knowledge.script import simplified
+from loom_core.knowledge.text.scripts import simplified
 
 __all__ = ["LONGEST_MESSAGE", "NormalText"]
 

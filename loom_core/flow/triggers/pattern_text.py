@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from loom_core.cjk import is_cjk
 from loom_core.errors import UnreadableTextError
-from loom_core.knowledge.script import simplified
+from loom_core.knowledge.text.scripts import simplified
 
 __all__ = ["PatternText", "translated"]
 

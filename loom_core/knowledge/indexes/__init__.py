@@ -1,0 +1,27 @@
+"""Keeping the derived indexes in step with the record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.indexes.chroma_vectors import ChromaVectors, NearestByChroma
+    from loom_core.knowledge.indexes.flat_vectors import FlatVectors
+    from loom_core.knowledge.indexes.graph import GraphIndex
+    from loom_core.knowledge.indexes.lexical import WordIndex
+
+__all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "ChromaVectors": ".chroma_vectors",
+            "FlatVectors": ".flat_vectors",
+            "GraphIndex": ".graph",
+            "NearestByChroma": ".chroma_vectors",
+            "WordIndex": ".lexical",
+        },
+    )

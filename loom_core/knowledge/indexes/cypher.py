@@ -11,7 +11,7 @@ from loom_core.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from loom_core.knowledge.indexes.child import Json
+    from loom_core.knowledge.indexes.engines.child import Json
 
 __all__ = ["CypherResult", "check_read_only"]
 

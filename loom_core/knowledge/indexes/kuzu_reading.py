@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from loom_core.errors import IndexDamagedError, InvalidInputError
-from loom_core.knowledge.indexes.child import ChildError, Json, run_in_child
 from loom_core.knowledge.indexes.cypher import CypherResult, check_read_only
-from loom_core.knowledge.indexes.damage import REBUILD_ADVICE, first_line
-from loom_core.knowledge.indexes.kuzu_files import kuzu_files, remove_kuzu_files, snapshot_path
-from loom_core.knowledge.indexes.kuzu_session import connect, lacks_memory, open_database
+from loom_core.knowledge.indexes.engines.child import ChildError, Json, run_in_child
+from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, first_line
+from loom_core.knowledge.indexes.engines.kuzu import kuzu_files, remove_kuzu_files, snapshot_path
+from loom_core.knowledge.indexes.engines.kuzu_session import connect, lacks_memory, open_database
 
 if TYPE_CHECKING:
     import kuzu

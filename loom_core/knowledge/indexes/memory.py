@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.indexes.exact_vectors import ExactVectorIndex
-from loom_core.knowledge.indexes.memory_graph import MemoryGraphStore
-from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
+from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
+from loom_core.knowledge.indexes.engines.memory_graph import MemoryGraphStore
+from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 
 __all__ = ["ExactVectorIndex", "MemoryGraphStore", "MemoryLexicalIndex"]

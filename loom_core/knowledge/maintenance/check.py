@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.maintenance.documents import check_documents
+from loom_core.knowledge.maintenance.document_checks import check_documents
 from loom_core.knowledge.maintenance.finding import CheckReport
-from loom_core.knowledge.maintenance.rows import (
+from loom_core.knowledge.maintenance.row_checks import (
     check_changes,
     check_graph,
     check_jobs,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loom_core.knowledge.model import DocumentDraft
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.store import Record
 
 __all__ = ["check_record"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.maintenance.rows import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
-from loom_core.knowledge.record.changes import IndexName
-from loom_core.knowledge.record.fields import field_rows
-from loom_core.knowledge.stored import stored_draft
+from loom_core.knowledge.ingest.stored_documents import stored_draft
+from loom_core.knowledge.maintenance.row_checks import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
+from loom_core.knowledge.store.changes import IndexName
+from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.maintenance.finding import Finding, Repair
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.store import Record
 
 __all__ = ["repair"]
 

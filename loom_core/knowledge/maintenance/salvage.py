@@ -13,16 +13,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from loom_core.errors import DocumentError, RecordError, StoreBusyError
-from loom_core.knowledge.indexes.damage import first_line
+from loom_core.knowledge.indexes.engines.damage import first_line
+from loom_core.knowledge.ingest.stored_documents import draft_of_row, packed_draft, unpacked_draft
 from loom_core.knowledge.maintenance.damaged import DamagedRecord, is_database, mend_header
 from loom_core.knowledge.maintenance.finding import Finding
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.changes import IndexName
-from loom_core.knowledge.record.receiving import Receiving
-from loom_core.knowledge.record.schema import SCHEMA
-from loom_core.knowledge.record.usable import is_emptied, refuse_inaccessible
-from loom_core.knowledge.stored import draft_of_row, packed_draft, unpacked_draft
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.changes import IndexName
+from loom_core.knowledge.store.probe import is_emptied, refuse_inaccessible
+from loom_core.knowledge.store.receiving import Receiving
+from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.knowledge.uris import path_of
 from loom_core.storage import ProcessLock
 

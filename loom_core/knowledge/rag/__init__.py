@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.extraction.config import ExtractionConfig
-    from loom_core.knowledge.extraction.llm import LLMEntityExtractor
-    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
-    from loom_core.knowledge.rag.answer import Answer
-    from loom_core.knowledge.rag.config import RAGConfig, Strategy
+    from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+    from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
+    from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.rag.options import SearchOptions
-    from loom_core.knowledge.rag.patterns import HierarchicalRAG, MultiQueryRAG, RAGAnswer, RAGPattern
+    from loom_core.knowledge.retrieval.answer import Answer
+    from loom_core.knowledge.retrieval.config import RAGConfig, SearchOptions, Strategy
+    from loom_core.knowledge.retrieval.generation.patterns import (
+        HierarchicalRAG,
+        MultiQueryRAG,
+        RAGAnswer,
+        RAGPattern,
+    )
 
 __all__ = [
     "Answer",
@@ -35,17 +39,17 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "Answer": ".answer",
-            "ExtractionConfig": "loom_core.knowledge.extraction.config",
-            "ExtractionEstimate": "loom_core.knowledge.extraction_estimate",
+            "Answer": "loom_core.knowledge.retrieval.answer",
+            "ExtractionConfig": "loom_core.knowledge.ingest.extraction.config",
+            "ExtractionEstimate": "loom_core.knowledge.ingest.extraction_estimate",
             "GraphRAGKnowledgeBase": ".knowledge_base",
-            "HierarchicalRAG": ".patterns",
-            "LLMEntityExtractor": "loom_core.knowledge.extraction.llm",
-            "MultiQueryRAG": ".patterns",
-            "RAGAnswer": ".patterns",
-            "RAGConfig": ".config",
-            "RAGPattern": ".patterns",
-            "SearchOptions": ".options",
-            "Strategy": ".config",
+            "HierarchicalRAG": "loom_core.knowledge.retrieval.generation.patterns",
+            "LLMEntityExtractor": "loom_core.knowledge.ingest.extraction.llm.extractor",
+            "MultiQueryRAG": "loom_core.knowledge.retrieval.generation.patterns",
+            "RAGAnswer": "loom_core.knowledge.retrieval.generation.patterns",
+            "RAGConfig": "loom_core.knowledge.retrieval.config",
+            "RAGPattern": "loom_core.knowledge.retrieval.generation.patterns",
+            "SearchOptions": "loom_core.knowledge.retrieval.config",
+            "Strategy": "loom_core.knowledge.retrieval.config",
         },
     )

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.extraction.llm import LLMEntityExtractor
-from loom_core.knowledge.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
-from loom_core.knowledge.loaders import scan
+from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
+from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
+from loom_core.knowledge.ingest.loaders import scan
+from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_drafts
+from loom_core.knowledge.ingest.workers import Material, Preparer, draft_payload
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.preparing import Material, Preparer, draft_payload
-from loom_core.knowledge.record.prepared import PreparedDocument
-from loom_core.knowledge.stored import packed_draft, stored_drafts
+from loom_core.knowledge.store.prepared import PreparedDocument
 from loom_core.knowledge.uris import uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from loom_core.knowledge.extraction.config import ExtractionConfig
-    from loom_core.knowledge.pipeline import Pipeline
-    from loom_core.knowledge.preparing.making import Made
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+    from loom_core.knowledge.ingest.pipeline import Pipeline
+    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.store import Record
     from loom_core.storage import Database
 
 __all__ = ["ExtractionPlan", "draft_materials", "path_materials", "stored_materials"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.knowledge.fetching import client_for
-from loom_core.knowledge.loaders import LoadLimits
-from loom_core.knowledge.pipeline import document_id
-from loom_core.knowledge.preparing import draft_payload
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.page_fetcher import client_for
+from loom_core.knowledge.ingest.pipeline import document_id
+from loom_core.knowledge.ingest.workers import draft_payload
 from loom_core.knowledge.rag.drafts import text_drafts
 from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materials
 from loom_core.knowledge.uris import shown
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
+    from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.worker import Worker
-    from loom_core.knowledge.record import DocumentRow, Job, Record
+    from loom_core.knowledge.store import DocumentRow, Job, Record
 
 __all__ = ["DocumentIntake"]
 

@@ -7,35 +7,33 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from anyio import to_thread
 
 from loom_core import plugins
-from loom_core.embedding.whole_numpy import import_numpy
+from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import IndexDamagedError, LoomError
-from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.llm import LLMEntityExtractor
-from loom_core.knowledge.graph_reading import neighbourhood
-from loom_core.knowledge.indexing import GraphIndex, WordIndex
-from loom_core.knowledge.ingest import Ingest
+from loom_core.knowledge.indexes import GraphIndex, WordIndex
+from loom_core.knowledge.indexes.graph_reading import neighbourhood
+from loom_core.knowledge.indexes.vectors import Vectors
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.runner import Ingest
 from loom_core.knowledge.interface import KnowledgeBaseProvider
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.rag.aliases import EntityAliases
-from loom_core.knowledge.rag.answer import Answer, item
-from loom_core.knowledge.rag.channel_search import ChannelSearch
-from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
+from loom_core.knowledge.rag.entity_aliases import EntityAliases
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
+from loom_core.knowledge.rag.maintenance import Upkeep
 from loom_core.knowledge.rag.opening import make_folder, remember, remembered_config, stored_embedder
-from loom_core.knowledge.rag.options import SearchRequest
-from loom_core.knowledge.rag.owner_client import OwnerClient
+from loom_core.knowledge.rag.owner.client import OwnerClient
+from loom_core.knowledge.rag.owner.protocol import PeerSettings, settings_digest
+from loom_core.knowledge.rag.owner.server import OwnerServer
 from loom_core.knowledge.rag.owner_methods import OwnerMethods
-from loom_core.knowledge.rag.owner_protocol import settings_digest
-from loom_core.knowledge.rag.owner_server import OwnerServer
-from loom_core.knowledge.rag.peer_settings import PeerSettings
-from loom_core.knowledge.rag.question import QuestionReader
-from loom_core.knowledge.rag.searching import Searcher
-from loom_core.knowledge.rag.upkeep import Upkeep
-from loom_core.knowledge.rag.vectors import Vectors
 from loom_core.knowledge.rag.worker import Worker
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.usable import refuse_unusable
+from loom_core.knowledge.retrieval.answer import Answer, item
+from loom_core.knowledge.retrieval.channel_search import ChannelSearch
+from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
+from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+from loom_core.knowledge.retrieval.question import QuestionReader
+from loom_core.knowledge.retrieval.searcher import Searcher
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.probe import refuse_unusable
 from loom_core.observability.metrics import process_metrics
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 
@@ -49,9 +47,8 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
     from loom_core.knowledge.interface import Channel, Extractor, GraphStore, Reranker, Retriever
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.rag.config import Strategy
-    from loom_core.knowledge.rag.options import SearchOptions
-    from loom_core.knowledge.rag.owner_protocol import Request
+    from loom_core.knowledge.rag.owner.protocol import Request
+    from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
     from loom_core.llm.interface import LLMProvider
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.observability.tracing import LoomTracer

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.embedding.interface import EmbeddingProvider
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.store import Record
 
 __all__ = ["make_folder", "remember", "remembered_config", "stored_embedder"]
 

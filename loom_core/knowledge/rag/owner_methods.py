@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.rag.options import SearchOptions, SearchRequest
-from loom_core.knowledge.rag.owner_protocol import OwnerStatus
+from loom_core.knowledge.rag.owner.protocol import OwnerStatus
+from loom_core.knowledge.retrieval.config import SearchOptions, SearchRequest
 from loom_core.observability.propagation import parent_of
 from loom_core.observability.spans import KNOWLEDGE_OWNER
 from loom_core.observability.tracing import span
@@ -15,10 +15,10 @@ from loom_core.observability.tracing import span
 if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.interface import Channel
-    from loom_core.knowledge.rag.channel_search import ChannelSearch
-    from loom_core.knowledge.rag.owner_protocol import Request
-    from loom_core.knowledge.rag.searching import Searcher
+    from loom_core.knowledge.rag.owner.protocol import Request
     from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.retrieval.channel_search import ChannelSearch
+    from loom_core.knowledge.retrieval.searcher import Searcher
 
 __all__ = ["OwnerMethods"]
 

@@ -10,16 +10,16 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError
-from loom_core.knowledge.pipeline import embedding_text
-from loom_core.knowledge.rag.making_way import embed_making_way
+from loom_core.knowledge.ingest.pipeline import embedding_text
+from loom_core.knowledge.rag.preemptible_embedding import embed_making_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loom_core.embedding.interface import EmbeddingProvider
-    from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.rag.waits import WaitSettings
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.retrieval.config import WaitSettings
+    from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.store import Record
 
 __all__ = ["Reembedding"]
 

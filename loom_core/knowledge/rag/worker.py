@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from loom_core.embedding.whole_numpy import import_numpy
+from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
-from loom_core.knowledge.pipeline import embedding_text
-from loom_core.knowledge.rag.language_centroids import LanguageCentroids
-from loom_core.knowledge.rag.making_way import embed_making_way
+from loom_core.knowledge.ingest.pipeline import embedding_text
+from loom_core.knowledge.rag.preemptible_embedding import embed_making_way
 from loom_core.knowledge.rag.reembedding import Reembedding
-from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
+from loom_core.knowledge.retrieval.calibration_texts import STOCK_SENTENCES
+from loom_core.knowledge.retrieval.language_centroids import LanguageCentroids
 from loom_core.observability.propagation import detached
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
-    from loom_core.knowledge.indexing import GraphIndex, WordIndex
-    from loom_core.knowledge.ingest import Ingest
-    from loom_core.knowledge.rag.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.rag.owner_client import OwnerClient
-    from loom_core.knowledge.rag.owner_server import OwnerServer
-    from loom_core.knowledge.rag.vectors import Vectors
-    from loom_core.knowledge.rag.waits import WaitSettings
-    from loom_core.knowledge.record import Record
+    from loom_core.knowledge.indexes import GraphIndex, WordIndex
+    from loom_core.knowledge.indexes.vectors import Vectors
+    from loom_core.knowledge.ingest.runner import Ingest
+    from loom_core.knowledge.rag.owner.client import OwnerClient
+    from loom_core.knowledge.rag.owner.server import OwnerServer
+    from loom_core.knowledge.retrieval.config import WaitSettings
+    from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.store import Record
     from loom_core.storage import ProcessLock
 
 __all__ = ["Worker"]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.llm.anthropic_messages.conversation import wire_conversation
 from loom_core.llm.anthropic_messages.output_schema import output_schema
-from loom_core.llm.granted import granted
 from loom_core.llm.json_schema.dialects import adapted
+from loom_core.llm.transport.parameters import granted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loom_core.llm.anthropic_messages.conversation import Conversation
-    from loom_core.llm.granted import Granted
     from loom_core.llm.interface import ChatRequest
     from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.transport.parameters import Granted
 
 __all__ = ["messages_body"]
 

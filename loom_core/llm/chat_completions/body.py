@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.llm.chat_completions.conversation import safe_name, wire_messages
-from loom_core.llm.granted import granted
 from loom_core.llm.json_schema.dialects import adapted
 from loom_core.llm.json_schema.strict import strict
+from loom_core.llm.transport.parameters import granted
 
 if TYPE_CHECKING:
-    from loom_core.llm.granted import Granted
     from loom_core.llm.interface import ChatRequest, OutputSchema
     from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.transport.parameters import Granted
 
 __all__ = ["chat_body"]
 

@@ -25,8 +25,8 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.pairing import paired
-from loom_core.llm.replay import needs_filler, with_reasoning_to_replay
+from loom_core.llm.transport.reasoning_replay import needs_filler, with_reasoning_to_replay
+from loom_core.llm.transport.tool_pairing import paired
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

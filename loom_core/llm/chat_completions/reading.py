@@ -12,7 +12,7 @@ from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, ThinkTags
 from loom_core.llm.chat_completions.usage import read_usage
 from loom_core.llm.interface import LLMResponse, StreamChunk
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
-from loom_core.llm.wire_reader import MAX_LENGTH, WireReader
+from loom_core.llm.transport.reader import MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.runs.journal.journal import Journal
-    from loom_core.runs.journal.run_log import RunLog, Step
+    from loom_core.runs.journal.journal import Journal, RunLog, Step
 
 __all__ = ["Journal", "RunLog", "Step"]
 
@@ -17,7 +16,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Journal": ".journal",
-            "RunLog": ".run_log",
-            "Step": ".run_log",
+            "RunLog": ".journal",
+            "Step": ".journal",
         },
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from loom_core.runs.journal.run_rows import StoredRun
+    from loom_core.runs.journal.rows.runs import StoredRun
     from loom_core.runs.run import Run
 
 __all__ = ["Drivers"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.runs.journal.order_rows import GivenOrder
+    from loom_core.runs.journal.rows.commands import GivenOrder
     from loom_core.runs.journal.work import Wake
 
 __all__ = ["Inbox"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loom_core.runs.events import StreamEvent
-    from loom_core.runs.journal.watching import Switchboard
+    from loom_core.runs.journal.notifier import Switchboard
     from loom_core.runs.journal.work import Batch, EventRow, Wake
 
 __all__ = ["Outbox"]

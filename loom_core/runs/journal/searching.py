@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loom_core.llm.message_json import message_from_json
-from loom_core.runs.journal.json_column import from_column
-from loom_core.runs.journal.run_rows import run_rows
+from loom_core.runs.journal.rows.json_column import from_column
+from loom_core.runs.journal.rows.runs import run_rows
 from loom_core.runs.journal.words import WordTable
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from loom_core.runs.journal.run_rows import StoredRun
+    from loom_core.runs.journal.rows.runs import StoredRun
     from loom_core.runs.run import Run
 
 __all__ = ["MESSAGE_WORDS", "RUN_WORDS", "found_runs", "read_messages", "read_runs", "read_some"]

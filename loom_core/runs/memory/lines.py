@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, RecordError
 from loom_core.llm.message_json import message_from_json, message_to_json
-from loom_core.runs.journal.json_column import to_column
+from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.storage.private_file import replace_privately
 
 if TYPE_CHECKING:

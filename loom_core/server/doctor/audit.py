@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import RecordError
 from loom_core.paths import audit_path
-from loom_core.server.health import Section, fine, problem, told_by, warning
+from loom_core.server.cli.health import Section, fine, problem, told_by, warning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ def audit_section(home: Path) -> Section:
     Args:
         home: Loom's folder.
     """
-    from loom_core.server.audit_command import unkept_told
-    from loom_core.tools.audit_report import verify
+    from loom_core.server.cli.audit_command import unkept_told
+    from loom_core.tools.auditing.report import verify
 
     path = audit_path(home)
     try:

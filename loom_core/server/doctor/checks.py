@@ -22,7 +22,7 @@ from loom_core.server.install.launch import Interpreter, launch_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loom_core.server.health import HealthReport, Section
+    from loom_core.server.cli.health import HealthReport, Section
 
 __all__ = ["ExaminedServer", "common_checks", "examined"]
 

@@ -14,7 +14,7 @@ from anyio import RunFinishedError, from_thread
 from anyio.lowlevel import current_token
 
 from loom_core.errors import LoomError, unwrapped
-from loom_core.server.health import HealthReport, Section, problem, told_by
+from loom_core.server.cli.health import HealthReport, Section, problem, told_by
 
 __all__ = ["Check", "blocking", "examine"]
 

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from loom_core.server.health import Finding, Section, fine, problem
+from loom_core.server.cli.health import Finding, Section, fine, problem
 
 if TYPE_CHECKING:
     from pathlib import Path

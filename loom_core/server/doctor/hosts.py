@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.server.health import Finding, Section, fine, problem, told_by, warning
+from loom_core.server.cli.health import Finding, Section, fine, problem, told_by, warning
 from loom_core.server.install.clients import CLIENTS, Client, Scope
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.machine import Machine

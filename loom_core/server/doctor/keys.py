@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from loom_core.errors import ConfigError
 from loom_core.keys import find_key
-from loom_core.server.health import Finding, Section, told_by
+from loom_core.server.cli.health import Finding, Section, told_by
 
 __all__ = ["keys_section", "language_model_variables"]
 

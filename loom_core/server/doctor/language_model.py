@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.server.health import Finding, Section, problem, told_by
+from loom_core.server.cli.health import Finding, Section, problem, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable

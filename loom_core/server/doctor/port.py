@@ -9,8 +9,8 @@ import os
 import socket
 from typing import cast
 
+from loom_core.server.cli.health import Finding, Section, fine, problem, warning
 from loom_core.server.doctor.port_holder import port_holder
-from loom_core.server.health import Finding, Section, fine, problem, warning
 
 __all__ = ["port_section"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import TYPE_CHECKING
 
-from loom_core.server.health import Finding, Section, fine, problem, warning
+from loom_core.server.cli.health import Finding, Section, fine, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from loom_core.keys import redacted
 from loom_core.redaction import hide_assigned, hide_forms, secrets_in_environment
-from loom_core.server.health import HealthReport, Section
+from loom_core.server.cli.health import HealthReport, Section
 
 __all__ = ["paste_safe"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.errors import LoomError
-from loom_core.server.health import Section, told_by, warning
+from loom_core.server.cli.health import Section, told_by, warning
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loom_core.server.health import Finding
+    from loom_core.server.cli.health import Finding
 
 __all__ = ["runs_section"]
 

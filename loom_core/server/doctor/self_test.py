@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from loom_core.server.cli.health import Finding, Section, fine, problem, warning
 from loom_core.server.doctor.stdio_probe import ServerProbe, probe_server
-from loom_core.server.health import Finding, Section, fine, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core import TELEMETRY_SWITCHES
-from loom_core.server.health import Finding, Section, fine, warning
+from loom_core.server.cli.health import Finding, Section, fine, warning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

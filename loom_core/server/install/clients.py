@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
+from loom_core.server.cli.install_options import ClientId
 from loom_core.server.install.json_text import JsonText
 from loom_core.server.install.machine import Machine
-from loom_core.server.install.options import ClientId
 from loom_core.server.install.server import InstalledServer
 from loom_core.server.install.text_format import TextFormat
 from loom_core.server.install.toml_text import TomlText

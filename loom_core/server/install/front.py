@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.console import out, out_json, say
+from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.install.command import install, uninstall
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -15,10 +16,10 @@ from loom_core.files.encoding import decode
 from loom_core.plugins import register
 from loom_core.tools.builtin.command import Command
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.terminal_text import terminal_text
 from loom_core.tools.environment import child_environment
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, ToolOutput
+from loom_core.tools.plain_text import without_control
 from loom_core.tools.threads import tool_threads
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from loom_core.tools.builtin.command import CommandResult
     from loom_core.tools.interface import Tool
 
-__all__ = ["shell_tool"]
+__all__ = ["shell_tool", "terminal_text"]
 
 _STOP_SECONDS = 5.0
 # Nobody is there to answer, to page or to edit; colours are for people.
@@ -135,3 +136,18 @@ def _output(result: CommandResult, limit: float) -> ToolOutput:
 def _without_passwords(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables but for addresses of proxies that have a password in them."""
     return {name: value for name, value in variables.items() if not ("://" in value and "@" in value)}
+
+
+_ESCAPES = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, and moving about
+    "|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # titles and links
+    "|\x1b[ -/]*[0-~]?"  # sets of characters
+)
+
+
+def terminal_text(text: str) -> str:
+    """A text without what colours it and moves about; of a line that was written over, what came last."""
+    plain = _ESCAPES.sub("", text).replace("\r\n", "\n")
+    if "\r" in plain:
+        plain = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n"))
+    return without_control(plain)

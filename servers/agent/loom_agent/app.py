@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loom_agent.introduction import introduction
-from loom_agent.looking_tools import register_looking_tools
-from loom_agent.prompts import register_prompts
-from loom_agent.resources import register_resources
+from loom_agent.mcp_tools.prompts import register_prompts
+from loom_agent.mcp_tools.read_only_tools import register_looking_tools
+from loom_agent.mcp_tools.resources import register_resources
+from loom_agent.mcp_tools.tools import register_run_tools
 from loom_agent.service import Service
-from loom_agent.tools import register_run_tools
 from loom_core.paths import audit_path
-from loom_core.server.factory import LoomServer
-from loom_core.server.request_state import state_keys
-from loom_core.tools.audit import AuditLog
+from loom_core.server.calls.request_state import state_keys
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.tools.auditing.audit import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

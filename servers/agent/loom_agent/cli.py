@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 
 from loom_agent.settings import Settings
 from loom_core.paths import loom_home
-from loom_core.server.command_line import Commands, add_command, split_line
-from loom_core.server.run_page_option import add_html_option
-from loom_core.server.server_program import run_server
-from loom_core.server.standard_commands import (
+from loom_core.server.cli.command_line import Commands, add_command, split_line
+from loom_core.server.cli.standard_commands import (
     add_audit,
     add_doctor,
     add_install,
@@ -27,6 +25,8 @@ from loom_core.server.standard_commands import (
     add_token,
     program_parser,
 )
+from loom_core.server.program import run_server
+from loom_core.server.runs.page_option import add_html_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

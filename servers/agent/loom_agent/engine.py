@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from loom_agent.agent_file import AgentFile
-    from loom_agent.agents import Agents
+    from loom_agent.profiles.agent_file import AgentFile
+    from loom_agent.profiles.agents import Agents
     from loom_agent.settings import Settings
     from loom_core.agent.agent import Agent
     from loom_core.runs.host import RunHost
@@ -83,7 +83,7 @@ class Engine:
             ConfigError: it is no such file.
         """
         if self._file is None:
-            from loom_agent.agent_file import read_agent_file
+            from loom_agent.profiles.agent_file import read_agent_file
 
             self._file = read_agent_file(
                 self._settings.config, required=self._settings.config_given, provider=self._settings.provider
@@ -101,7 +101,7 @@ class Engine:
     def agents(self) -> Agents:
         """The agents of this process."""
         if self._agents is None:
-            from loom_agent.agents import Agents
+            from loom_agent.profiles.agents import Agents
 
             assert self._tasks is not None, "an engine is used as `async with`"
             self._agents = Agents(self._settings, self.journal())

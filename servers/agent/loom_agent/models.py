@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from loom_core.runs.run import RunStatus
-from loom_core.server.run_models import EventInfo, PendingInfo
+from loom_core.server.runs.models import EventInfo, PendingInfo
 
 __all__ = [
     "BudgetInput",

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from loom_agent.cli import PROGRAM, parser, settings_of
 from loom_agent.introduction import introduction
 from loom_core.errors import ConfigError
-from loom_core.server.server_program import ServerProgram
+from loom_core.server.program import ServerProgram
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from loom_agent.agent_file import AgentFile
+    from loom_agent.profiles.agent_file import AgentFile
     from loom_agent.settings import Settings
     from loom_core.server.doctor.examination import Check
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
 
 __all__ = ["SERVER"]
 
@@ -30,7 +30,7 @@ def _options(settings: Settings) -> list[str]:
 
 
 def _key_variables(settings: Settings) -> list[str]:
-    from loom_agent.model_choice import chosen_model
+    from loom_agent.profiles.model_choice import chosen_model
     from loom_core.server.install.front import model_variables
 
     file = _file(settings)
@@ -50,7 +50,7 @@ def _unknown(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def _file(settings: Settings) -> AgentFile:
-    from loom_agent.agent_file import read_agent_file
+    from loom_agent.profiles.agent_file import read_agent_file
 
     return read_agent_file(settings.config, required=settings.config_given, provider=settings.provider)
 
@@ -62,19 +62,19 @@ def _build(settings: Settings) -> LoomServer:
 
 
 def _run_command(args: argparse.Namespace, settings: Settings) -> int:
-    from loom_agent.commands import run_command
+    from loom_agent.command_line.commands import run_command
 
     return run_command(args, settings)
 
 
 def _examined_variables(settings: Settings) -> set[str]:
-    from loom_agent.doctor import variables
+    from loom_agent.command_line.doctor import variables
 
     return variables(settings)
 
 
 def _own_checks(settings: Settings) -> list[Check]:
-    from loom_agent.doctor import own_checks
+    from loom_agent.command_line.doctor import own_checks
 
     return own_checks(settings)
 

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Self
 
 from anyio import to_thread
 
-from loom_agent.approvers import Approvers
 from loom_agent.engine import Engine
+from loom_agent.profiles.approvers import Approvers
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.orders import Answered, Decided, Resume
+from loom_core.runs.commands import Answered, Decided, Resume
 from loom_core.runs.run import is_for_call
-from loom_core.server.caller import EVERYTHING, acting, current_caller
+from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from loom_agent.agent_file import AgentFile
-    from loom_agent.agents import Agents, ProfileAgent
     from loom_agent.models import BudgetInput
+    from loom_agent.profiles.agent_file import AgentFile
+    from loom_agent.profiles.agents import Agents, ProfileAgent
     from loom_agent.settings import Settings
+    from loom_core.runs.commands import Order, Reply
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal
-    from loom_core.runs.orders import Order, Reply
     from loom_core.runs.run import Budget, Pending, Run, RunStatus
 
 __all__ = ["Service"]
@@ -248,7 +248,7 @@ class Service:
 
     async def _keep(self, approved: Iterable[Pending]) -> None:
         """Note that tools were approved, as they were when it was asked."""
-        from loom_core.mcp_client.pins import Approvals
+        from loom_core.mcp_client.tools.pins import Approvals
 
         approvals = Approvals(self.settings.home)
         for each in approved:

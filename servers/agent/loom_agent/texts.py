@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_agent.models import RunInfo, RunLine, UsageInfo
 from loom_agent.wording import Wording
-from loom_core.knowledge.visible import visible
-from loom_core.server.results import TOKEN_CAP, TextBudget
-from loom_core.server.run_models import pending_info
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
+from loom_core.server.runs.models import pending_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,16 +11,16 @@ import anyio
 
 from loom_core.errors import ConfigError
 from loom_core.paths import audit_path
-from loom_core.server.factory import LoomServer
-from loom_core.server.request_state import state_keys
-from loom_core.tools.audit import AuditLog
-from loom_flow.flow_tools import register_flow_tools
+from loom_core.server.calls.request_state import state_keys
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.tools.auditing.audit import AuditLog
 from loom_flow.introduction import introduction
-from loom_flow.looking_tools import register_looking_tools
-from loom_flow.prompts import register_prompts
-from loom_flow.resources import register_resources
+from loom_flow.mcp_tools.flow_tools import register_flow_tools
+from loom_flow.mcp_tools.prompts import register_prompts
+from loom_flow.mcp_tools.read_only_tools import register_looking_tools
+from loom_flow.mcp_tools.resources import register_resources
+from loom_flow.mcp_tools.tools import register_talking_tools
 from loom_flow.service import Service
-from loom_flow.tools import register_talking_tools
 from loom_flow.watching import watch_flows
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from loom_core.flow.knowledge import FlowKnowledge
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.llm.interface import LLMProvider
-    from loom_core.mcp_client.lent_tools import McpTools
+    from loom_core.mcp_client.remote_tools import McpTools
     from loom_core.runs.journal import Journal
-    from loom_core.tools.audit import AuditLog
+    from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import Tool
     from loom_flow.knowledge_source import KnowledgeSources
     from loom_flow.settings import Settings
@@ -271,7 +271,7 @@ class Engine:
         names = list(dict.fromkeys(name.partition(":")[0] for name in server_tools(file)))
         if names:
             if self._mcp is None:
-                from loom_core.mcp_client.lent_tools import McpTools
+                from loom_core.mcp_client.remote_tools import McpTools
 
                 assert self._tasks is not None
                 self._mcp = McpTools(self._settings.home, user="the flow file")
@@ -281,7 +281,7 @@ class Engine:
 
     def _audit_log(self) -> AuditLog:
         if self._audit is None:
-            from loom_core.tools.audit import AuditLog
+            from loom_core.tools.auditing.audit import AuditLog
 
             self._audit = AuditLog(self._settings.audit, server="loom-flow-server")
         return self._audit

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from loom_core.flow.config import KnowledgeSource
     from loom_core.flow.knowledge import ProviderKnowledge
     from loom_core.knowledge.interface import KnowledgeBaseProvider
-    from loom_core.knowledge.library import Library
-    from loom_core.mcp_client.config import ServerConfig
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_flow.settings import Settings
 
 __all__ = ["KnowledgeSources"]
@@ -71,13 +71,13 @@ class KnowledgeSources:
             case LocalSource():
                 provider = await to_thread.run_sync(self._local, config)
             case HttpSource():
-                from loom_core.knowledge.http import HTTPKnowledgeBase
+                from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase
 
                 provider = HTTPKnowledgeBase(config, name=_NAME)
             case McpSource():
-                from loom_core.knowledge.mcp import MCPKnowledgeBase
-                from loom_core.mcp_client.connection import ServerConnection
-                from loom_core.mcp_client.oauth import oauth_auth
+                from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
+                from loom_core.mcp_client.connections.connection import ServerConnection
+                from loom_core.mcp_client.oauth.authentication import oauth_auth
 
                 server = await to_thread.run_sync(self._server, config)
                 connection = ServerConnection(server, auth=partial(oauth_auth, home=self._settings.home))
@@ -86,7 +86,7 @@ class KnowledgeSources:
                 provider = MCPKnowledgeBase(connection, config, name=_NAME)
             case DocumentsSource():
                 _check_installed()
-                from loom_core.knowledge.documents import DocumentsKnowledgeBase
+                from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
 
                 provider = DocumentsKnowledgeBase(config.documents, name=_NAME)
                 self._closing.append(_closing(provider.close))
@@ -98,7 +98,7 @@ class KnowledgeSources:
             await close()
 
     def _local(self, config: LocalSource) -> KnowledgeBaseProvider:
-        from loom_core.knowledge.catalogue import Catalogue
+        from loom_core.knowledge.sources.catalogue import Catalogue
 
         home = self._settings.home
         if config.home:
@@ -117,8 +117,8 @@ class KnowledgeSources:
             )
         _check_installed()
         import_module("loom_core.knowledge.rag.knowledge_base")  # it takes a second
-        from loom_core.knowledge.library import Library
-        from loom_core.knowledge.local import LocalKnowledgeBase
+        from loom_core.knowledge.sources.library import Library
+        from loom_core.knowledge.sources.local import LocalKnowledgeBase
 
         if home not in self._libraries:
             library = self._libraries[home] = Library(home, program="loom-flow-server")
@@ -128,9 +128,9 @@ class KnowledgeSources:
 
     def _server(self, config: McpSource) -> ServerConfig:
         """The server, from `mcp.json` or as it stands in the file."""
-        from loom_core.mcp_client.config import ServerConfig
-        from loom_core.mcp_client.expansion import Expansion
-        from loom_core.mcp_client.servers import read_servers
+        from loom_core.mcp_client.configuration.expansion import Expansion
+        from loom_core.mcp_client.configuration.server_config import ServerConfig
+        from loom_core.mcp_client.configuration.servers import read_servers
 
         home, written = self._settings.home, config.server
         if isinstance(written, dict):

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from loom_core.flow.reply import RouteAction, RouteHow
+from loom_core.flow.responses.reply import RouteAction, RouteHow
 from loom_core.runs.run import RunStatus
-from loom_core.server.run_models import EventInfo, PendingInfo
+from loom_core.server.runs.models import EventInfo, PendingInfo
 
 __all__ = [
     "ChatResult",

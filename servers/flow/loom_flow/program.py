@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loom_core.server.server_program import ServerProgram
+from loom_core.server.program import ServerProgram
 from loom_flow.cli import PROGRAM, parser, settings_of
 from loom_flow.introduction import introduction
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.server.doctor.examination import Check
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
     from loom_flow.settings import Settings
 
 __all__ = ["SERVER"]
@@ -56,19 +56,19 @@ def _build(settings: Settings) -> LoomServer:
 
 
 def _run_command(args: argparse.Namespace, settings: Settings) -> int:
-    from loom_flow.commands import run_command
+    from loom_flow.command_line.commands import run_command
 
     return run_command(args, settings)
 
 
 def _examined_variables(settings: Settings) -> set[str]:
-    from loom_flow.doctor import variables
+    from loom_flow.command_line.doctor import variables
 
     return variables(settings)
 
 
 def _own_checks(settings: Settings) -> list[Check]:
-    from loom_flow.doctor import own_checks
+    from loom_flow.command_line.doctor import own_checks
 
     return own_checks(settings)
 

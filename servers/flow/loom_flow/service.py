@@ -10,13 +10,13 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.effects import changes_something
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
-from loom_core.runs.orders import Resume
-from loom_core.server.attending import LONGEST_WAIT, Attending
-from loom_core.server.caller import EVERYTHING, acting, current_caller
+from loom_core.flow.runtime.effects import changes_something
+from loom_core.runs.commands import Resume
+from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
+from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending
 from loom_flow.engine import Engine
-from loom_flow.flow_tools import tool_name
+from loom_flow.mcp_tools.flow_tools import tool_name
 from loom_flow.models import ExplainResult, FlowInfo, FlowsResult, MatchInfo
 from loom_flow.texts import progress_line, question_of, run_line, steps_of
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from loom_core.flow.config import FlowConfig, LoadedFlows
-    from loom_core.flow.explaining import Explanation
     from loom_core.flow.orchestrator import WorkflowOrchestrator
-    from loom_core.flow.reply import FlowReply
+    from loom_core.flow.responses.reply import FlowReply
+    from loom_core.flow.turns.explanation import Explanation
     from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.commands import Answered, Decided, Order
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal import Journal
-    from loom_core.runs.orders import Answered, Decided, Order
     from loom_core.runs.run import Pending, Run, RunStatus
     from loom_flow.models import StepInfo
     from loom_flow.settings import Settings

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.config.spoken import spoken
-from loom_core.flow.phrases import Phrases, language_of_run
-from loom_core.flow.reply import CHOICE
-from loom_core.flow.replying import question_text
-from loom_core.flow.replying import run_text as told_of_run
-from loom_core.knowledge.visible import visible
-from loom_core.server.results import TOKEN_CAP, TextBudget
-from loom_core.server.run_models import pending_info
+from loom_core.flow.config.localization import spoken
+from loom_core.flow.responses.phrases import Phrases, language_of_run
+from loom_core.flow.responses.reply import CHOICE
+from loom_core.flow.turns.responses import question_text
+from loom_core.flow.turns.responses import run_text as told_of_run
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
+from loom_core.server.runs.models import pending_info
 from loom_flow.models import (
     ChatResult,
     CitationInfo,
@@ -28,11 +28,11 @@ from loom_flow.wording import Wording
 
 if TYPE_CHECKING:
     from loom_core.flow.config import FlowFile
-    from loom_core.flow.phrases import Language
-    from loom_core.flow.reply import FlowReply, Route
+    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.responses.reply import FlowReply, Route
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Pending, Run
-    from loom_core.server.run_models import EventInfo
+    from loom_core.server.runs.models import EventInfo
     from loom_flow.models import ExplainResult, FlowsResult, RunsResult
 
 __all__ = [

@@ -10,7 +10,7 @@ import anyio
 from loom_core.errors import LoomError
 
 if TYPE_CHECKING:
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
     from loom_flow.service import Service
 
 __all__ = ["watch_flows"]

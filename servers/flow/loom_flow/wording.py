@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from loom_core.flow.phrases import Language
+    from loom_core.flow.responses.phrases import Language
 
 __all__ = ["Wording"]
 

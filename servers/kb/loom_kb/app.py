@@ -11,19 +11,19 @@ from anyio import to_thread
 
 from loom_core.errors import NotFoundError
 from loom_core.paths import audit_path
-from loom_core.server.chatgpt import register_chatgpt_tools
-from loom_core.server.factory import LoomServer
-from loom_core.server.request_state import state_keys
-from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage, resource_uri
-from loom_core.tools.audit import AuditLog
+from loom_core.server.calls.request_state import state_keys
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
+from loom_core.server.search.chatgpt import register_chatgpt_tools
+from loom_core.tools.auditing.audit import AuditLog
 from loom_kb.changes import tell_changes
-from loom_kb.chatgpt import CHATGPT_WORDING
-from loom_kb.graph_app import register_graph_app
+from loom_kb.command_line.syncing import watch_folders
+from loom_kb.graph_pages.app import register_graph_app
 from loom_kb.introduction import introduction
-from loom_kb.prompts import register_prompts
+from loom_kb.mcp_tools.chatgpt import CHATGPT_WORDING
+from loom_kb.mcp_tools.prompts import register_prompts
+from loom_kb.mcp_tools.tools import register_tools
 from loom_kb.service import Service, position
-from loom_kb.syncing import watch_folders
-from loom_kb.tools import register_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

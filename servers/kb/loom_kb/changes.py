@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from loom_core.knowledge.library import Library
-    from loom_core.knowledge.unified import SourceInfo
-    from loom_core.server.factory import LoomServer
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.knowledge.sources.unified_tool import SourceInfo
+    from loom_core.server.protocol.factory import LoomServer
     from loom_kb.service import Service
 
 __all__ = ["tell_changes"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.server.handshake import Introduction
+from loom_core.server.protocol.handshake import Introduction
 
 if TYPE_CHECKING:
     from loom_kb.settings import Settings

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.loaders.generated import GENERATED
+from loom_core.knowledge.ingest.loaders.generated import GENERATED
 from loom_core.knowledge.uris import shown
 from loom_kb.models import JobInfo, SkippedInfo
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.record import Job, JobItem, Record
+    from loom_core.knowledge.store import Job, JobItem, Record
 
 __all__ = ["all_notes", "all_problems", "job_info", "listed_jobs", "problems_page"]
 

@@ -8,14 +8,14 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
-from loom_core.server.console import agreed, say
+from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
+from loom_core.server.cli.console import agreed, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from loom_core.knowledge.library import Library
-    from loom_core.server.health import Section
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.server.cli.health import Section
 
 __all__ = [
     "NO_MODEL",

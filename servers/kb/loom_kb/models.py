@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from loom_core.server.citing import MatchInfo
+from loom_core.server.search.citations import MatchInfo
 
 __all__ = [
     "AddResult",

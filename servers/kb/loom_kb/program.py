@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.server.server_program import ServerProgram
+from loom_core.server.program import ServerProgram
 from loom_kb.cli import PROGRAM, checked_settings, parser, settings_of
 from loom_kb.introduction import introduction
 from loom_kb.language_model import NO_MODEL, configuration
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.server.doctor.examination import Check
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
     from loom_kb.settings import Settings
 
 __all__ = ["SERVER"]
@@ -52,8 +52,8 @@ def _of_language_model(choice: str) -> Iterator[str]:
 
 def _of_embedder(choice: str) -> Iterator[str]:
     from loom_core.embedding.registry import is_remote
-    from loom_core.embedding.remote_config import config_of_text
-    from loom_core.embedding.vendors import EMBEDDING_VENDORS
+    from loom_core.embedding.remote_models.config import config_of_text
+    from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
 
     config = config_of_text(choice)
     if config is None or not is_remote(config):
@@ -64,7 +64,7 @@ def _of_embedder(choice: str) -> Iterator[str]:
 
 
 def _unknown(settings: Settings, names: Sequence[str]) -> list[str]:
-    from loom_core.knowledge.catalogue import Catalogue
+    from loom_core.knowledge.sources.catalogue import Catalogue
 
     catalogue = Catalogue(settings.home)
     for name in names:
@@ -80,19 +80,19 @@ def _build(settings: Settings) -> LoomServer:
 
 
 def _run_command(args: argparse.Namespace, settings: Settings) -> int:
-    from loom_kb.commands import run_command
+    from loom_kb.command_line.commands import run_command
 
     return run_command(args, settings)
 
 
 def _examined_variables(settings: Settings) -> set[str]:
-    from loom_kb.doctor import variables
+    from loom_kb.command_line.doctor import variables
 
     return variables(settings)
 
 
 def _own_checks(settings: Settings) -> list[Check]:
-    from loom_kb.doctor import own_checks
+    from loom_kb.command_line.doctor import own_checks
 
     return own_checks(settings)
 

@@ -11,13 +11,12 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
-from loom_core.knowledge.library import Library
-from loom_core.server.caller import current_caller
-from loom_core.server.citing import MatchInfo
-from loom_core.server.reading import forms_of, read
-from loom_kb.addresses import readable_paths
+from loom_core.knowledge.sources.federation.federation import Federation
+from loom_core.knowledge.sources.library import Library
+from loom_core.server.auth.caller import current_caller
+from loom_core.server.search.citations import MatchInfo
+from loom_core.server.search.excerpts import forms_of, read
 from loom_kb.job_facts import job_info, listed_jobs
 from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
 from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobResult, Passage, QueryResult
@@ -26,20 +25,19 @@ from loom_kb.settings import DEFAULT_SOURCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
-    from loom_core.knowledge.federated import FederatedAnswer
-    from loom_core.knowledge.match import Match
-    from loom_core.knowledge.merging import MergedItem
+    from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.rag.answer import Answer
-    from loom_core.knowledge.rag.config import Strategy
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.rag.options import SearchOptions
-    from loom_core.knowledge.record import DocumentRow, Job
-    from loom_core.knowledge.unified import SourceInfo
+    from loom_core.knowledge.retrieval.answer import Answer
+    from loom_core.knowledge.retrieval.confidence import Match
+    from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
+    from loom_core.knowledge.sources.federation.answer import FederatedAnswer
+    from loom_core.knowledge.sources.federation.merging import MergedItem
+    from loom_core.knowledge.sources.unified_tool import SourceInfo
+    from loom_core.knowledge.store import DocumentRow, Job
     from loom_kb.settings import Settings
 
-__all__ = ["Service", "document_info", "estimate_info", "job_info", "position"]
+__all__ = ["Service", "document_info", "estimate_info", "job_info", "position", "readable_paths"]
 
 _MAX_KEY = (1 << 63) - 1
 _MICRO = 1_000_000  # cursors are whole numbers: times in microseconds
@@ -244,7 +242,7 @@ class Service:
                 "This server fetches no web pages, as what a model reads could make it ask for any address.",
                 advice="Give the text itself in `text`, or restart the server with --allow-urls.",
             )
-        from loom_core.knowledge.fetching import client_for
+        from loom_core.knowledge.ingest.page_fetcher import client_for
 
         check = client_for(settings.allow_net).check
         addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
@@ -496,3 +494,38 @@ def _passage(number: int, found: MergedItem) -> Passage:
         scores=m["scores"],
         why=[*m["why"], *(f"{source} has the same ({id_})" for source, id_ in found.also_in)],
     )
+
+
+_SHOWN = 200  # characters of a path that is none
+
+
+def readable_paths(paths: Sequence[str], roots: Sequence[Path]) -> list[Path]:
+    """The real paths behind what a client asks to be read, whether they exist or not. Blocks.
+
+    Args:
+        paths: absolute, or relative to the first root that has them.
+        roots: folders that may be read; links and `..` are followed before a path is held against them.
+
+    Raises:
+        InvalidInputError: one of them is outside the roots, or cannot be a path.
+    """
+    real_roots = [root.resolve() for root in roots]
+    found: list[Path] = []
+    for path in paths:
+        real = _real(path, real_roots)
+        if not any(real.is_relative_to(root) for root in real_roots):
+            raise InvalidInputError(
+                f"{path} is outside the folders that this server may read.",
+                advice=f"It may read: {', '.join(map(str, real_roots))}. Its --root option changes that.",
+            )
+        found.append(real)
+    return found
+
+
+def _real(path: str, roots: Sequence[Path]) -> Path:
+    try:
+        given = Path(path).expanduser()
+        candidates = [given] if given.is_absolute() else [root / given for root in roots]
+        return next((c.resolve() for c in candidates if c.exists()), candidates[0].resolve())
+    except (OSError, ValueError, RuntimeError):  # too long; with a NUL; a loop of links, `~nobody`
+        raise InvalidInputError(f"{path[:_SHOWN]!r} cannot be a path.", advice="Check the path.") from None

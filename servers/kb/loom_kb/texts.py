@@ -6,15 +6,15 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.text.control_characters import visible
 from loom_core.knowledge.uris import readable
-from loom_core.knowledge.visible import visible
-from loom_core.server.citing import passages_text
-from loom_core.server.results import TextBudget
+from loom_core.server.protocol.results import TextBudget
+from loom_core.server.search.citations import passages_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.extraction_estimate import ExtractionEstimate
+    from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.storage.ownership import Holder
     from loom_kb.models import (
         DocumentInfo,

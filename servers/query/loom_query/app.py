@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.paths import audit_path
-from loom_core.server.chatgpt import register_chatgpt_tools
-from loom_core.server.factory import LoomServer
-from loom_core.server.request_state import state_keys
-from loom_core.server.resource import ResourceContent
-from loom_core.server.results import TOKEN_CAP
-from loom_core.tools.audit import AuditLog
-from loom_query.chatgpt import CHATGPT_WORDING
+from loom_core.server.calls.request_state import state_keys
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.resources import ResourceContent
+from loom_core.server.protocol.results import TOKEN_CAP
+from loom_core.server.search.chatgpt import register_chatgpt_tools
+from loom_core.tools.auditing.audit import AuditLog
 from loom_query.introduction import introduction
+from loom_query.mcp_tools.chatgpt import CHATGPT_WORDING
+from loom_query.mcp_tools.tools import register_tools
 from loom_query.service import Service
-from loom_query.tools import register_tools
 from loom_query.watching import watch_sources
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
-from loom_core.server.command_line import Commands, add_command, split_line
-from loom_core.server.server_program import run_server
-from loom_core.server.standard_commands import (
+from loom_core.server.cli.command_line import Commands, add_command, split_line
+from loom_core.server.cli.standard_commands import (
     add_audit,
     add_doctor,
     add_install,
@@ -25,6 +24,7 @@ from loom_core.server.standard_commands import (
     add_token,
     program_parser,
 )
+from loom_core.server.program import run_server
 from loom_query.settings import Settings
 
 if TYPE_CHECKING:

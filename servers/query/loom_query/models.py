@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from loom_core.knowledge.federated import SourceState
-from loom_core.server.citing import MatchInfo
+from loom_core.knowledge.sources.federation.answer import SourceState
+from loom_core.server.search.citations import MatchInfo
 
 __all__ = [
     "AskResult",

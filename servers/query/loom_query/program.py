@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.server.server_program import ServerProgram
+from loom_core.server.program import ServerProgram
 from loom_query.cli import PROGRAM, parser, settings_of
 from loom_query.introduction import introduction
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.server.doctor.examination import Check
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
     from loom_query.settings import Settings
 
 __all__ = ["SERVER"]
@@ -27,7 +27,7 @@ def _options(settings: Settings) -> list[str]:
 
 def _key_variables(settings: Settings) -> list[str]:
     from loom_core.server.install.front import model_variables
-    from loom_query.query_file import read_query_file
+    from loom_query.configuration.query_file import read_query_file
 
     file = read_query_file(settings.config, required=settings.config_given)
     names = [*file.variables]
@@ -37,7 +37,7 @@ def _key_variables(settings: Settings) -> list[str]:
 
 
 def _unknown(settings: Settings, names: Sequence[str]) -> list[str]:
-    from loom_query.plan import plan
+    from loom_query.federation.plan import plan
 
     known = {source.name for source in plan(settings).sources}
     return [name for name in names if name not in known]
@@ -50,19 +50,19 @@ def _build(settings: Settings) -> LoomServer:
 
 
 def _run_command(args: argparse.Namespace, settings: Settings) -> int:
-    from loom_query.commands import run_command
+    from loom_query.command_line.commands import run_command
 
     return run_command(args, settings)
 
 
 def _examined_variables(settings: Settings) -> set[str]:
-    from loom_query.doctor import variables
+    from loom_query.command_line.doctor import variables
 
     return variables(settings)
 
 
 def _own_checks(settings: Settings) -> list[Check]:
-    from loom_query.doctor import own_checks
+    from loom_query.command_line.doctor import own_checks
 
     return own_checks(settings)
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from loom_core.errors import ConfigError, LLMError, LoomError, NotFoundError, SourceError
-from loom_core.knowledge.asking import START_SECONDS
-from loom_core.server.caller import current_caller
-from loom_core.server.citing import MatchInfo
-from loom_query.engine import Engine
-from loom_query.language_model import LanguageModel
-from loom_query.live_source import OwnSource
+from loom_core.knowledge.sources.federation.source_call import START_SECONDS
+from loom_core.server.auth.caller import current_caller
+from loom_core.server.search.citations import MatchInfo
+from loom_query.federation.engine import Engine
+from loom_query.federation.language_model import LanguageModel
+from loom_query.federation.live_source import OwnSource
+from loom_query.federation.passages import details_of, fetched, passage_of
+from loom_query.federation.sources import Sources
 from loom_query.models import (
     AskResult,
     FetchResult,
@@ -23,8 +25,6 @@ from loom_query.models import (
     SourceOutcome,
     SourcesResult,
 )
-from loom_query.passages import details_of, fetched, passage_of
-from loom_query.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from loom_core.knowledge.federated import SourceReport
-    from loom_core.knowledge.unified import SourceInfo
+    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.llm.interface import LLMProvider
-    from loom_core.server.reading import Stretch
-    from loom_query.live_source import LiveSource
-    from loom_query.query_file import SourceProblem
+    from loom_core.server.search.excerpts import Stretch
+    from loom_query.configuration.query_file import SourceProblem
+    from loom_query.federation.live_source import LiveSource
     from loom_query.settings import Settings
 
 __all__ = ["Service"]
@@ -253,7 +253,7 @@ class Service:
             try:
                 async with self.sources.asked(names) as federation:
                     await self._prepare(names, generating=True)
-                    from loom_query.answering import answered
+                    from loom_query.federation.answering import answered
 
                     answer, reports = await answered(
                         llm,

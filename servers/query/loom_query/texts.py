@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.visible import visible
-from loom_core.server.citing import citation, passages_text
-from loom_core.server.results import TOKEN_CAP, TextBudget
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
+from loom_core.server.search.citations import citation, passages_text
 
 if TYPE_CHECKING:
     from loom_query.models import (

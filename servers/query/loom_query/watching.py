@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 if TYPE_CHECKING:
-    from loom_core.server.factory import LoomServer
-    from loom_query.sources import Sources
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_query.federation.sources import Sources
 
 __all__ = ["watch_sources"]
 

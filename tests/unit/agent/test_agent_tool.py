@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage
@@ -17,11 +17,11 @@ from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.observability.log_fields import current_fields, logging_with
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Budget
-from loom_core.tools.audit import AuditLog
-from loom_core.tools.audit_file import read_entries
+from loom_core.tools.auditing.audit import AuditLog
+from loom_core.tools.auditing.file import read_entries
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
 from tests.fixtures.called_agents import boss_of, last_result, one_call, runs_by_profile, writer
 
 

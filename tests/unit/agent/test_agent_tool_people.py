@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.llm.mock import MockProvider
-from loom_core.runs.orders import Answered, Decided
+from loom_core.runs.commands import Answered, Decided
 from loom_core.runs.run import Pending
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question

@@ -14,9 +14,9 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.commands import Abort, Decided, Pause, Resume
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Decided, Pause, Resume
 from loom_core.runs.run import Budget, Run, RunRequest
 from loom_core.tools.function_tool import tool
 from loom_core.tools.names import own_wire_name

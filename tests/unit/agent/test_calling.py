@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.calling import SPENT, calling_run
+from loom_core.agent.calls.caller import SPENT, calling_run
 from loom_core.agent.spending import left_of
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.orders import Decided, Reply
+from loom_core.runs.commands import Decided, Reply
 from loom_core.runs.run import Budget, Pending, Spent
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question, ToolOutput

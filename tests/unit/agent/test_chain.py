@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.chain import Chain
-from loom_core.agent.step import StepError
+from loom_core.agent.teams.chain import Chain
+from loom_core.agent.teams.step import StepError
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, NotFoundError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import UserMessage

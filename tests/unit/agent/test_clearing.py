@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.agent.clearing import blob_address, cleared
+from loom_core.agent.compaction.clearing import blob_address, cleared
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,

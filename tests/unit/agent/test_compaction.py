@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.compaction import DEFAULT_RESERVE, Compacted, Compactor, Fill
+from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compacted, Compactor, Fill
+from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.summary import SECTIONS, is_summary
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.breaker import CircuitBreaker
 from loom_core.llm.interface import ChatRequest, ToolSpec, Usage
@@ -25,7 +25,7 @@ from loom_core.llm.messages import (
     UserMessage,
 )
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.orders import Reply
+from loom_core.runs.commands import Reply
 from loom_core.tools.function_tool import tool
 
 _GOAL = "把这些文件里的知识图谱整理成一份报告"

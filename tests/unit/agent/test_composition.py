@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
-from loom_core.agent.chain import Chain
-from loom_core.agent.multi_agent import MultiAgentSystem
-from loom_core.agent.router import Route, Router
-from loom_core.agent.step import StepError
-from loom_core.agent.workflow import Workflow, WorkflowStep
+from loom_core.agent.teams.agent_tool import AgentTool
+from loom_core.agent.teams.chain import Chain
+from loom_core.agent.teams.multi_agent import MultiAgentSystem
+from loom_core.agent.teams.router import Route, Router
+from loom_core.agent.teams.step import StepError
+from loom_core.agent.teams.workflow import Workflow, WorkflowStep
 from loom_core.errors import ConfigError
 from loom_core.llm.mock import MockProvider
 

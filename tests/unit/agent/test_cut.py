@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.agent.cut import Cut, cut, newest_from
-from loom_core.agent.summary import is_summary, summary_message
+from loom_core.agent.compaction.compaction import Cut, cut, newest_from
+from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.llm.messages import (
     AssistantMessage,
     Message,
@@ -15,7 +15,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.pairing import paired
+from loom_core.llm.transport.tool_pairing import paired
 from loom_core.testing.conversations import conversations
 
 _SYSTEM = SystemMessage("You are an agent.")

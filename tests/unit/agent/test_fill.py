@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.agent.fill import Fill, Scale, Sizes, tokens_after
+from loom_core.agent.compaction.compaction import Fill, Scale, Sizes, tokens_after
 from loom_core.llm.interface import Usage
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, UserMessage
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.compaction import Compacted
+from loom_core.agent.compaction.compaction import Compacted
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.hooks import Hooks, Veto
 from loom_core.llm.interface import ChatRequest, LLMResponse

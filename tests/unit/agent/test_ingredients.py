@@ -13,7 +13,7 @@ from loom_core.agent.loop_guard import LoopGuard
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.run import Budget
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
 
 
 def _add(a: int, b: int) -> int:

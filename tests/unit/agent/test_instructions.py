@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from loom_core.agent import Agent, Run
-from loom_core.embedding.hashing import HashingEmbedder
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.errors import ConfigError
-from loom_core.knowledge.context import ContextRetriever
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.sources.context_retriever import ContextRetriever
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.federation.federation import Federation
 from loom_core.llm.messages import SystemMessage
 from loom_core.llm.mock import MockProvider
 from loom_core.testing import AgentTester, MockLLM, call

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.multi_agent import MultiAgentSystem
-from loom_core.agent.step import StepError
+from loom_core.agent.teams.multi_agent import MultiAgentSystem
+from loom_core.agent.teams.step import StepError
 from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage

@@ -9,8 +9,8 @@ import pytest
 from loom_core.agent.notices import Notices
 from loom_core.cjk import is_chinese
 from loom_core.tools.function_tool import tool
-from loom_core.tools.permission_rule import PermissionRule
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule
 
 _ROOT = Path(__file__).parents[3]
 

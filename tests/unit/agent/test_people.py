@@ -14,10 +14,10 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.commands import Answered, Decided
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Answered, Decided
 from loom_core.runs.run import Pending, Run
-from loom_core.tools.audit import AuditLog
+from loom_core.tools.auditing.audit import AuditLog
 from loom_core.tools.calls import PlannedCall
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question

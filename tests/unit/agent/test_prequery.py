@@ -7,7 +7,7 @@ import anyio
 
 from loom_core.agent.agent import Agent
 from loom_core.errors import SourceError
-from loom_core.knowledge.context import ContextRetriever
+from loom_core.knowledge.sources.context_retriever import ContextRetriever
 from loom_core.llm.interface import StreamChunk
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider

@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.chain import Chain
-from loom_core.agent.multi_agent import MultiAgentSystem
-from loom_core.agent.router import Choice, Route, Router
-from loom_core.agent.step import StepError
+from loom_core.agent.teams.chain import Chain
+from loom_core.agent.teams.multi_agent import MultiAgentSystem
+from loom_core.agent.teams.router import Choice, Route, Router
+from loom_core.agent.teams.step import StepError
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.mock import MockAnswer, MockProvider

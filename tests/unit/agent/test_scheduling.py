@@ -14,7 +14,7 @@ from loom_core.observability.metrics import process_metrics
 from loom_core.observability.registry import Registry
 from loom_core.testing import AgentTester, MockLLM, call
 from loom_core.tools import tool
-from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.execution.scheduler import Scheduler
 
 
 async def test_a_tool_that_needs_less_time_than_others_is_stopped_when_it_is_over(counted: Registry) -> None:

@@ -7,8 +7,8 @@ from typing import Unpack
 import anyio
 import pytest
 
-from loom_core.agent.summariser import Summariser
-from loom_core.agent.summary import SECTIONS, summary_message
+from loom_core.agent.compaction.summarizer import Summariser
+from loom_core.agent.compaction.summary import SECTIONS, summary_message
 from loom_core.errors import LLMError
 from loom_core.llm.interface import ChatOptions, ChatRequest, FinishReason, LLMResponse, Usage
 from loom_core.llm.messages import Message, MessageLike, TextPart, ToolCallPart, UserMessage

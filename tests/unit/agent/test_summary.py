@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.agent.summary import SECTIONS, is_summary, read_sections, summary_message, written_sections
+from loom_core.agent.compaction.summary import (
+    SECTIONS,
+    is_summary,
+    read_sections,
+    summary_message,
+    written_sections,
+)
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
 
 _TITLES = [section.title for section in SECTIONS]

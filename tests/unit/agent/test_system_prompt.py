@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.agent.system_prompt import system_prompt
+from loom_core.agent.model_turns import system_prompt
 from loom_core.llm.interface import ToolSpec
 from loom_core.runs.run import Budget, Run, RunRequest
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.agent.window import USUAL_WINDOW, window_of
+from loom_core.agent.compaction.window import USUAL_WINDOW, window_of
 from loom_core.errors import ConfigError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.fallback import FallbackProvider

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.chain import Chain
-from loom_core.agent.step import StepError
-from loom_core.agent.workflow import Results, Workflow, WorkflowStep
+from loom_core.agent.teams.chain import Chain
+from loom_core.agent.teams.step import StepError
+from loom_core.agent.teams.workflow import Results, Workflow, WorkflowStep
 from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.mock import MockProvider
 

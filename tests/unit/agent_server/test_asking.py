@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from loom_agent.commands import run_code
+from loom_agent.command_line.commands import run_code
 from mcp_types import ElicitResult
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.orders import Decided
-from loom_core.server.caller import Caller, acting
+from loom_core.runs.commands import Decided
+from loom_core.server.auth.caller import Caller, acting
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ import json
 
 import anyio
 import pytest
-from loom_agent.demonstration import MODEL, demonstration_model, demonstration_tools
+from loom_agent.profiles.demonstration import MODEL, demonstration_model, demonstration_tools
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.compaction import Compactor
+from loom_core.agent.compaction.compaction import Compactor
 from loom_core.llm.interface import ToolSpec
 from loom_core.llm.messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, UserMessage
 

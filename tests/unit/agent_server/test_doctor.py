@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from loom_agent.doctor import own_checks
+from loom_agent.command_line.doctor import own_checks
 
 from loom_core.server.doctor.checks import examined
 

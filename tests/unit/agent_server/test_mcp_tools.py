@@ -10,8 +10,8 @@ import pytest
 from loom_agent.service import Service
 
 from loom_core.errors import ConfigError, SourceError
-from loom_core.runs.orders import Decided
-from loom_core.server.caller import SCOPES, Caller, acting
+from loom_core.runs.commands import Decided
+from loom_core.server.auth.caller import SCOPES, Caller, acting
 
 pytestmark = pytest.mark.slow
 

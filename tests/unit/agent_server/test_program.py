@@ -9,7 +9,7 @@ from loom_agent.cli import parser, settings_of
 from loom_agent.program import SERVER
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.server_program import served_arguments
+from loom_core.server.program import served_arguments
 
 
 def served(*line, after=()):

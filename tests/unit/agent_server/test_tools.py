@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from loom_core.runs.orders import Reply
+from loom_core.runs.commands import Reply
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom_core.agent import Agent, Budget
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.callbacks import Callback, LoggingCallback, MetricsCallback
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.messages import ToolCallPart

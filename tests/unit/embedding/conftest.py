@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.embedding.e5 import E5SmallEmbedder
-from loom_core.embedding.e5_weights import E5_FILE, read_e5_weights
+from loom_core.embedding.local_models.e5 import E5SmallEmbedder
+from loom_core.embedding.local_models.e5_weights import E5_FILE, read_e5_weights
 
 if TYPE_CHECKING:
-    from loom_core.embedding.e5_weights import E5Weights
+    from loom_core.embedding.local_models.e5_weights import E5Weights
 
 
 @pytest.fixture(scope="module")  # not for longer: a worker would hold it to its end

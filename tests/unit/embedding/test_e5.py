@@ -8,8 +8,8 @@ import anyio
 import numpy as np
 import pytest
 
-from loom_core.embedding.e5 import E5SmallEmbedder
-from loom_core.embedding.e5_weights import E5_FILE
+from loom_core.embedding.local_models.e5 import E5SmallEmbedder
+from loom_core.embedding.local_models.e5_weights import E5_FILE
 from loom_core.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def test_without_the_wheel_the_error_names_it(monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("e5_weights")
 async def test_the_model_is_loaded_once_however_many_ask(caplog: pytest.LogCaptureFixture):
     fresh = E5SmallEmbedder(threads=2)
-    with caplog.at_level(logging.INFO, logger="loom_core.embedding.e5"):
+    with caplog.at_level(logging.INFO, logger="loom_core.embedding.local_models.e5"):
         async with anyio.create_task_group() as group:
             for _ in range(4):
                 group.start_soon(fresh.embed, ["x"])

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from loom_core.embedding.e5_graph import best_form, open_e5_graph
+from loom_core.embedding.local_models.e5_graph import best_form, open_e5_graph
 
 if TYPE_CHECKING:
-    from loom_core.embedding.e5_weights import E5Weights
+    from loom_core.embedding.local_models.e5_weights import E5Weights
 
 
 def test_both_forms_of_the_integers_give_the_same_vectors(e5_weights: E5Weights):

@@ -5,13 +5,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from loom_core.embedding.e5_weights import FEED_FORWARD, HIDDEN, LAYERS, POSITIONS, read_e5_weights
+from loom_core.embedding.local_models.e5_weights import (
+    FEED_FORWARD,
+    HIDDEN,
+    LAYERS,
+    POSITIONS,
+    read_e5_weights,
+)
 from loom_core.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loom_core.embedding.e5_weights import E5Weights
+    from loom_core.embedding.local_models.e5_weights import E5Weights
 
 
 def test_the_vocabulary_is_that_of_xlm_roberta(e5_weights: E5Weights):

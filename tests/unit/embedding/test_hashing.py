@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.embedding.hashing import HashingEmbedder
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 
 
 async def test_similar_words_are_nearer_than_other_words():
@@ -35,7 +35,7 @@ async def test_a_text_without_words_is_all_zero():
 
 def test_vectors_are_the_same_in_another_process():
     program = (
-        "import anyio; from loom_core.embedding.hashing import HashingEmbedder as H;"
+        "import anyio; from loom_core.embedding.local_models.hashing import HashingEmbedder as H;"
         "print(anyio.run(H().embed, ['Loom 检索', 'words']).tobytes().hex())"
     )
     run = subprocess.run(

@@ -7,7 +7,7 @@ import anyio
 import numpy as np
 import pytest
 
-from loom_core.embedding.local import LocalEmbedder, usable_threads
+from loom_core.embedding.local_models.base import LocalEmbedder, usable_threads
 from loom_core.errors import EmbeddingError
 
 if TYPE_CHECKING:

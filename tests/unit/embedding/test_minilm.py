@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from loom_core.embedding.minilm import MINILM_FILE, MiniLmEmbedder
+from loom_core.embedding.local_models.minilm import MINILM_FILE, MiniLmEmbedder
 from loom_core.errors import EmbeddingError
 
 installed = pytest.mark.skipif(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from keyring.backend import KeyringBackend
 
-from loom_core.embedding.ollama import OllamaEmbedder
+from loom_core.embedding.remote_models.ollama import OllamaEmbedder
 from loom_core.errors import EmbeddingError
 from loom_core.retry import RetryPolicy
 from loom_core.testing.embedding_server import EmbeddingServer, Refusal, vector_of

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import loom_core.embedding
-from loom_core.embedding.e5_graph import open_e5_graph
-from loom_core.embedding.onnx_session import open_session, run_session
+from loom_core.embedding.local_models.e5_graph import open_e5_graph
+from loom_core.embedding.local_models.onnx_session import open_session, run_session
 from loom_core.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from loom_core.embedding.e5_weights import E5Weights
+    from loom_core.embedding.local_models.e5_weights import E5Weights
 
 GRAPH = Path(loom_core.embedding.__file__).with_name("data") / "e5_int8.onnx"
 

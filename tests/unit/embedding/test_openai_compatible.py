@@ -15,7 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder, OpenAIEmbeddingProvider
+from loom_core.embedding.remote_models.openai_compatible import (
+    OpenAICompatibleEmbedder,
+    OpenAIEmbeddingProvider,
+)
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.retry import RetryPolicy
 from loom_core.testing.embedding_server import EmbeddingServer, Refusal, vector_of

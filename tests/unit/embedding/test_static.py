@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from loom_core.embedding.static import STATIC_FILE, StaticEmbedder
+from loom_core.embedding.local_models.static import STATIC_FILE, StaticEmbedder
 from loom_core.errors import EmbeddingError
 
 installed = pytest.mark.skipif(STATIC_FILE.find() is None, reason="the wheel wordllama is not installed")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.embedding.unigram import UnigramTokenizer
+from loom_core.embedding.local_models.unigram import UnigramTokenizer
 
 if TYPE_CHECKING:
-    from loom_core.embedding.e5_weights import E5Weights
+    from loom_core.embedding.local_models.e5_weights import E5Weights
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",

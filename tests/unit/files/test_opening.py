@@ -12,8 +12,8 @@ import pytest
 
 from loom_core.errors import DocumentError
 from loom_core.files.opening import OutsideError, open_regular
-from loom_core.knowledge.file_state import read_state
-from loom_core.knowledge.loaders import LoadLimits, load_file
+from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
+from loom_core.knowledge.store.files import read_state
 
 pytestmark = [
     pytest.mark.hostile("paths and links"),

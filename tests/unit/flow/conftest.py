@@ -16,7 +16,7 @@ from loom_core.flow.expressions import Values
 from loom_core.flow.http import EndpointCaller
 from loom_core.flow.http.answer import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.reply import FlowReply
+from loom_core.flow.responses.reply import FlowReply
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.runs.journal import Journal
 

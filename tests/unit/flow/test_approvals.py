@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.errors import ConfigError
 from loom_core.flow.executor import FlowExecutor
 from loom_core.llm.messages import ToolCallPart

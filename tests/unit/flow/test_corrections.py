@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from loom_core.flow.corrections import corrected, refused_correction, restated, takes_back
-from loom_core.flow.phrases import Phrases
-from loom_core.flow.reading import read_answer
+from loom_core.flow.responses.phrases import Phrases
+from loom_core.flow.understanding.corrections import corrected, refused_correction, restated, takes_back
+from loom_core.flow.understanding.reply_parser import read_answer
 from loom_core.runs.run import Pending
 
 INPUTS: dict[str, Any] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from loom_core.flow.delivery import Delivery
-from loom_core.flow.repeating import Repeats
-from loom_core.flow.reply import FlowReply, Route
-from loom_core.flow.replying import Outcome
-from loom_core.flow.session import Conversation, Conversations
+from loom_core.flow.responses.reply import FlowReply, Route
+from loom_core.flow.turns.delivery import Delivery
+from loom_core.flow.turns.idempotency import Repeats
+from loom_core.flow.turns.responses import Outcome
+from loom_core.flow.turns.session import Conversation, Conversations
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
 from loom_core.runs.run import RunRequest

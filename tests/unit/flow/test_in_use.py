@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.flow.equipment import Equipment, Outfit
-from loom_core.flow.in_use import EquipmentInUse
-from loom_core.flow.session import Conversations
+from loom_core.flow.runtime.hot_reload import EquipmentInUse
+from loom_core.flow.runtime.runtime import Equipment, Outfit
+from loom_core.flow.turns.session import Conversations
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
 from tests.unit.flow.conftest import LEAVE, ORDER, loaded_flows

@@ -9,12 +9,12 @@ from dataclasses import asdict
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.driving import FlowRunner
-from loom_core.flow.equipment import Equipment, Outfit
-from loom_core.flow.intake import Intake, check_message
-from loom_core.flow.repeating import Repeats
-from loom_core.flow.reply import Route
-from loom_core.flow.session import Conversations
+from loom_core.flow.responses.reply import Route
+from loom_core.flow.runtime.execution import FlowRunner
+from loom_core.flow.runtime.runtime import Equipment, Outfit
+from loom_core.flow.turns.idempotency import Repeats
+from loom_core.flow.turns.intake import Intake, check_message
+from loom_core.flow.turns.session import Conversations
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory

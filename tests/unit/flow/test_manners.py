@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.flow.manners import is_again, is_aside, is_cancel, is_declined, is_past, is_question, yes_or_no
+from loom_core.flow.understanding.small_talk import (
+    is_again,
+    is_aside,
+    is_cancel,
+    is_declined,
+    is_past,
+    is_question,
+    yes_or_no,
+)
 
 
 @pytest.mark.parametrize(

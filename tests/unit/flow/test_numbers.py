@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.numbers import number_in, number_of
+from loom_core.flow.understanding.numbers import number_in, number_of
 
 
 @pytest.mark.parametrize(

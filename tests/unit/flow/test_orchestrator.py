@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
-from loom_core.flow.offer import Offer
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.reply import CHOICE
+from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.responses.reply import CHOICE
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import CONFIRMED, LEAVE, ORDER, RULES, Known, loaded_flows, talking
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from loom_core.errors import LLMError
-from loom_core.flow.patience import Patience
+from loom_core.flow.turns.timeouts import Patience
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.pattern_within import texts_within
+from loom_core.flow.understanding.slots import texts_within
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.manners import is_again, is_cancel, manner_of, yes_or_no
-from loom_core.flow.reading import read_answer
+from loom_core.flow.understanding.reply_parser import read_answer
+from loom_core.flow.understanding.small_talk import is_again, is_cancel, manner_of, yes_or_no
 from loom_core.runs.run import Pending
 from tests.unit.flow.conftest import LEAVE
 

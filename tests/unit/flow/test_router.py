@@ -8,7 +8,7 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.router import FlowRouter
+from loom_core.flow.policy.router import FlowRouter
 
 _LEAVE: dict[str, Any] = {
     "flow_id": "leave",

@@ -15,13 +15,13 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.knowledge import ProviderKnowledge
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.repeating import Repeats
-from loom_core.flow.session import Conversations
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.flow.turns.idempotency import Repeats
+from loom_core.flow.turns.session import Conversations
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.llm.mock import MockProvider
+from loom_core.runs.commands import Answered
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.runs.orders import Answered
 from tests.unit.flow.conftest import LEAVE, ORDER, Api, decides, loaded_flows, talking
 
 

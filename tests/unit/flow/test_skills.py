@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loom_core.flow.skills import active_skills, free_tools, skills_in_order
-from loom_core.runs.orders import Decided
+from loom_core.flow.runtime.skills import active_skills, free_tools, skills_in_order
+from loom_core.runs.commands import Decided
 from loom_core.testing import MockLLM, call
 from loom_core.tools.function_tool import tool
 from tests.unit.flow.conftest import LEAVE, ORDER, decides, loaded_flows, talking

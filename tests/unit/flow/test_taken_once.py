@@ -11,7 +11,7 @@ import pytest
 from loom_core.errors import InvalidInputError
 from loom_core.flow.http.answer import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.session import Conversations
+from loom_core.flow.turns.session import Conversations
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from loom_core.flow.knowledge import ProviderKnowledge
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.llm.mock import MockProvider
 from loom_core.observability.families import FLOW_MESSAGE_SECONDS, FLOW_ROUTES
 from loom_core.observability.log_fields import current_fields
@@ -100,4 +100,4 @@ async def test_lines_of_the_log_know_the_conversation_and_the_run(caplog: pytest
         async with talking(llm=MockProvider([])) as talk:
             reply = await talk("年假有几天？")
     caplog.handler.removeFilter(fields)
-    assert known["loom_core.flow.patience"] == {"conversation": reply.session_id}
+    assert known["loom_core.flow.turns.timeouts"] == {"conversation": reply.session_id}

@@ -12,7 +12,7 @@ from loom_core.errors import NetError, NetFailure, SourceError
 from loom_core.flow.http.answer import EndpointResult
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.orders import Abort, Answered, Decided
+from loom_core.runs.commands import Abort, Answered, Decided
 from loom_core.testing import MockLLM, call
 from tests.unit.flow.conftest import LEAVE, ORDER, decides, talking
 

@@ -15,7 +15,7 @@ import pytest
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import TypeAdapter
 
-from loom_core.server.tasks import TASKS
+from loom_core.server.calls.tasks import TASKS
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import Asked, LocalServer

@@ -9,12 +9,12 @@ from functools import partial
 import anyio
 import pytest
 from loom_flow.cli import parser, settings_of
-from loom_flow.doctor import own_checks
+from loom_flow.command_line.doctor import own_checks
 from loom_flow.program import SERVER
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.doctor.checks import examined
-from loom_core.server.server_program import served_arguments
+from loom_core.server.program import served_arguments
 
 ASKS = [{"stepId": "a", "ask": "Name?"}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loom_core.server.caller import Caller, acting
+from loom_core.server.auth.caller import Caller, acting
 
 GREETS = {"flow_id": "greet", "trigger_patterns": ["问好"], "description": "问好", "as_tool": True}
 STEPS = [{"stepId": "sure", "confirm": "{$context.tenantId}/{$context.employeeId}?"}]

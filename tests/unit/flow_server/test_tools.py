@@ -12,7 +12,7 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from loom_core.errors import NotFoundError
-from loom_core.server.caller import Caller, acting
+from loom_core.server.auth.caller import Caller, acting
 
 pytestmark = pytest.mark.slow
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import anyio
 import pytest
-from loom_kb.doctor import own_checks
+from loom_kb.command_line.doctor import own_checks
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.installation import how_to_install
-from loom_core.knowledge.rag.owner_protocol import PROTOCOL, loom_version
+from loom_core.knowledge.rag.owner.protocol import PROTOCOL, loom_version
+from loom_core.server.cli.health import Finding, HealthReport, Section
 from loom_core.server.doctor.checks import examined
-from loom_core.server.health import Finding, HealthReport, Section
 from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
 
 pytestmark = pytest.mark.slow

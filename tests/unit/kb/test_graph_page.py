@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from loom_kb.graph_page import graph_app_html, graph_html
-from loom_kb.graph_passages import Span, ViewPassage
-from loom_kb.graph_view import GraphView, ViewEntity, ViewRelation
+from loom_kb.graph_pages.page import graph_app_html, graph_html
+from loom_kb.graph_pages.passages import Span, ViewPassage
+from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
 
 _HOSTILE = "</script><script>alert(1)</script><!-- 𝒳 织机"
 

@@ -9,7 +9,7 @@ from loom_kb.job_facts import job_info
 from loom_core.errors import LLMError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.retrieval.config import WaitSettings
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.mock import MockProvider
 

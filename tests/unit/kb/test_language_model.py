@@ -19,7 +19,7 @@ from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
+from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
 
 SAID = json.dumps({"entities": [{"name": "zell", "type": "town"}, {"name": "泽尔", "type": "town"}]})
 # A limit of one dollar is above what nobody knows the price of; a model that costs has one.

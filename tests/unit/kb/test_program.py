@@ -7,7 +7,7 @@ from loom_kb.cli import parser, settings_of
 from loom_kb.program import SERVER
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.server.server_program import served_arguments
+from loom_core.server.program import served_arguments
 
 
 def _served(*line: str, after: tuple[str, ...] = ()) -> list[str]:

@@ -12,7 +12,7 @@ from loom_kb.app import build
 from loom_kb.settings import Settings
 from mcp import Client
 
-from loom_core.mcp_client.pins import definition_hash
+from loom_core.mcp_client.tools.pins import definition_hash
 
 pytestmark = pytest.mark.slow
 

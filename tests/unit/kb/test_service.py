@@ -8,7 +8,7 @@ from loom_kb.job_facts import all_problems, job_info
 from loom_kb.service import position
 
 from loom_core.errors import InvalidInputError, NotFoundError, SourceError
-from loom_core.server.results import estimate_tokens
+from loom_core.server.protocol.results import estimate_tokens
 
 
 async def add(service, *texts, source=None, **metadata):

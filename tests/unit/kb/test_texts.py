@@ -6,8 +6,8 @@ import re
 from loom_kb.models import DocumentInfo, EntityInfo, GraphResult, QueryResult, RelationInfo
 from loom_kb.texts import coverage_line, document_line, graph_text, job_text, query_text
 
-from loom_core.server.citing import MatchInfo
-from loom_core.server.results import estimate_tokens
+from loom_core.server.protocol.results import estimate_tokens
+from loom_core.server.search.citations import MatchInfo
 
 
 def result(*passages, embedded=5, notes=()):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.above_zero import check_above_zero
+from loom_core.knowledge.validation import check_above_zero
 
 
 def test_numbers_above_zero_and_those_that_are_not_set_pass():

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.asked_identifiers import AskedIdentifier, Grade, asked_identifiers, comparable_text
+from loom_core.knowledge.text.asked_identifiers import (
+    AskedIdentifier,
+    Grade,
+    asked_identifiers,
+    comparable_text,
+)
 
 CODES = [
     "SO-2024-004512",

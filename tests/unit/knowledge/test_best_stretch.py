@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.knowledge.best_stretch import best_stretch
+from loom_core.knowledge.retrieval.snippets import best_stretch
 
 _FILLER = "The town has a market, a church and a school, and people like to live there. " * 60
 

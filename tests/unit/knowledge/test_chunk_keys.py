@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.chunk_keys import ChunkKeys
+from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
 keys = st.lists(st.integers(-5, 30), max_size=20)
 

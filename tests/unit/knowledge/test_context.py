@@ -7,13 +7,13 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, NetError
-from loom_core.knowledge.context import ContextRetriever
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.knowledge.retrievers.dense import DenseRetriever
-from loom_core.knowledge.retrievers.knowledge_base import KnowledgeBaseRetriever
+from loom_core.knowledge.retrieval.retrievers.dense import DenseRetriever
+from loom_core.knowledge.retrieval.retrievers.knowledge_base import KnowledgeBaseRetriever
+from loom_core.knowledge.sources.context_retriever import ContextRetriever
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.federation.federation import Federation
 from loom_core.tokens import estimate_tokens
 
 _ROPE = "Rope for the ships of Visby is made of hemp by the rope makers at the old wall."

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.cross_links import cross_links
-from loom_core.knowledge.merging import merged
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.sources.federation.cross_links import cross_links
+from loom_core.knowledge.sources.federation.merging import merged
 
 
 def item(title: str, text: str, relevance: float = 0.0) -> KnowledgeItem:

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 
 _DOCUMENTS = [
     TextDocument(text="# Rope\n\nRope is made of hemp.", uri="note:rope", metadata={"tags": ["gear"]}),

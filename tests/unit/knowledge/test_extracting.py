@@ -8,16 +8,16 @@ import anyio
 import pytest
 
 from loom_core.errors import LLMError
-from loom_core.knowledge.extracting import ExtractionStep
-from loom_core.knowledge.extraction.config import ExtractionConfig
-from loom_core.knowledge.extraction.llm import LLMEntityExtractor
-from loom_core.knowledge.extraction.rules import RuleExtractor
+from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
+from loom_core.knowledge.ingest.extraction.rules import RuleExtractor
+from loom_core.knowledge.ingest.extraction_step import ExtractionStep
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
 from loom_core.knowledge.interface import Extractor as AnyExtractor
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction, Mention
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.preparing.making import Failed, Unchanged
-from loom_core.knowledge.record import Job, Record
-from loom_core.knowledge.record.prepared import PreparedDocument
+from loom_core.knowledge.store import Job, Record
+from loom_core.knowledge.store.prepared import PreparedDocument
 from loom_core.llm.interface import Usage
 from loom_core.llm.mock import MockProvider
 

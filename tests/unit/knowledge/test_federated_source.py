@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-from loom_core.knowledge.federated_source import FederatedSource
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.rag.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
-from loom_core.knowledge.retrievers.knowledge_base import KnowledgeBaseRetriever
+from loom_core.knowledge.retrieval.generation.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
+from loom_core.knowledge.retrieval.retrievers.knowledge_base import KnowledgeBaseRetriever
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.federation.federation import Federation
+from loom_core.knowledge.sources.federation.source import FederatedSource
 from loom_core.llm.mock import MockProvider
 
 _QUESTION = "Who is Mara Lindqvist, the director of The Silent Harbour?"

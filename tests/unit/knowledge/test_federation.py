@@ -16,11 +16,11 @@ from loom_core.errors import (
     SourceError,
     SourceStartingError,
 )
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-from loom_core.knowledge.federated import SourceReport
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.federation.answer import SourceReport
+from loom_core.knowledge.sources.federation.federation import Federation
 
 
 class Shelf(KnowledgeBaseProvider):

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from loom_core.errors import NetError
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.federation.federation import Federation
 
 QUESTION = "Which town did the director of The Silent Harbour grow up in?"
 FILMS = {

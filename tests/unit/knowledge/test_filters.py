@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.chunking import create_chunker
-from loom_core.knowledge.field_value import FieldValue, Period
-from loom_core.knowledge.filters import Filters, parse_filters, supported
+from loom_core.knowledge.filters import FieldValue, Filters, Period, parse_filters, supported
+from loom_core.knowledge.ingest.chunking import create_chunker
+from loom_core.knowledge.ingest.pipeline import Pipeline, document_id
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline, document_id
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.fields import field_rows
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.fields import field_rows
 
 KNOWN = supported(["tags", "date", "rank"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.graph_reading import neighbourhood
+from loom_core.knowledge.indexes.graph_reading import neighbourhood
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 
 TEXTS = [

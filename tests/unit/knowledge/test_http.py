@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError, SourceError
-from loom_core.knowledge.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.identifiers import identifiers_between_cjk, identifiers_in
-from loom_core.knowledge.text import forms_of
+from loom_core.knowledge.text.analysis import forms_of
+from loom_core.knowledge.text.identifiers import identifiers_between_cjk, identifiers_in
 
 
 @pytest.mark.parametrize(

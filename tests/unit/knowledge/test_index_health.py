@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from loom_core.knowledge.index_health import damaged_indexes
+from loom_kb.command_line.health import damaged_indexes
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.slow
 def chroma(tmp_path: Path) -> Path:
     import numpy as np
 
-    from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
 
     path = tmp_path / "chroma-3"
     index = ChromaVectorIndex(path, dimension=8, group="alphabetic")

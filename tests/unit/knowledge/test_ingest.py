@@ -13,16 +13,16 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.knowledge.batch import Batch, Fate
-from loom_core.knowledge.extraction import RuleSettings
-from loom_core.knowledge.indexing import WordIndex
-from loom_core.knowledge.ingest import Ingest, IngestLimits
+from loom_core.knowledge.indexes import WordIndex
+from loom_core.knowledge.ingest.batches import Batch, Fate
+from loom_core.knowledge.ingest.extraction import RuleSettings
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.runner import Ingest, IngestLimits
+from loom_core.knowledge.ingest.workers import Preparation, draft_payload
+from loom_core.knowledge.ingest.workers.preparation import Failed
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.preparing import Preparation, draft_payload
-from loom_core.knowledge.preparing.making import Failed
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.record import Job, JobItem, Record
+from loom_core.knowledge.store import Job, JobItem, Record
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.json_path import JsonPath, checked_path
+from loom_core.knowledge.sources.remote.json_path import JsonPath, checked_path
 
 _ANSWER = {"data": {"items": [{"a.b": 1, "正文": "港口"}, {"x/y~z": 2}]}, "n": None}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.keywords import extract_chunk_keywords
+from loom_core.knowledge.text.keywords import extract_chunk_keywords
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.language import detect_language, language_group
+from loom_core.knowledge.text.languages import detect_language, language_group
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.leads import lead
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.sources.federation.follow_up import lead
 
 
 def item(title: str, text: str) -> KnowledgeItem:

@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from loom_core.errors import EmbeddingError, InvalidInputError, NotFoundError, StoreBusyError
-from loom_core.knowledge.catalogue import Catalogue
-from loom_core.knowledge.library import Library
+from loom_core.knowledge.sources.catalogue import Catalogue
+from loom_core.knowledge.sources.library import Library
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import Asked, LocalServer

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.knowledge.extraction import RuleSettings
-from loom_core.knowledge.indexing import WordIndex
-from loom_core.knowledge.linker import Linker
+from loom_core.knowledge.indexes import WordIndex
+from loom_core.knowledge.ingest.extraction import RuleSettings
+from loom_core.knowledge.ingest.linker import Linker
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.linking import NameIndex, bare
-from loom_core.knowledge.pipeline import index_tokens
-from loom_core.knowledge.surface import name_key
-from loom_core.knowledge.text import lookup_tokens
+from loom_core.knowledge.ingest.pipeline import index_tokens
+from loom_core.knowledge.text.analysis import lookup_tokens
+from loom_core.knowledge.text.name_matching import NameIndex, bare
+from loom_core.knowledge.text.surface_forms import name_key
 
 texts = st.text(
     st.sampled_from("ab AB12_-.·'’，。!(北京大学人的李ｱ½İ\n") | st.characters(exclude_categories=("Cs",)),

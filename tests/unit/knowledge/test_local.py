@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from loom_core.errors import NotFoundError
-from loom_core.knowledge.library import Library
-from loom_core.knowledge.local import LocalKnowledgeBase
-from loom_core.knowledge.unified import SourceInfo
+from loom_core.knowledge.sources.library import Library
+from loom_core.knowledge.sources.local import LocalKnowledgeBase
+from loom_core.knowledge.sources.unified_tool import SourceInfo
 
 _TEXT = "# Rope\n\nRope is made of hemp.\n\n# Sail\n\nSails are of linen."
 

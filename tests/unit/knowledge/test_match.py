@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.match import Match, Nearness, assess_match, combine_matches
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.retrieval.confidence import Match, Nearness, assess_match, combine_matches
 
 
 def item(text: str, language: str = "en", relevance: float = 1.0) -> KnowledgeItem:

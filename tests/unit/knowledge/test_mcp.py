@@ -12,11 +12,11 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, LoomError, SourceError
-from loom_core.knowledge.library import Library
-from loom_core.knowledge.mcp import MCPKnowledgeBase
-from loom_core.knowledge.mcp_search import MCPKnowledgeConfig
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.connection import ServerConnection
+from loom_core.knowledge.sources.library import Library
+from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
+from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.connection import ServerConnection
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError, SourceError
 from loom_core.knowledge.filters import FILTERS_SCHEMA
-from loom_core.knowledge.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
+from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
 
 _STRING = {"type": "string"}
 

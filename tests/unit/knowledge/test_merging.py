@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.merging import candidates_for, merged
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.sources.federation.merging import candidates_for, merged
 
 _HARBOUR = "The harbour of Visby was opened in 1901 and deepened twice since then by the town of Visby."
 

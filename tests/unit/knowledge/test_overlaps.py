@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.overlaps import Sketch
+from loom_core.knowledge.text.shingles import Sketch
 
 _ENGLISH = "The harbour of Visby was opened in 1901 and has been deepened twice since then by the town."
 _CHINESE = "厦门港是福建省的一个大港口，每年有许多船只停靠，码头在一九零一年开放。"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.passage_names import names_in, title_key
+from loom_core.knowledge.sources.federation.passage_names import names_in, title_key
 
 
 def item(text: str, title: object = "") -> KnowledgeItem:

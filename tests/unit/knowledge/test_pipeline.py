@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from loom_core.knowledge.chunking import create_chunker
-from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.ingest.chunking import create_chunker
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.pipeline import Pipeline, document_id, embedding_text, index_tokens
 from loom_core.knowledge.model import Block, DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline, document_id, embedding_text, index_tokens
-from loom_core.knowledge.record.prepared import FoundColumns
+from loom_core.knowledge.store.prepared import FoundColumns
 
 
 def pipeline_of(chunker: str = "structure", *, extract: bool = True, **options: int) -> Pipeline:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.question_check import check_limit, check_question, question_text
+from loom_core.knowledge.validation import check_limit, check_question, question_text
 
 
 @pytest.mark.parametrize("query", ["", " \n\t", "\u3000"])

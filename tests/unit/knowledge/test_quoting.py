@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.quoting import quoted
+from loom_core.knowledge.sources.quoting import quoted
 from loom_core.tokens import estimate_tokens
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.recent_items import RecentItems
+from loom_core.knowledge.sources.remote.recent_items import RecentItems
 
 
 def item(id_: str, text: str = "Rope.") -> KnowledgeItem:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.knowledge.remembered import remembered
+from loom_core.knowledge.text.memoization import remembered
 
 
 def test_a_known_word_is_not_asked_again():

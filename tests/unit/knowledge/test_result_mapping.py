@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from loom_core.errors import SourceError
-from loom_core.knowledge.result_mapping import ResultMapping, read_item, read_items
+from loom_core.knowledge.sources.remote.result_mapping import ResultMapping, read_item, read_items
 
 _PLAIN = ResultMapping()
 

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.script import simplified
+from loom_core.knowledge.text.scripts import simplified
 
 
 def test_traditional_characters_become_simplified_ones() -> None:

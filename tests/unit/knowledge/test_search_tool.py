@@ -6,11 +6,11 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
-from loom_core.knowledge.federation import Federation
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.search_tool import DocumentSearchTool
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.federation.federation import Federation
+from loom_core.knowledge.sources.search_tool import DocumentSearchTool
 from loom_core.tools.interface import CallContext
 
 

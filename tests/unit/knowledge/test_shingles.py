@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.shingles import bands_of, likeness, shingles, text_hash
+from loom_core.knowledge.text.shingles import bands_of, likeness, shingles, text_hash
 
 WORDS = st.lists(
     st.sampled_from("harbour lighthouse keeper Velden sea 灯塔 的 看守人 是 李明 ๆ 𠀀 x1 ½".split()),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.script import normalise
-from loom_core.knowledge.surface import name_key, surface_keys, surface_spans, surface_tokens
+from loom_core.knowledge.text.scripts import normalise
+from loom_core.knowledge.text.surface_forms import name_key, surface_keys, surface_spans, surface_tokens
 
 # Everything that Unicode has, halves of surrogate pairs included, and often what this module looks at.
 texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.text(

@@ -4,7 +4,7 @@ import rjieba
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.tagging import searched_words, tagged_words
+from loom_core.knowledge.text.segmentation import searched_words, tagged_words
 
 texts = st.text(alphabet="北京大学是中国的约翰·史密斯說𠮷野家あカab1 ，。\n")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.surface import surface_keys
-from loom_core.knowledge.text import analyse, analyse_passage, is_stop_word, lookup_tokens, words
+from loom_core.knowledge.text.analysis import analyse, analyse_passage, is_stop_word, lookup_tokens, words
+from loom_core.knowledge.text.surface_forms import surface_keys
 
 # Everything that Unicode has, halves of surrogate pairs included, and often what this module looks at.
 texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.text(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.turns import calls_for_knowledge
+from loom_core.knowledge.sources.turns import calls_for_knowledge
 
 
 @pytest.mark.parametrize(

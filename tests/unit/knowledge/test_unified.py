@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.unified import SourceInfo, UnifiedSearchToolBuilder
+from loom_core.knowledge.sources.unified_tool import SourceInfo, UnifiedSearchToolBuilder
 
 DOCS = SourceInfo("docs", "Product manuals", ("errors", "settings"), ("path", "tags"))
 NOTES = SourceInfo("会议纪要", "每周会议的记录", ("决定",))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_core.knowledge.text.control_characters import ACTING, visible
 from loom_core.knowledge.uris import readable, shown, uri_of
-from loom_core.knowledge.visible import ACTING, visible
 
 
 @pytest.mark.hostile("text that speaks to the model")

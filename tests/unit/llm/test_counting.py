@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from loom_core.errors import LLMError
+from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.interface import LLMResponse, StreamChunk, Usage
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.prices import Prices
 from loom_core.llm.vendors import DEEPSEEK
 from loom_core.observability.families import LLM_CALLS, LLM_COST, LLM_FAILURES, LLM_SECONDS, LLM_TOKENS
 from loom_core.retry import RetryPolicy

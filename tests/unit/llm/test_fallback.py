@@ -6,12 +6,12 @@ from contextlib import aclosing
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
+from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.interface import LLMProvider, StreamChunk, Usage
 from loom_core.llm.messages import ImagePart, TextPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.prices import Prices
 from loom_core.llm.vendors import DEEPSEEK, VENDORS
 from loom_core.testing.scripted_wire import ScriptedWire
 from loom_core.testing.vendors import FakeVendors, Turn

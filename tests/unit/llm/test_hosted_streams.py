@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from loom_core.errors import LLMError
+from loom_core.llm.accounting.metering import Spent
+from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.breaker import CircuitBreaker
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.interface import StreamChunk, Usage
 from loom_core.llm.limits import RateLimits
-from loom_core.llm.metering import Spent
-from loom_core.llm.prices import Prices
 from loom_core.testing.scripted_wire import Step
 from tests.fixtures.scripted_provider import (
     QUESTION,

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
+from loom_core.llm.accounting.metering import Meter, Spent
+from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.interface import (
     ChatRequest,
     LLMResponse,
@@ -25,8 +27,6 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.metering import Meter, Spent
-from loom_core.llm.prices import Prices
 from loom_core.llm.vendors import VENDORS
 
 _TEXT = "知识图谱把事实连接起来。" * 50

@@ -7,8 +7,8 @@ import genai_prices
 import pytest
 
 from loom_core.errors import ConfigError
+from loom_core.llm.accounting.prices import Prices, list_price, list_window, load_lists
 from loom_core.llm.interface import Usage
-from loom_core.llm.prices import Prices, list_price, list_window, load_lists
 from loom_core.llm.vendors import VENDORS
 
 _USAGE = Usage(
@@ -130,7 +130,7 @@ _WITHOUT_LISTS = """
 import sys
 sys.modules["genai_prices"] = None
 from loom_core.llm.interface import Usage
-from loom_core.llm.prices import list_price, load_lists
+from loom_core.llm.accounting.prices import list_price, load_lists
 assert not load_lists()
 assert list_price(Usage(input_tokens=1), provider="deepseek", model="deepseek-flash") is None
 """
@@ -142,7 +142,7 @@ def refuse(event, arguments):
     if event.startswith("socket.") and event not in {"socket.__new__"}:
         raise RuntimeError(event)
 from loom_core.llm.interface import Usage
-from loom_core.llm.prices import list_price
+from loom_core.llm.accounting.prices import list_price
 sys.addaudithook(refuse)
 assert "genai_prices" not in sys.modules
 assert list_price(Usage(input_tokens=1), provider="deepseek", model="deepseek-flash")

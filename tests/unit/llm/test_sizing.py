@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from loom_core.llm.accounting.sizing import answer_size, json_size, message_size, tool_size
 from loom_core.llm.interface import ToolSpec
 from loom_core.llm.messages import (
     AssistantMessage,
@@ -13,7 +14,6 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.sizing import answer_size, json_size, message_size, tool_size
 
 
 def test_a_chinese_character_counts_for_more_than_a_letter():

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from loom_core.errors import ConfigError
+from loom_core.llm.providers import changed
 from loom_core.llm.spec import ModelRule, ProviderSpec
-from loom_core.llm.spec_changes import changed
 from loom_core.llm.vendors import CUSTOM, QWEN, VENDORS
 
 

@@ -16,8 +16,8 @@ from loom_core.llm.anthropic_messages.client import AnthropicMessagesClient
 from loom_core.llm.chat_completions.client import ChatCompletionsClient
 from loom_core.llm.interface import ChatRequest, StreamChunk
 from loom_core.llm.messages import TextPart, UserMessage
+from loom_core.llm.transport.protocol import Connection, WireClient
 from loom_core.llm.vendors import VENDORS
-from loom_core.llm.wire import Connection, WireClient
 from loom_core.testing.streaming_transport import StreamingASGITransport
 from loom_core.testing.vendors.app import FakeVendors
 from loom_core.testing.vendors.script import Turn

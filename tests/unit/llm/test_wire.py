@@ -4,8 +4,8 @@ import pytest
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
+from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import DEEPSEEK
-from loom_core.llm.wire import Connection
 
 _SECRET = "open-sesame-please"
 

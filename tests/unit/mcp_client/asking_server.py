@@ -17,11 +17,11 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from loom_core.server.asking import ask
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.progress import progress
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import ask
+from loom_core.server.calls.progress import progress
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
 
 
 class Said(BaseModel):
@@ -100,6 +100,6 @@ def asking_server() -> LoomServer:
 
 
 if __name__ == "__main__":
-    from loom_core.server.run import serve
+    from loom_core.server.serving.run import serve
 
     serve(asking_server)

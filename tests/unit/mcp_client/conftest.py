@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from loom_core.mcp_client.backoff import Backoff
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.connection import ServerConnection
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.backoff import Backoff
+from loom_core.mcp_client.connections.connection import ServerConnection
 from loom_core.mcp_client.registry import MCPToolRegistry
 
 if TYPE_CHECKING:
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
     from tests.fixtures.authorization import Authorization, Person
     from tests.fixtures.local_server import LocalServer
 
@@ -135,7 +135,7 @@ def asking_server(load: Callable[[Path], ModuleType]) -> Callable[[], LoomServer
 @pytest.fixture
 def serving() -> Callable[..., AbstractAsyncContextManager[str]]:
     """Serves over HTTP while a block lasts: `async with serving(server, port=…) as url`."""
-    from loom_core.server.http import HttpSettings, serve_http
+    from loom_core.server.serving.http import HttpSettings, serve_http
 
     @asynccontextmanager
     async def serve(server: LoomServer, **settings: Any) -> AsyncGenerator[str]:

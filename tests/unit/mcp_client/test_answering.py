@@ -8,7 +8,7 @@ import pytest
 
 from loom_core.errors import LoomError
 from loom_core.mcp_client.callbacks import Callbacks, Sampled
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.tools.interface import Answer
 
 pytestmark = pytest.mark.slow

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.mcp_client.callbacks import Callbacks
+from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.mcp_client.registry import MCPToolRegistry
-from loom_core.mcp_client.trust import ToolPins
+from loom_core.runs.commands import Answered, Decided
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Answered, Decided
 from loom_core.runs.run import Pending
 from loom_core.tools.interface import Answer, Question
-from loom_core.tools.permission_rule import PermissionRule
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule
 from loom_core.tools.toolbox import Toolbox
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered, until
 
@@ -230,7 +230,7 @@ async def test_a_rule_that_allows_tools_of_a_trusted_server_needs_no_question(
 async def test_a_question_of_a_server_goes_to_the_callbacks_where_an_agent_has_nobody(
     tmp_path: Path, asking_server: Any, serving: Any
 ) -> None:
-    from loom_core.mcp_client.config import ServerConfig
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
 
     async def ask(question: Question) -> Answer:
         return Answer("accept", {"name": f"李明（{question.text}）"})

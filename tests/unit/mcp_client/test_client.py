@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from loom_core.errors import ServerError
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.client import HttpClient, StdioClient
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.tools.depth import current_depth
 from loom_core.tools.interface import Answer
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from loom_core.mcp_client.clock import CallClock
+from loom_core.mcp_client.connections.client_features import CallClock
 
 pytestmark = pytest.mark.slow
 

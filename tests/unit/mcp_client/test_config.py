@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from loom_core.keys import redacted
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.entry import EntryError
-from loom_core.mcp_client.expansion import Expansion
+from loom_core.mcp_client.configuration.entry import EntryError
+from loom_core.mcp_client.configuration.expansion import Expansion
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 
 _VARIABLES = {"TOKEN": "tok-1234567890", "DIR": "/data/文件"}
 _JSON = st.recursive(

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.depth import MOST_DEPTH, Lineage
-from loom_core.mcp_client.fault import FaultError
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.depth import MOST_DEPTH, Lineage
+from loom_core.mcp_client.connections.errors import FaultError
 
 
 def entry(*args: str, **fields) -> ServerConfig:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keyring.backend import KeyringBackend
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.expansion import Expansion, variables_of
+from loom_core.mcp_client.configuration.expansion import Expansion, variables_of
 
 _VARIABLES = {"HOME": "/home/我", "EMPTY": "", "API_KEY": "s3cret-value", "NESTED": "${HOME}"}
 _NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True)

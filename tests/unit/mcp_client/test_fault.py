@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.mcp_client.fault import Fault, Faults, leaf
+from loom_core.mcp_client.connections.errors import Fault, Faults, leaf
 
 
 def test_a_fault_comes_back_once_and_to_whom_it_belongs():

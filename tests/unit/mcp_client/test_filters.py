@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.mcp_client.filters import ToolFilter
+from loom_core.mcp_client.tools.filters import ToolFilter
 
 
 def test_every_tool_may_be_used_where_nothing_is_said() -> None:

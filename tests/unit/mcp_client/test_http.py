@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from loom_core.errors import LoomError, ServerError
-from loom_core.mcp_client.backoff import Backoff
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.backoff import Backoff
 
 
 @pytest.fixture

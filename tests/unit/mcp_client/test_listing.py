@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from loom_core.mcp_client.fault import FaultError
-from loom_core.mcp_client.listing import all_pages
+from loom_core.mcp_client.connections.connection import all_pages
+from loom_core.mcp_client.connections.errors import FaultError
 
 
 @dataclass

@@ -5,9 +5,9 @@ import re
 import runpy
 from pathlib import Path
 
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.config_file import ServerFile
-from loom_core.mcp_client.expansion import Expansion
+from loom_core.mcp_client.configuration.config_file import ServerFile
+from loom_core.mcp_client.configuration.expansion import Expansion
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 
 _TOOL = Path(__file__).parents[3] / "tools" / "mcp_reference.py"
 

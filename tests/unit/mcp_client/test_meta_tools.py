@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.tools.interface import CallContext, ToolAnnotations
 

@@ -8,7 +8,7 @@ import anyio
 import httpx2
 import pytest
 
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 from tests.fixtures.logins import ask, entry, keep, oauth_auth, store
 
 

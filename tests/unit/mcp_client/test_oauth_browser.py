@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from loom_core.errors import ConfigError, LoginError
-from loom_core.mcp_client.oauth_browser import LoopbackBrowser
+from loom_core.mcp_client.oauth.browser import LoopbackBrowser
 
 
 async def came_back(*targets, shown="https://login.example/?q=茶"):

@@ -10,7 +10,7 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked, NoKeyringError
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.oauth_seal import Seal
+from loom_core.mcp_client.oauth.store import Seal
 
 LOGIN = '{"tokens": "茶"}'.encode()
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError, StoreBusyError
-from loom_core.mcp_client.oauth_store import Login, LoginStore, Registration, Tokens
+from loom_core.mcp_client.oauth.store import Login, LoginStore, Registration, Tokens
 
 URL = "https://kb.example/mcp"
 LOGIN = Login(

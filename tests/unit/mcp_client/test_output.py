@@ -17,7 +17,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from loom_core.mcp_client.output import TOKEN_CAP, call_output
+from loom_core.mcp_client.tools.output import TOKEN_CAP, call_output
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.interface import ToolOutput
 

@@ -7,8 +7,8 @@ import pytest
 from mcp_types import Tool
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.pins import Approvals, definition_hash, pin_of
-from loom_core.mcp_client.trust import ToolPin, ToolPins
+from loom_core.mcp_client.configuration.trust import ToolPin, ToolPins
+from loom_core.mcp_client.tools.pins import Approvals, definition_hash, pin_of
 
 pytestmark = pytest.mark.hostile("MCP servers")
 

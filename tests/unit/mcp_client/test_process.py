@@ -7,8 +7,8 @@ import anyio
 import pytest
 from pydantic import SecretStr
 
-from loom_core.mcp_client.config import ServerConfig
-from loom_core.mcp_client.process import ChildLog, ChildProcess, program_of
+from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.mcp_client.connections.process import ChildLog, ChildProcess, program_of
 
 
 def test_a_log_keeps_the_last_lines_only_and_cuts_long_ones():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import anyio
 
-from loom_core.mcp_client.progress import Steps
+from loom_core.mcp_client.connections.connection import Steps
 
 
 async def test_who_is_slow_misses_steps_but_not_the_last_and_is_never_told_two_at_once():

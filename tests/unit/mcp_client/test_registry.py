@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.unit.mcp_client.conftest import Listed, Opened, offered, until
 

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from loom_core.mcp_client.callbacks import Callbacks
-from loom_core.mcp_client.config import ServerConfig
+from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
-from loom_core.mcp_client.tool import MCPTool
+from loom_core.mcp_client.tools.tool import MCPTool
 from loom_core.tools.interface import Answer, CallContext, Question
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from loom_core.errors import NotFoundError
-from loom_core.mcp_client.tool import MCPTool
+from loom_core.mcp_client.tools.tool import MCPTool
 from loom_core.tools.interface import ToolAnnotations
-from loom_core.tools.permissions import identity
+from loom_core.tools.permission.permissions import identity
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered, until
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.mcp_client.result_cache import ResultCache
+from loom_core.mcp_client.tools.result_cache import ResultCache
 from loom_core.tools.interface import ToolOutput
 
 _OUTPUT = ToolOutput("答案")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ValidationError
 
-from loom_core.mcp_client.schema_model import schema_model
+from loom_core.mcp_client.tools.schema_model import schema_model
 
 _TREE: dict[str, Any] = {
     "type": "object",
@@ -146,7 +146,7 @@ def test_what_is_no_object_is_refused() -> None:
 
 
 def test_a_schema_that_makes_no_model_is_checked_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, logger="loom_core.mcp_client.schema_model"):
+    with caplog.at_level(logging.DEBUG, logger="loom_core.mcp_client.tools.schema_model"):
         model = _model({"a": {"type": "string", "minLength": 10**30}})
 
     assert "checked by their schema alone" in caplog.text

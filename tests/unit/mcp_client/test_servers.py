@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.config_file import ServerFile, project_file
-from loom_core.mcp_client.servers import Servers, read_servers
-from loom_core.mcp_client.trust import TrustedFiles
+from loom_core.mcp_client.configuration.config_file import ServerFile, project_file
+from loom_core.mcp_client.configuration.servers import Servers, read_servers
+from loom_core.mcp_client.configuration.trust import TrustedFiles
 
 _SERVER = {"command": "server"}
 

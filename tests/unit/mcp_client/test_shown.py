@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.mcp_client.shown import literal_secrets, shown_arguments, shown_entry, shown_url
+from loom_core.mcp_client.configuration.masking import (
+    literal_secrets,
+    shown_arguments,
+    shown_entry,
+    shown_url,
+)
 
 _SECRET = "s3cr3tvalue0123456789abc"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from mcp_types import ToolAnnotations as Hints
 
-from loom_core.mcp_client.tool import believed
+from loom_core.mcp_client.tools.tool import believed
 from loom_core.tools.interface import ToolAnnotations
 
 _WORST = ToolAnnotations(read_only=False, destructive=True, idempotent=False, open_world=True)

@@ -4,7 +4,7 @@ import httpx2
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import get_tracer
 
-from loom_core.mcp_client.trace import told_http, told_stdio
+from loom_core.mcp_client.connections.tracing import told_http, told_stdio
 from loom_core.observability.propagation import carried
 from loom_core.observability.spans import MCP_CLIENT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.trust import ToolPin, ToolPins, TrustedFiles
+from loom_core.mcp_client.configuration.trust import ToolPin, ToolPins, TrustedFiles
 
 pytestmark = pytest.mark.hostile("MCP servers")
 

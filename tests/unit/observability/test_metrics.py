@@ -14,15 +14,15 @@ import pytest
 from loom_core.errors import NetFailure
 from loom_core.flow.config.models_endpoint import Method
 from loom_core.flow.executor.frame import StepStatus
-from loom_core.flow.reply import RouteAction, RouteHow
-from loom_core.knowledge.rag.config import Strategy
-from loom_core.knowledge.record.jobs import ItemState
+from loom_core.flow.responses.reply import RouteAction, RouteHow
+from loom_core.knowledge.retrieval.config import Strategy
+from loom_core.knowledge.store.jobs import ItemState
 from loom_core.observability import LoomMetrics, families
 from loom_core.observability.families import ACTIVE_AGENTS, FAMILIES, ITERATIONS, TOOL_CALLS, TOOL_SECONDS
-from loom_core.observability.living import Living
 from loom_core.observability.metrics import new_registry, process_metrics
-from loom_core.runs.journal.run_rows import FINAL_STATUSES
-from loom_core.server.admission import Outcome
+from loom_core.observability.weak_registry import Living
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+from loom_core.server.middleware.authorization import Outcome
 from loom_core.tools.calls import CallStatus
 
 _TOOL = Path(__file__).parents[3] / "tools" / "metrics_reference.py"

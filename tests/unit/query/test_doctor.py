@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from loom_query.doctor import own_checks
+from loom_query.command_line.doctor import own_checks
 
 from loom_core.server.doctor.checks import examined
 

@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loom_query.mcp_config import McpConfig
-from loom_query.query_file import read_query_file
-from loom_query.source_config import KINDS, DocumentsConfig, LocalConfig, WrittenSource, config_model
+from loom_query.configuration.mcp_config import McpConfig
+from loom_query.configuration.query_file import read_query_file
+from loom_query.configuration.source_config import (
+    KINDS,
+    DocumentsConfig,
+    LocalConfig,
+    WrittenSource,
+    config_model,
+)
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.http import HTTPKnowledgeConfig
-from loom_core.knowledge.result_mapping import ResultMapping
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from loom_kb.settings import Settings as KbSettings
 from loom_query.texts import passage_lines
 
 from loom_core.errors import ConfigError, NotFoundError, SourceError
-from loom_core.server.caller import Caller, acting
+from loom_core.server.auth.caller import Caller, acting
 
 LONG = (
     "# Port Aster\n\n"

@@ -6,10 +6,10 @@ import anyio
 import pytest
 from loom_kb.app import build as build_kb
 from loom_kb.settings import Settings as KbSettings
-from loom_query.live_source import OwnSource
+from loom_query.federation.live_source import OwnSource
 from mcp import Client
 
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from loom_core.errors import ConfigError, NotFoundError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.commands import Abort, Decided, Pause, Resume
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Decided, Pause, Resume
 from loom_core.runs.run import Run, RunRequest
 from loom_core.tools.function_tool import tool
 

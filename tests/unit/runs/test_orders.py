@@ -9,7 +9,7 @@ from loom_core.agent.agent import Agent
 from loom_core.llm.interface import StreamChunk
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.orders import Abort, Pause, Reply, Resume
+from loom_core.runs.commands import Abort, Pause, Reply, Resume
 from loom_core.runs.run import Run
 from loom_core.tools.function_tool import FunctionTool, tool
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import LoomError
+from loom_core.runs.commands import Decided
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Decided
 from loom_core.runs.recorded_run import RecordedRun
 from loom_core.runs.run import Pending, RunRequest, Spent
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from loom_core.server.tokens import TokenFile
+from loom_core.server.auth.tokens import TokenFile
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult
 
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
     from tests.fixtures.kitchen import Kitchen
 
 _SAMPLE = Path(__file__).parent / "sample.py"

@@ -23,12 +23,12 @@ from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.observability.metrics import LoomMetrics, new_registry
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.progress import progress
-from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage, resource_uri
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.tool import ToolWording
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.progress import progress
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.protocol.tools import ToolWording
 
 DOCUMENTS = {("产品文档", "一"): "你好，世界", ("docs", "a/b"): "hello", ("docs", "raw"): b"\x00\x01"}
 TEMPLATE = "loom://{kb}/{id}"
@@ -188,8 +188,8 @@ def chat(place: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve, and write what the lifespan did to the file named by SAMPLE_LOG."""
-    from loom_core.server.http import HttpSettings
-    from loom_core.server.run import serve
+    from loom_core.server.serving.http import HttpSettings
+    from loom_core.server.serving.run import serve
 
     log = _Log(os.environ.get("SAMPLE_LOG", os.devnull))
 

@@ -8,8 +8,8 @@ from mcp.server import ServerRequestContext
 from starlette.requests import Request
 
 from loom_core.observability.metrics import LoomMetrics, new_registry
-from loom_core.server.admission import CALLER_KEY, Admission
-from loom_core.server.caller import EVERYTHING, Caller, current_caller
+from loom_core.server.auth.caller import EVERYTHING, Caller, current_caller
+from loom_core.server.middleware.authorization import CALLER_KEY, Admission
 
 READER = Caller("张三", frozenset({"read"}), frozenset({"文档"}), id="t")
 SCOPES = {"query": "read", "add": "write"}

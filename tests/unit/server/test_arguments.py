@@ -6,10 +6,10 @@ import pytest
 from mcp import Client
 from pydantic import BaseModel, Field
 
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.tool import ToolWording
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.protocol.tools import ToolWording
 
 # One of two has to be given, and a place has a shape of its own.
 KEYWORDS = {

@@ -12,11 +12,11 @@ from mcp import Client, MCPError
 from mcp_types import ClientCapabilities, ElicitResult, ErrorData, InputRequiredResult, ListRootsResult
 from pydantic import BaseModel, Field
 
-from loom_core.server.asking import ConsentError, ask, ask_form, can_ask, consent
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.prompt import PromptMessage
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import ConsentError, ask, ask_form, can_ask, consent
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.prompts import PromptMessage
+from loom_core.server.protocol.results import ToolReply, tool_result
 
 
 class Color(BaseModel):

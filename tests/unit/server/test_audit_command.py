@@ -15,11 +15,11 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.paths import audit_path
-from loom_core.server.audit_command import add_audit_options, run_audit_command
-from loom_core.server.audited_command import audited
+from loom_core.server.cli.audit_command import add_audit_options, run_audit_command
+from loom_core.server.cli.audited_command import audited
 from loom_core.server.doctor.audit import audit_section
-from loom_core.tools.audit import AuditEntry
-from loom_core.tools.audit_file import AuditFile, read_entries
+from loom_core.tools.auditing.audit import AuditEntry
+from loom_core.tools.auditing.file import AuditFile, read_entries
 
 Run = Callable[..., int]
 
@@ -188,8 +188,8 @@ def test_a_command_that_fails_or_is_interrupted_is_on_the_audit_as_that(tmp_path
 _LONG = """
 import argparse, pathlib, signal, sys, time
 import anyio
-from loom_core.server.audited_command import audited
-from loom_core.server.command_line import ended
+from loom_core.server.cli.audited_command import audited
+from loom_core.server.cli.command_line import ended
 
 def begun():
     sys.stdout.write("begun\\n")

@@ -14,15 +14,15 @@ from pydantic import BaseModel
 
 from loom_core.errors import InvalidInputError
 from loom_core.observability.log_fields import current_fields
-from loom_core.server.auditing import RefusalAudit
-from loom_core.server.caller import Caller
-from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings
-from loom_core.server.http_app import http_app
-from loom_core.server.refusal import Refusal, Refused
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.tools.audit import AUDIT_FIELDS, AuditLog
-from loom_core.tools.audit_file import read_entries
+from loom_core.server.auth.caller import Caller
+from loom_core.server.auth.refusal import Refusal, Refused
+from loom_core.server.middleware.audit import RefusalAudit
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_app import http_app
+from loom_core.tools.auditing.audit import AUDIT_FIELDS, AuditLog
+from loom_core.tools.auditing.file import read_entries
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from mcp.types import (
     UnsubscribeRequestParams,
 )
 
-from loom_core.server.changes import Changes
-from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings, serve_http
-from loom_core.server.resource import ResourceContent
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.notifications import Changes
+from loom_core.server.protocol.resources import ResourceContent
+from loom_core.server.serving.http import HttpSettings, serve_http
 
 
 class Messages:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from mcp import Client
 
-from loom_core.knowledge.unified import SourceInfo
-from loom_core.server.chatgpt import ChatGPTWording, register_chatgpt_tools
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import TOKEN_CAP
+from loom_core.knowledge.sources.unified_tool import SourceInfo
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import TOKEN_CAP
+from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
 
 
 @dataclass

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from loom_core.server.citing import citation, passages_text, reading_text
-from loom_core.server.results import estimate_tokens
+from loom_core.server.protocol.results import estimate_tokens
+from loom_core.server.search.citations import citation, passages_text, reading_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from loom_core.server.asking import ask
-from loom_core.server.client_input import InputUnavailableError, RoundTrips
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.calls.client_input import InputUnavailableError, RoundTrips
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import ask
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
 
 JOKE = CreateMessageRequest(
     params=CreateMessageRequestParams(

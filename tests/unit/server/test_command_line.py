@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.server.command_line import (
+from loom_core.server.cli.command_line import (
     add_command,
     ended,
     given_filters,
@@ -18,7 +18,7 @@ from loom_core.server.command_line import (
     show_report,
     split_line,
 )
-from loom_core.server.health import HealthReport, Section, problem, warning
+from loom_core.server.cli.health import HealthReport, Section, problem, warning
 
 
 @dataclass

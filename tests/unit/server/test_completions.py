@@ -6,10 +6,10 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, PromptReference, ResourceTemplateReference
 
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.prompt import PromptMessage
-from loom_core.server.resource import ResourceContent
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.prompts import PromptMessage
+from loom_core.server.protocol.resources import ResourceContent
 
 DOCUMENT = ResourceTemplateReference(uri="loom://{source}/{id}")
 PROMPT = PromptReference(name="plan")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from loom_core.server.console import ProgressBar, accept_any_text, out, out_json, say, strong
+from loom_core.server.cli.console import ProgressBar, accept_any_text, out, out_json, say, strong
 
 
 class Terminal(io.StringIO):

@@ -4,10 +4,10 @@ import pytest
 from mcp import Client
 from pydantic import BaseModel
 
-from loom_core.server.content import Audio, Embedded, Image
-from loom_core.server.factory import LoomServer
-from loom_core.server.resource import ResourceContent, ResourceEntry
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.protocol.content import Audio, Embedded, Image
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.resources import ResourceContent, ResourceEntry
+from loom_core.server.protocol.results import ToolReply, tool_result
 
 
 class Answer(BaseModel):

@@ -11,10 +11,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 from pydantic import BaseModel
 
-from loom_core.server.context import ToolContext, taking_context
-from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings, serve_http
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.calls.context import ToolContext, taking_context
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.serving.http import HttpSettings, serve_http
 
 APPS = "io.modelcontextprotocol/ui"
 

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import ResourceListChangedNotification, ToolListChangedNotification
 
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
 from tests.unit.server.conftest import Answer, text
 
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply
 from tests.unit.server.conftest import Answer, text
 
 

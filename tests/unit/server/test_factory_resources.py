@@ -6,7 +6,7 @@ import pytest
 from mcp import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 
-from loom_core.server.factory import LoomServer
+from loom_core.server.protocol.factory import LoomServer
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from loom_core.server.handshake import Handshake, Introduction
+from loom_core.server.protocol.handshake import Handshake, Introduction
 
 PREFIX = "io.modelcontextprotocol/"
 CLIENT = {"name": "客户端", "version": "1"}

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from loom_core.errors import ConfigError
-from loom_core.server.health import (
+from loom_core.server.cli.health import (
     Finding,
     HealthReport,
     Section,

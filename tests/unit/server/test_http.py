@@ -15,8 +15,8 @@ import pytest
 from mcp import Client, MCPError
 
 from loom_core.errors import ConfigError, RecordError
-from loom_core.server.factory import LoomServer
-from loom_core.server.http import HttpSettings, serve_http
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.serving.http import HttpSettings, serve_http
 from loom_core.testing.serving import serving
 
 pytestmark = [

@@ -12,13 +12,13 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
 
 from loom_core.errors import ConfigError
-from loom_core.server.authentication import AuthSettings
-from loom_core.server.caller import current_caller
-from loom_core.server.context import ToolContext
-from loom_core.server.http import HttpSettings, serve_http
-from loom_core.server.oauth import Issuer
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.tokens import TokenFile
+from loom_core.server.auth.access_tokens import Issuer
+from loom_core.server.auth.authentication import AuthSettings
+from loom_core.server.auth.caller import current_caller
+from loom_core.server.auth.tokens import TokenFile
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.serving.http import HttpSettings, serve_http
 from loom_core.testing.serving import serving
 from tests.fixtures.asker import Asker, guarded, open_session, shown
 

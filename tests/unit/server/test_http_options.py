@@ -8,9 +8,9 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.paths import token_path
-from loom_core.server.http_options import add_http_options, http_settings, ready_lines
-from loom_core.server.token_command import add_token_options, run_token_command
-from loom_core.server.tokens import TokenFile
+from loom_core.server.auth.tokens import TokenFile
+from loom_core.server.cli.http_options import add_http_options, http_settings, ready_lines
+from loom_core.server.cli.token_command import add_token_options, run_token_command
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.server.caller import Caller
-from loom_core.server.limits import CallerLimits, Limits
-from loom_core.server.refusal import RefusedError
-from loom_core.server.sessions import SessionCount
+from loom_core.server.auth.caller import Caller
+from loom_core.server.auth.refusal import RefusedError
+from loom_core.server.serving.limits import CallerLimits, Limits
+from loom_core.server.serving.sessions import SessionCount
 
 ALICE = Caller("alice", frozenset({"read"}), id="a")
 BOB = Caller("bob", frozenset({"read"}), id="b")

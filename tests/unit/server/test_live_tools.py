@@ -6,10 +6,10 @@ import pytest
 from mcp import Client
 from pydantic import BaseModel
 
-from loom_core.server.asking import form_of
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
-from loom_core.server.schema_tool import SchemaTool
+from loom_core.server.calls.elicitation import form_of
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.protocol.tools import SchemaTool
 
 
 class Echo(BaseModel):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError, SourceError
+from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.mcp_client.registry import MCPToolRegistry
-from loom_core.mcp_client.trust import ToolPins
 from tests.unit.mcp_client.conftest import Listed, offered
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.mcp_client.trust import ToolPin, ToolPins
+from loom_core.mcp_client.configuration.trust import ToolPin, ToolPins
 
 if TYPE_CHECKING:
     from tests.unit.server.mcp_verbs import Terminal

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import LoomError
-from loom_core.mcp_client.verbs import verb
+from loom_core.mcp_client.configuration.command_names import verb
+from loom_core.server.cli.mcp_options import add_mcp_options
 from loom_core.server.install.command import Program
 from loom_core.server.install.machine import Machine
-from loom_core.server.mcp_front import run_mcp
-from loom_core.server.mcp_options import add_mcp_options
+from loom_core.server.mcp_cli.front import run_mcp
 
 
 def _run(folder: Path, *line: str, served: tuple[str, ...] = (), program: str = "loom-query-server") -> int:
@@ -88,7 +88,7 @@ def test_only_a_test_loads_the_sdk() -> None:
     program = (
         "import sys\n"
         "from loom_core.server import mcp_front, mcp_importing, mcp_trust\n"
-        "from loom_core.mcp_client.servers import read_servers\n"
+        "from loom_core.mcp_client.configuration.servers import read_servers\n"
         "print([name for name in ('mcp', 'httpx2', 'starlette') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)

@@ -14,7 +14,7 @@ import keyring.backends.null
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, LoginError, NotFoundError, ServerError
-from loom_core.server.mcp_login import log_in, log_out
+from loom_core.server.mcp_cli.login import log_in, log_out
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 

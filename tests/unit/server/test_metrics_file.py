@@ -14,10 +14,10 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.observability.families import ITERATIONS
-from loom_core.server.metrics_file import kept_metrics
+from loom_core.server.serving.metrics_file import kept_metrics
 
 if TYPE_CHECKING:
-    from loom_core.server.factory import LoomServer
+    from loom_core.server.protocol.factory import LoomServer
 
 
 def soon(done: Callable[[], bool]) -> None:

@@ -116,5 +116,5 @@ async def test_a_request_of_the_modern_era_is_refused_after_a_handshake(sample_s
 
 
 async def test_the_sdk_still_takes_a_probe_for_the_choice_of_an_era():
-    """If this fails, the SDK accepts a handshake after a probe: loom_core/server/negotiation.py can go."""
+    """If this fails, the SDK accepts a handshake after a probe: protocol/negotiation.py can go."""
     assert await answers_of(Server("bare"), [DISCOVER, INITIALIZE], one_by_one=True) == [FOUND, -32022]

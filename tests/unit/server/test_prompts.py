@@ -8,11 +8,11 @@ from mcp import Client, MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import Field
 
-from loom_core.server.content import Embedded, Image
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.prompt import PromptMessage
-from loom_core.server.resource import ResourceContent, ResourceEntry
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.protocol.content import Embedded, Image
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.prompts import PromptMessage
+from loom_core.server.protocol.resources import ResourceContent, ResourceEntry
 
 
 @pytest.fixture(params=["auto", "legacy"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.server.reading import cut, forms_of
-from loom_core.server.results import estimate_tokens
+from loom_core.server.protocol.results import estimate_tokens
+from loom_core.server.search.excerpts import cut, forms_of
 
 
 @given(text=st.text(alphabet="a 港é\n", max_size=400), start=st.integers(-5, 500), tokens=st.integers(1, 80))

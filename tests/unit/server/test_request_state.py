@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from loom_core.errors import ConfigError
-from loom_core.server.request_state import VARIABLE, SealedState, state_keys
+from loom_core.server.calls.request_state import VARIABLE, SealedState, state_keys
 
 pytestmark = pytest.mark.hostile("tokens")
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from mcp import Client
 
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.resource import ResourceContent, ResourceEntry, ResourcePage
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage
 
 
 @pytest.fixture(params=["auto", "legacy"])

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loom_core.server.content import Image
-from loom_core.server.results import TOKEN_CAP, TextBudget, estimate_tokens, tool_result
+from loom_core.server.protocol.content import Image
+from loom_core.server.protocol.results import TOKEN_CAP, TextBudget, estimate_tokens, tool_result
 
 
 class Note(BaseModel):

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.server.http import HttpSettings
-from loom_core.server.run import serve
+from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.run import serve
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_a_key_of_the_environment_that_is_too_short_is_told_at_the_start(sample_
 
 
 def test_importing_the_entry_loads_nothing_that_could_print(sample_command):
-    code = "import sys, loom_core.server.run; print({'mcp', 'anyio', 'pydantic'} & set(sys.modules))"
+    code = "import sys, loom_core.server.serving.run; print({'mcp', 'anyio', 'pydantic'} & set(sys.modules))"
     result = subprocess.run([sample_command[0], "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout == "set()\n"

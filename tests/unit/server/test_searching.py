@@ -6,11 +6,10 @@ import pytest
 from mcp import Client
 from pydantic import BaseModel, Field
 
-from loom_core.knowledge.unified import SourceInfo
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply
-from loom_core.server.search_arguments import Filters, Question
-from loom_core.server.searching import searching_tool
+from loom_core.knowledge.sources.unified_tool import SourceInfo
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply
+from loom_core.server.search.search_tool import Filters, Question, searching_tool
 
 
 class Hits(BaseModel):

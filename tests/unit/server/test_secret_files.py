@@ -10,8 +10,8 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.keys import known_secrets
-from loom_core.server.command_line import ended
-from loom_core.server.secret_files import VARIABLE, take_secret_files
+from loom_core.server.cli.command_line import ended
+from loom_core.server.cli.secret_files import VARIABLE, take_secret_files
 
 
 def taken(folder: Path, **others: str) -> dict[str, str]:

@@ -16,11 +16,8 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.paths import token_path
-from loom_core.server.command_line import add_command
-from loom_core.server.factory import LoomServer
-from loom_core.server.handshake import Introduction
-from loom_core.server.server_program import ServerProgram, run_server, served_arguments
-from loom_core.server.standard_commands import (
+from loom_core.server.cli.command_line import add_command
+from loom_core.server.cli.standard_commands import (
     add_audit,
     add_doctor,
     add_install,
@@ -28,6 +25,9 @@ from loom_core.server.standard_commands import (
     add_token,
     program_parser,
 )
+from loom_core.server.program import ServerProgram, run_server, served_arguments
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.handshake import Introduction
 
 NAME = "loom-kb"  # whose distribution is here; the program is not started
 STANDARD = {"serve", "install", "uninstall", "token", "audit", "doctor"}

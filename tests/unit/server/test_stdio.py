@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError, RecordError
-from loom_core.server.factory import LoomServer
-from loom_core.server.handshake import Introduction
-from loom_core.server.stdio import LineReader, Wire, claim_stdio, serve_stdio
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.handshake import Introduction
+from loom_core.server.serving.stdio import LineReader, Wire, claim_stdio, serve_stdio
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,11 +11,11 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from loom_core.server.context import ToolContext
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply
-from loom_core.server.task_board import TaskBoard, TaskLimits
-from loom_core.server.tasks import TASKS, become_task
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.task_board import TaskBoard, TaskLimits
+from loom_core.server.calls.tasks import TASKS, become_task
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply
 from tests.fixtures.kitchen import Said
 from tests.fixtures.task_client import ACK, KNOWS_TASKS, Tasks, answer, cancel, connected, get, until
 from tests.unit.server.conftest import text

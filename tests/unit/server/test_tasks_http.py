@@ -9,8 +9,8 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from loom_core.server.caller import SCOPES, Caller, acting
-from loom_core.server.tasks import TASKS
+from loom_core.server.auth.caller import SCOPES, Caller, acting
+from loom_core.server.calls.tasks import TASKS
 from loom_core.testing.serving import serving
 from tests.fixtures.task_client import KNOWS_TASKS, answer, cancel, connected, get, until
 

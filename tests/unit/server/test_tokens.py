@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.server.tokens import TokenFile, has_token_form
+from loom_core.server.auth.tokens import TokenFile, has_token_form
 
 
 @pytest.fixture

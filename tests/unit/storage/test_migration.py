@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import RecordError
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.schema import SCHEMA
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.storage import Database
 
 ONE = "CREATE TABLE notes (key INTEGER PRIMARY KEY, text TEXT NOT NULL)"

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import NotFoundError
+from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import CallContext, ToolOutput
-from loom_core.tools.scheduler import Scheduler
 from tests.fixtures.tool_turns import CHANGES, HARMLESS, Doing, Watcher, pipeline_of, tool_call
 
 _TURNS = st.lists(

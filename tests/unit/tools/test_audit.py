@@ -15,9 +15,9 @@ from pydantic import SecretStr
 
 from loom_core.errors import RecordError
 from loom_core.storage.lock import ProcessLock
-from loom_core.tools.audit import AuditEntry, AuditLog
-from loom_core.tools.audit_file import AuditFile
-from loom_core.tools.audit_report import verify
+from loom_core.tools.auditing.audit import AuditEntry, AuditLog
+from loom_core.tools.auditing.file import AuditFile
+from loom_core.tools.auditing.report import verify
 
 
 def _entry(call: str = "call_1", **more: Any) -> AuditEntry:
@@ -229,7 +229,7 @@ def test_a_line_longer_than_what_is_read_at_once_is_followed_rightly(path: Path)
 def test_several_processes_write_one_chain(path: Path) -> None:
     program = (
         "import sys, pathlib\n"
-        "from loom_core.tools.audit_file import AuditFile\n"
+        "from loom_core.tools.auditing.file import AuditFile\n"
         "file = AuditFile(pathlib.Path(sys.argv[1]), most_bytes=2000)\n"
         "for number in range(20): file.append([{'by': sys.argv[2], 'number': number}])\n"
     )

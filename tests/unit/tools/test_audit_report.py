@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.tools.audit_file import AuditFile
-from loom_core.tools.audit_report import verify
+from loom_core.tools.auditing.file import AuditFile
+from loom_core.tools.auditing.report import verify
 
 _MISSING_FIRST = "Lines are missing before audit.jsonl:1: no file begins with it."
 

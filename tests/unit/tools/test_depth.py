@@ -4,8 +4,8 @@ import pytest
 from mcp import Client
 from pydantic import BaseModel
 
-from loom_core.server.factory import LoomServer
-from loom_core.server.results import ToolReply, tool_result
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.tools.depth import called_with, current_depth
 
 

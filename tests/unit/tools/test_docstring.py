@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.tools.docstring import Docstring
+from loom_core.tools.function_tool import Docstring
 
 
 def _documented(text: str) -> Callable[[], None]:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from loom_core.llm.messages import ImagePart
 from loom_core.tokens import estimate_tokens
+from loom_core.tools.execution.output_text import NO_OUTPUT, shown
 from loom_core.tools.interface import ToolOutput
-from loom_core.tools.output_text import NO_OUTPUT, shown
 
 
 class _Kept:

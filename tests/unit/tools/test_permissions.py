@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
 from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
-from loom_core.tools.permission_rule import PermissionRule, read_rules
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule, read_rules
 
 _HARMLESS = ToolAnnotations(read_only=True, open_world=False)
 _BASE = Path("/home/我/项目")

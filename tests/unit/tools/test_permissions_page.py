@@ -9,8 +9,8 @@ from typing import Any
 
 from loom_core.tools.builtin import read_file_tool, write_file_tool
 from loom_core.tools.function_tool import tool
-from loom_core.tools.permission_rule import PermissionRule, read_rules
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule, read_rules
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "permissions.md").read_text(encoding="utf-8")
 _CALL = re.compile(r"^\| `(\w+) (\w+)=(.*?)` \| (allow|ask|deny) \|", re.MULTILINE)

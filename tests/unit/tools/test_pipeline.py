@@ -11,12 +11,12 @@ import anyio.lowlevel
 import pytest
 
 from loom_core.llm.messages import ImagePart, ToolCallPart
-from loom_core.tools.audit import AuditLog
+from loom_core.tools.auditing.audit import AuditLog
+from loom_core.tools.execution.pipeline import ToolPipeline
+from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import CallContext, Question, Tool, ToolOutput
-from loom_core.tools.permission_rule import PermissionRule
-from loom_core.tools.permissions import Permissions
-from loom_core.tools.pipeline import ToolPipeline
-from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule
 from loom_core.tools.toolbox import Toolbox
 from tests.fixtures.tool_turns import CHANGES, Doing, Watcher, pipeline_of, ran, tool_call
 

@@ -13,11 +13,11 @@ import pytest
 
 from loom_core.errors import NotFoundError
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
-from loom_core.tools.audit import AuditLog
-from loom_core.tools.audit_report import verify
+from loom_core.tools.auditing.audit import AuditLog
+from loom_core.tools.auditing.report import verify
 from loom_core.tools.interface import CallContext, ToolOutput
-from loom_core.tools.permission_rule import PermissionRule
-from loom_core.tools.permissions import Permissions
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule
 from tests.fixtures.tool_turns import CHANGES, Doing, Watcher, pipeline_of, ran, tool_call
 
 

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from loom_core.errors import NotFoundError
+from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Tool, ToolOutput
-from loom_core.tools.scheduler import Scheduler
 from tests.fixtures.tool_turns import Doing, pipeline_of, ran, tool_call
 
 

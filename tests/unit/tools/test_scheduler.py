@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.execution.scheduler import Scheduler
 
 
 async def _settled() -> None:

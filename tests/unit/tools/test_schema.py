@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from loom_core.server.wellformed import well_formed
-from loom_core.tools.schema import without_nulls, without_titles
+from loom_core.server.calls.wellformed import well_formed
+from loom_core.tools.schemas.model_schema import without_nulls, without_titles
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from loom_core.errors import InvalidInputError
-from loom_core.tools.schema_check import SchemaCheck
+from loom_core.tools.schemas.check import SchemaCheck
 
 
 def _messages(schema: dict[str, Any], value: object) -> list[str]:

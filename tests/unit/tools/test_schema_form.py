@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from loom_core.tools.schema_form import DEEPEST, schema_problem
+from loom_core.tools.schemas.form import DEEPEST, schema_problem
 
 _GOOD: list[dict[str, Any]] = [
     {},

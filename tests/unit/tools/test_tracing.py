@@ -11,10 +11,10 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.messages import ToolCallPart
 from loom_core.observability.spans import EXECUTE_TOOL
 from loom_core.tools.calls import CallResult, PlannedCall
+from loom_core.tools.execution.pipeline import ToolPipeline
+from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.function_tool import tool
-from loom_core.tools.permissions import Permissions
-from loom_core.tools.pipeline import ToolPipeline
-from loom_core.tools.scheduler import Scheduler
+from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.toolbox import Toolbox
 
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from loom_core.flow.executor import FlowExecutor
-from loom_core.flow.executor.replay import restored
+from loom_core.flow.executor.record import restored
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run
 

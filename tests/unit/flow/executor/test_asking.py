@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loom_core.flow.executor import FlowExecutor
+from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Answered, Decided, Pause, Reply, Resume
 from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.flow.executor import FlowExecutor
 from loom_core.observability.log_fields import logging_with
-from loom_core.runs.orders import Abort, Decided, Resume, Retry
-from loom_core.tools.audit import AuditLog
-from loom_core.tools.audit_file import read_entries
+from loom_core.runs.commands import Abort, Decided, Resume, Retry
+from loom_core.tools.auditing.audit import AuditLog
+from loom_core.tools.auditing.file import read_entries
 
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api

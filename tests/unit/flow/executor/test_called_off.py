@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 
 from loom_core.flow.executor import FlowExecutor, FlowLimits
+from loom_core.runs.commands import Abort, Decided, Resume
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Decided, Resume
 from loom_core.runs.run import Run
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor
+from loom_core.runs.commands import Answered, Decided, Retry
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Answered, Decided, Retry
 from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from starlette.requests import Request
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.flow.executor import FlowExecutor, FlowLimits
+from loom_core.runs.commands import Abort, Answered, Decided, Resume, Retry
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Answered, Decided, Resume, Retry
 from loom_core.runs.run import PARENT_RUN, Run, RunRequest
 
 if TYPE_CHECKING:

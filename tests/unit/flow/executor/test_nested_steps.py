@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor, FlowLimits
+from loom_core.runs.commands import Answered, Decided
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Answered, Decided
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question, ToolOutput
 

@@ -13,8 +13,8 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.config import parse_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import EndpointCaller
+from loom_core.runs.commands import Answered, Decided, Retry
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Answered, Decided, Retry
 from loom_core.runs.run import Run
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from loom_core.flow.config import parse_flow_file, read_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
+from loom_core.runs.commands import Decided, Resume, Retry
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Decided, Resume, Retry
 from loom_core.runs.run import Run
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.agent_tool import AgentTool
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor, FlowLimits
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.commands import Abort, Answered, Decided, Resume
 from loom_core.runs.journal import Journal
-from loom_core.runs.orders import Abort, Answered, Decided, Resume
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 

@@ -15,9 +15,9 @@ from loom_core.flow.http import ConfigToolLoader, EndpointCaller
 from loom_core.flow.http.tool import PROBLEM
 from loom_core.llm.messages import ToolCallPart
 from loom_core.tools.calls import CallResult, PlannedCall
+from loom_core.tools.execution.pipeline import ToolPipeline
 from loom_core.tools.interface import Answer, CallContext, Question, Tool
-from loom_core.tools.permissions import Permissions
-from loom_core.tools.pipeline import ToolPipeline
+from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.toolbox import Toolbox
 
 DAYS = {

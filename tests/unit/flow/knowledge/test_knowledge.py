@@ -18,8 +18,8 @@ from loom_core.flow.http import EndpointCaller
 from loom_core.flow.knowledge import ApiKnowledge, KnowledgeExecutor, ProviderKnowledge
 from loom_core.flow.knowledge.cache import AnswerCache
 from loom_core.flow.knowledge.source import normal_question
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.triggers.doubt import Doubt, doubt, negates
+from loom_core.flow.triggers.negation import Doubt, doubt, negates
 from loom_core.flow.triggers.normal_text import NormalText
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.chunking.boundaries import cut_near, is_joined, sentence_ends
+from loom_core.knowledge.ingest.chunking.boundaries import cut_near, is_joined, sentence_ends
 
 
 def sentences(text: str) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.chunking import SimpleChunker, SlidingWindowChunker, StructureChunker
-from loom_core.knowledge.chunking.boundaries import is_joined
+from loom_core.knowledge.ingest.chunking import SimpleChunker, SlidingWindowChunker, StructureChunker
+from loom_core.knowledge.ingest.chunking.boundaries import is_joined
 from loom_core.knowledge.model import Block, BlockKind, DocumentDraft
 from loom_core.tokens import estimate_tokens
 

@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.chunking import SimpleChunker, SlidingWindowChunker, StructureChunker, create_chunker
+from loom_core.knowledge.ingest.chunking import (
+    SimpleChunker,
+    SlidingWindowChunker,
+    StructureChunker,
+    create_chunker,
+)
 
 
 def test_chunkers_are_made_by_name_with_their_options():

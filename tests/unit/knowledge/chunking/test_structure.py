@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.chunking import StructureChunker
+from loom_core.knowledge.ingest.chunking import StructureChunker
 from loom_core.knowledge.model import Block, DocumentDraft
 from loom_core.tokens import estimate_tokens
 

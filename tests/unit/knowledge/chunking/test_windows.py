@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.chunking import SimpleChunker, SlidingWindowChunker
+from loom_core.knowledge.ingest.chunking import SimpleChunker, SlidingWindowChunker
 from loom_core.knowledge.model import Block, DocumentDraft
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.extraction.aliases import aliases_in
+from loom_core.knowledge.ingest.extraction.aliases import aliases_in
 from loom_core.knowledge.model import Mention
 
 

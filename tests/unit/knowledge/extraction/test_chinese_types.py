@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.chinese_types import (
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction.chinese_types import (
     person_kind,
     place_type,
     type_of_chinese_noun,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loom_core.knowledge.extraction import RuleSettings
-from loom_core.knowledge.extraction.config import ExtractionConfig
+from loom_core.knowledge.ingest.extraction import RuleSettings
+from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 
 
 def test_the_rules_are_told_what_concerns_them():

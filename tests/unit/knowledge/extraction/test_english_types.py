@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.english_types import type_beside, type_of_name, type_of_noun_phrase
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction.english_types import type_beside, type_of_name, type_of_noun_phrase
 from loom_core.knowledge.model import Chunk
 
 

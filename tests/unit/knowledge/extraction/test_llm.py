@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError, LLMError, ModelFailure
-from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.config import ExtractionConfig
-from loom_core.knowledge.extraction.llm import ExtractionSpent, LLMEntityExtractor
-from loom_core.knowledge.language import detect_language
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionSpent, LLMEntityExtractor
 from loom_core.knowledge.model import Chunk, Extraction
+from loom_core.knowledge.text.languages import detect_language
 from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import AssistantMessage
 from loom_core.llm.mock import MockProvider

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.config import ExtractionConfig
-from loom_core.knowledge.extraction.placing import merged, place
-from loom_core.knowledge.extraction.said import SaidEntity, SaidRelation
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+from loom_core.knowledge.ingest.extraction.llm.raw_extraction import SaidEntity, SaidRelation
+from loom_core.knowledge.ingest.extraction.llm.span_alignment import merged, place
 from loom_core.knowledge.model import Chunk, Mention, Relation
 
 TEXT = "Ada Lovelace met Charles Babbage. ADA LOVELACE’s notes describe the Analytical Engine."

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.extraction import RuleExtractor, RuleSettings
-from loom_core.knowledge.language import detect_language
+from loom_core.knowledge.ingest.extraction import RuleExtractor, RuleSettings
 from loom_core.knowledge.model import Chunk, Extraction
+from loom_core.knowledge.text.languages import detect_language
 
 PIECES = [
     "Ada Lovelace",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import loom_core.knowledge.indexes.child as child
-from loom_core.knowledge.indexes.child import ChildCall, ChildError, run_in_child
+import loom_core.knowledge.indexes.engines.child as child
+from loom_core.knowledge.indexes.engines.child import ChildCall, ChildError, run_in_child
 
 BEHAVIOURS = """
 import os, signal, sys, time

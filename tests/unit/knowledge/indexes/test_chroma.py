@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from loom_core.errors import IndexDamagedError
-from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
+from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
 
 pytestmark = pytest.mark.slow
 

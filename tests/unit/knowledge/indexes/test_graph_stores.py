@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
+from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
 from loom_core.knowledge.indexes.memory import MemoryGraphStore
 from loom_core.knowledge.interface import EntityEdge, EntityNode, GraphPath, GraphStore
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
-from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
+from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ RELATIONS = [EntityEdge(1, name, 2, key, 1 / key) for key, name in enumerate(STR
 WRITE_UNTIL_KILLED = """
 import sys
 from pathlib import Path
-from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
+from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 store = KuzuGraphStore(Path(sys.argv[1]), buffer_pool_mb=64)
 for key in range(1, 100_000):

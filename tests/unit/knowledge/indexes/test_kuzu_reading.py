@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
+from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
 from loom_core.knowledge.indexes.kuzu_reading import answer_cypher, copy_database
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 

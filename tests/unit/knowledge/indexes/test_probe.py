@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
-from loom_core.knowledge.indexes.kuzu import KuzuGraphStore
-from loom_core.knowledge.indexes.probe import (
+from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
+from loom_core.knowledge.indexes.engines.probe import (
     check_chroma,
     check_kuzu,
     check_tantivy,
@@ -15,7 +15,7 @@ from loom_core.knowledge.indexes.probe import (
     probe_kuzu,
     probe_tantivy,
 )
-from loom_core.knowledge.indexes.tantivy import TantivyIndex
+from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
 pytestmark = pytest.mark.slow

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
-from loom_core.knowledge.indexes.tantivy import TantivyIndex
+from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 
 WRITE_AND_WAIT = """
 import sys
 from pathlib import Path
-from loom_core.knowledge.indexes.tantivy import TantivyIndex
+from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 index = TantivyIndex(Path(sys.argv[1]))
 index.add([(1, ["kept"])])
 index.commit()

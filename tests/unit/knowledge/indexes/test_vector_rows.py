@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from loom_core.errors import IndexDamagedError, RecordError
-from loom_core.knowledge.indexes.exact_vectors import ExactVectorIndex
-from loom_core.knowledge.indexes.vector_rows import FileRows
+from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
+from loom_core.knowledge.indexes.engines.vector_rows import FileRows
 
 DIMENSION = 4
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loom_core.knowledge.chunking import create_chunker
-from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.ingest.chunking import create_chunker
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.pipeline import Pipeline
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 DIMENSION = 8
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loom_core.knowledge.indexing import ChromaVectors, FlatVectors, GraphIndex, WordIndex
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.indexes import ChromaVectors, FlatVectors, GraphIndex, WordIndex
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.text.analysis import analyse
 
 TEXTS = [f"Town{n} is a town near Town{(n + 1) % 6} on the river Anna." for n in range(6)]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import RecordError
-from loom_core.knowledge.indexing import GraphIndex
-from loom_core.knowledge.indexing.graph_build import build_graph
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.whole_graph import all_edges, all_evidence, all_nodes
+from loom_core.knowledge.indexes import GraphIndex
+from loom_core.knowledge.indexes.graph_build import build_graph
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.graph import all_edges, all_evidence, all_nodes
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +29,8 @@ TEXTS = [
 ABANDONED = """
 import os, sys
 from pathlib import Path
-from loom_core.knowledge.indexing import GraphIndex
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.indexes import GraphIndex
+from loom_core.knowledge.store import Record
 folder = Path(sys.argv[1])
 index = GraphIndex(Record(folder / "record.db"), folder, small=0)
 index.sync()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import IndexDamagedError
-from loom_core.knowledge.indexing import GraphIndex
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.indexes import GraphIndex
+from loom_core.knowledge.store import Record
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.indexing.language_vectors import LanguageVectors
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 
 DIMENSION = 3
 LANGUAGES = ("alphabetic", "zh", "ja")

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loom_core.knowledge.indexing import FlatVectors
-from loom_core.knowledge.indexing.language_vectors import LanguageVectors
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.indexes import FlatVectors
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.store import Record
 
 ENGLISH = ["Zell is a town.", "The river Anna is long.", "Boats lie in the harbour.", "Bread is sold here."]
 CHINESE = ["厦门是城市。", "港口里有渔船。"]
@@ -113,8 +113,8 @@ READER = """
 import json, sys
 import numpy as np
 from pathlib import Path
-from loom_core.knowledge.indexing import FlatVectors
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.indexes import FlatVectors
+from loom_core.knowledge.store import Record
 folder = Path(sys.argv[1])
 record = Record(folder / "record.db")
 index = FlatVectors(record, folder)

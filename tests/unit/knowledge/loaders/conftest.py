@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.knowledge.loaders import LoadLimits, load_bytes
+from loom_core.knowledge.ingest.loaders import LoadLimits, load_bytes
 from loom_core.knowledge.model import DocumentDraft
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.loaders import decode
+from loom_core.knowledge.ingest.loaders import decode
 
 SIMPLIFIED = (
     "知识图谱是一种用图结构来表示知识的方法，节点代表实体，边代表实体之间的关系。它最早由搜索公司提出，"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.loaders import ScanEntry, scan
+from loom_core.knowledge.ingest.loaders import ScanEntry, scan
 
 
 def plant(root: Path, files: Iterable[str], content: str = "x") -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import load_bytes, supported_extensions
+from loom_core.knowledge.ingest.loaders import load_bytes, supported_extensions
 from loom_core.knowledge.model import DocumentDraft
 
 pytestmark = pytest.mark.hostile("files of any kind")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import load_bytes, load_file
+from loom_core.knowledge.ingest.loaders import load_bytes, load_file
 
 
 def test_the_article_is_read_without_the_page_around_it(documents: Path, outline) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import LoadLimits, load_bytes, load_file, supported_extensions
+from loom_core.knowledge.ingest.loaders import LoadLimits, load_bytes, load_file, supported_extensions
 
 
 def test_the_uri_is_that_of_the_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.knowledge.loaders import load_file
+from loom_core.knowledge.ingest.loaders import load_file
 
 
 def test_front_matter_gives_title_and_metadata_and_no_block(documents: Path) -> None:

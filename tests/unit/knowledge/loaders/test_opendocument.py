@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import LoadLimits
+from loom_core.knowledge.ingest.loaders import LoadLimits
 from tests.fixtures.archives import office, opendocument, slides, text
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import LoadLimits, load_file
-from loom_core.knowledge.loaders.sheet_reader import read_workbook
+from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
+from loom_core.knowledge.ingest.loaders.office.sheet_reader import read_workbook
 
 
 @pytest.mark.parametrize("name", ["ships.xlsx", "ships.xls"])

@@ -12,7 +12,7 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import LoadLimits, load_file
+from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
 
 
 def test_a_slide_is_a_page_with_its_title_as_a_heading(documents: Path, outline) -> None:

@@ -11,7 +11,7 @@ from docx.opc.part import Part
 from docx.oxml import parse_xml
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.loaders import LoadLimits, load_file
+from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

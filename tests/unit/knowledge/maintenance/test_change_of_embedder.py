@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase

@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.preparing import Material, Preparer
-from loom_core.knowledge.preparing.keeper import ChildLimits
-from loom_core.knowledge.preparing.making import Failed, Made
-from loom_core.knowledge.record.prepared import PreparedDocument
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.workers import Material, Preparer
+from loom_core.knowledge.ingest.workers.preparation import Failed, Made
+from loom_core.knowledge.ingest.workers.worker import ChildLimits
+from loom_core.knowledge.store.prepared import PreparedDocument
 
 pytestmark = [pytest.mark.slow, pytest.mark.hostile("files of any kind")]
 

@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.knowledge.extraction import RuleSettings
-from loom_core.knowledge.loaders import LoadLimits
+from loom_core.knowledge.ingest.extraction import RuleSettings
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.workers import Material, Preparation, Preparer, draft_payload
+from loom_core.knowledge.ingest.workers import preparation as making
+from loom_core.knowledge.ingest.workers.preparation import Failed, Made, Unchanged
+from loom_core.knowledge.ingest.workers.worker import ChildLimits
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.preparing import Material, Preparation, Preparer, draft_payload, making
-from loom_core.knowledge.preparing.keeper import ChildLimits
-from loom_core.knowledge.preparing.making import Failed, Made, Unchanged
-from loom_core.knowledge.record import PreparedDocument
+from loom_core.knowledge.store import PreparedDocument
 
 pytestmark = pytest.mark.slow
 
@@ -185,7 +186,7 @@ PARENT = """
 import sys, time
 sys.path[:0] = {path!r}
 from test_preparer import LONG, PIPELINE, children_of, material, os
-from loom_core.knowledge.preparing import Preparer
+from loom_core.knowledge.ingest.workers import Preparer
 preparer = Preparer(PIPELINE, children=1)
 preparer.begin([material(1, LONG * 4)])
 while not (found := children_of(os.getpid())):
@@ -220,7 +221,7 @@ def test_children_are_told_how_the_rules_are_set():
 
 
 def test_children_do_without_pydantic_which_takes_long_to_load():
-    program = "import sys, loom_core.knowledge.preparing.child; print('pydantic' in sys.modules)"
+    program = "import sys, loom_core.knowledge.ingest.workers.child; print('pydantic' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["False"]
 

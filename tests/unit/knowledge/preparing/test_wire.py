@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.extraction import RuleSettings
-from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline, Recipe
-from loom_core.knowledge.preparing.making import Failed, Unchanged
-from loom_core.knowledge.preparing.material import Material
-from loom_core.knowledge.preparing.wire import (
+from loom_core.knowledge.ingest.extraction import RuleSettings
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.workers.material import Material
+from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
+from loom_core.knowledge.ingest.workers.wire import (
     FrameReader,
     decode_made,
     decode_material,
@@ -23,6 +22,7 @@ from loom_core.knowledge.preparing.wire import (
     read_frame,
     write_frame,
 )
+from loom_core.knowledge.model import DocumentDraft
 
 PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
 texts = st.text(st.characters(), max_size=60)

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.chunking import create_chunker
+from loom_core.knowledge.ingest.chunking import create_chunker
+from loom_core.knowledge.ingest.pipeline import Pipeline
 from loom_core.knowledge.model import About, DocumentDraft, Extraction, Mention
-from loom_core.knowledge.pipeline import Pipeline
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 Web = Callable[[Mapping[str, Sequence[str]]], tuple[Record, dict[str, int]]]
 

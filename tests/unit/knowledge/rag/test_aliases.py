@@ -11,7 +11,7 @@ import pytest
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.surface import name_key
+from loom_core.knowledge.text.surface_forms import name_key
 from loom_core.testing.record_content import check_indexes, content
 
 WEATHER = (

@@ -13,7 +13,7 @@ from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.rag import Answer, ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig, Strategy
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.retrieval.config import WaitSettings
 
 HOP = "Where was the director of The Silent Harbour born?"
 HOP_IN_CHINESE = "《静港》的导演是哪里人？"

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
-from loom_core.knowledge.indexing.language_vectors import LanguageVectors
-from loom_core.knowledge.language import detect_language, language_group
-from loom_core.knowledge.rag.channels import Channels, FirstStage, Question, first_stage
-from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.retrieval.calibration_texts import STOCK_SENTENCES
+from loom_core.knowledge.retrieval.channels import Channels, FirstStage, Question, first_stage
+from loom_core.knowledge.text.analysis import analyse
+from loom_core.knowledge.text.languages import detect_language, language_group
 
 pytestmark = pytest.mark.slow
 

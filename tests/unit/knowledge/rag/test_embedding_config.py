@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
-from loom_core.embedding.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.embedding.registry import create_embedder
+from loom_core.embedding.remote_models.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 from loom_core.retry import RetryPolicy
 from loom_core.testing.embedding_server import EmbeddingServer
 

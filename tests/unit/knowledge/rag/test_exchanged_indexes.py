@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.record.changes import IndexName
+from loom_core.knowledge.store.changes import IndexName
 from loom_core.testing.record_content import check_indexes
 
 pytestmark = pytest.mark.slow
@@ -154,7 +154,7 @@ def test_damage_of_chroma_is_told_by_a_check_found_at_work_and_mended(
 
 
 def test_a_check_finds_vectors_that_chroma_lacks_has_too_many_of_or_has_otherwise(tmp_path: Path) -> None:
-    from loom_core.knowledge.indexes.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
 
     build(tmp_path / "kb", TOWNS, config=CHROMA)
     path = index(tmp_path / "kb", "chroma")

@@ -6,7 +6,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.filtering import ChunkFilter
+from loom_core.knowledge.retrieval.question import ChunkFilter
 
 
 @pytest.fixture

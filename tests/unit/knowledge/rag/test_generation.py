@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import LLMError
 from loom_core.knowledge.model import RetrievedPassage
-from loom_core.knowledge.rag.generation import generate_answer
+from loom_core.knowledge.retrieval.generation.generator import generate_answer
 from loom_core.llm.mock import MockProvider
 from loom_core.tokens import estimate_tokens
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.rag.channels import Question
-from loom_core.knowledge.rag.graph_channel import graph_channel
-from loom_core.knowledge.rag.surroundings import Surroundings
-from loom_core.knowledge.rag.walk import WalkSettings, walk
+from loom_core.knowledge.retrieval.channels import Question
+from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
+from loom_core.knowledge.retrieval.expansion.neighbourhood import Surroundings
+from loom_core.knowledge.retrieval.expansion.walk import WalkSettings, walk
 
 FILMS = {
     "Silent Harbour": ["Mara Lindqvist", "Otto Brandt"],

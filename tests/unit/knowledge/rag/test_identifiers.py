@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.options import SearchOptions
+from loom_core.knowledge.retrieval.config import SearchOptions
 
 COUNT, GOLD, OTHER = 30, 17, 5
 """Passages of each family and language, and the numbers of those that are asked for."""

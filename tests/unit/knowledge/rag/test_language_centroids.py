@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError
-from loom_core.knowledge.language import detect_language, language_group
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.rag.language_centroids import LanguageCentroids
-from loom_core.knowledge.rag.stock_sentences import STOCK_SENTENCES
-from loom_core.knowledge.rag.waits import WaitSettings
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.retrieval.calibration_texts import STOCK_SENTENCES
+from loom_core.knowledge.retrieval.config import WaitSettings
+from loom_core.knowledge.retrieval.language_centroids import LanguageCentroids
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.text.languages import detect_language, language_group
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
-from loom_core.knowledge.rag.channels import Channels, Question
-from loom_core.knowledge.rag.links import LinkSettings, expand, links_from
-from loom_core.knowledge.rag.surroundings import Surroundings
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
+from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.expansion.links import LinkSettings, expand, links_from
+from loom_core.knowledge.retrieval.expansion.neighbourhood import Surroundings
+from loom_core.knowledge.text.analysis import analyse
 
 pytestmark = pytest.mark.slow
 

@@ -10,18 +10,18 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_core.embedding.hashing import HashingEmbedder
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
-from loom_core.knowledge.extraction import RuleExtractor
-from loom_core.knowledge.extraction.llm import LLMEntityExtractor
-from loom_core.knowledge.extraction_estimate import ConfirmationNeededError
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
+from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline, Recipe
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan, draft_materials
-from loom_core.knowledge.rag.waits import WaitSettings
-from loom_core.knowledge.rag.watching import FolderWatch
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.rag.folder_watch import FolderWatch
+from loom_core.knowledge.retrieval.config import WaitSettings
+from loom_core.knowledge.store import Record
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.mock import MockProvider
 

@@ -12,9 +12,8 @@ import pytest
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.making_way import embed_making_way
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.rag.preemptible_embedding import embed_making_way
+from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 
 
 class SlowEmbedder(EmbeddingProvider):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.rag.naming import named_entities
+from loom_core.knowledge.retrieval.expansion.entity_linking import named_entities
 
 NAMES = (
     "York",

@@ -14,13 +14,13 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, RecordError
-from loom_core.knowledge.indexing import NearestByChroma
-from loom_core.knowledge.indexing.language_vectors import LanguageVectors
+from loom_core.knowledge.indexes import NearestByChroma
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.indexes.vectors import Vectors
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.rag.answer import Answer
 from loom_core.knowledge.rag.drafts import text_drafts
-from loom_core.knowledge.rag.vectors import Vectors
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.retrieval.answer import Answer
+from loom_core.knowledge.retrieval.config import WaitSettings
 
 pytestmark = pytest.mark.slow
 

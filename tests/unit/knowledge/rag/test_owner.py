@@ -16,19 +16,17 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
-from loom_core.knowledge.rag.answer import Answer
-from loom_core.knowledge.rag.options import SearchRequest
-from loom_core.knowledge.rag.owner_client import OwnerClient
-from loom_core.knowledge.rag.owner_protocol import PROTOCOL
-from loom_core.knowledge.rag.peer_settings import PeerSettings
-from loom_core.knowledge.rag.waits import WaitSettings
-from loom_core.knowledge.rerankers.features import FeatureReranker
+from loom_core.knowledge.rag.owner.client import OwnerClient
+from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
+from loom_core.knowledge.retrieval.answer import Answer
+from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
+from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
 from loom_core.observability import LoomTracer
 from loom_core.storage.ownership import holder_of, read_card, write_card
 

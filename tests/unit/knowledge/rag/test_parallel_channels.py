@@ -14,9 +14,9 @@ from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError, IndexDamagedError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.channels import Channels, Question
-from loom_core.knowledge.rag.config import RAGConfig
-from loom_core.knowledge.rag.strategies import retrieve
+from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.config import RAGConfig
+from loom_core.knowledge.retrieval.strategies import retrieve
 
 PATIENCE = 60.0  # seconds until a test gives up what never comes
 

@@ -13,8 +13,8 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.knowledge.model import KnowledgeItem, RetrievedPassage
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.retrieval.generation.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
+from loom_core.knowledge.text.analysis import analyse
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create

@@ -12,7 +12,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
-from loom_core.knowledge.rag.waits import WaitSettings
+from loom_core.knowledge.retrieval.config import WaitSettings
 
 HARBOUR = (
     "The harbour master decides who may moor at the northern quay. Boats of more than nine metres need "

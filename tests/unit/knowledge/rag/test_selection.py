@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.selection import (
+from loom_core.knowledge.retrieval.refinement import (
     ParentDocument,
     diverse,
     with_parents,

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import RetrievedPassage
-from loom_core.knowledge.rag.support import CITATION, cited_numbers, cited_sentences
+from loom_core.knowledge.retrieval.generation.generator import CITATION, cited_numbers, cited_sentences
 
 
 def passage(text: str, **metadata: object) -> RetrievedPassage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.rag.surroundings import Surroundings
+from loom_core.knowledge.retrieval.expansion.neighbourhood import Surroundings
 
 PASSAGES = {
     "Kraus House": ["Missouri", "Frank Wright"],

@@ -12,9 +12,9 @@ import pytest
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag.folder_watch import FolderWatch
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.watching import FolderWatch
-from loom_core.knowledge.record import Job
+from loom_core.knowledge.store import Job
 
 pytestmark = pytest.mark.slow
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from numpy.typing import NDArray
 
-from loom_core.embedding.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind
-from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.embedding.local_models.hashing import HashingEmbedder
+from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.model import Chunk, Extraction
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.knowledge.record import Job
+from loom_core.knowledge.store import Job
 from loom_core.testing.record_content import check_indexes, content
 
 pytestmark = pytest.mark.slow

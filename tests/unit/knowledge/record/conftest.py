@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from loom_core.knowledge.chunking import create_chunker
-from loom_core.knowledge.extraction import RuleExtractor
+from loom_core.knowledge.ingest.chunking import create_chunker
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.ingest.pipeline import Pipeline
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.pipeline import Pipeline
-from loom_core.knowledge.record import PreparedDocument, Record
+from loom_core.knowledge.store import PreparedDocument, Record
 
 Prepare = Callable[..., PreparedDocument]
 Steps = Callable[[Record], AbstractContextManager[list[int]]]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.aliases import AliasDecision, AliasTable, StatedAlias
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.aliases import AliasDecision, AliasTable, StatedAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.changes import IndexState
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.changes import IndexState
 
 
 def test_changes_come_in_order_and_in_parts(record: Record):

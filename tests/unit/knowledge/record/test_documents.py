@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loom_core.knowledge.filters import Filters, parse_filters
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 PARTS = [
     " ".join(f"Sentence {n}{i} of part {n} tells of the town of Zell and of Anna." for i in range(3))

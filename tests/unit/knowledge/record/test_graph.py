@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 LEFT_EMPTY = ("entities", "names", "mentions", "abouts", "relations", "new_names")
 

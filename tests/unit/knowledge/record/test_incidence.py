@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 pytestmark = pytest.mark.slow
 

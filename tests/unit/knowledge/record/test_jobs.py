@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loom_core.knowledge.record import Job, JobTable, Record
-from loom_core.knowledge.record.job_progress import Pace
-from loom_core.knowledge.record.jobs import Found
+from loom_core.knowledge.store import Job, JobTable, Record
+from loom_core.knowledge.store.jobs import Found, Pace
 
 
 def test_a_job_that_was_submitted_survives_reopening(tmp_path: Path):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_core.knowledge.record import Record
-from loom_core.knowledge.record.spellings import in_several_scripts, spellings_of
+from loom_core.knowledge.store import Record
+from loom_core.knowledge.store.spellings import in_several_scripts, spellings_of
 
 
 @pytest.fixture

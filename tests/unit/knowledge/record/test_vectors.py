@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.record import Record
+from loom_core.knowledge.store import Record
 
 
 def unit(*values: float) -> np.ndarray:

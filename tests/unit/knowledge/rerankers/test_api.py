@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.rerankers.api import APIReranker
+from loom_core.knowledge.retrieval.rerankers.api import APIReranker
 from loom_core.plugins import create
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.rerankers.features import FeatureReranker
+from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
 from loom_core.plugins import create, registered
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.rerankers.ranking import heading, logistic, ranked, reading
+from loom_core.knowledge.retrieval.rerankers.ranking import heading, logistic, ranked, reading
 
 
 def item(id_: str, **metadata: object) -> KnowledgeItem:

@@ -9,12 +9,12 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.knowledge.indexes.exact_vectors import ExactVectorIndex
-from loom_core.knowledge.indexes.memory_lexical import MemoryLexicalIndex
+from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
+from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
+from loom_core.knowledge.ingest.pipeline import embedding_text, index_tokens
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.pipeline import embedding_text, index_tokens
-from loom_core.knowledge.retrievers.passages import scored
-from loom_core.knowledge.text import analyse
+from loom_core.knowledge.retrieval.retrievers.passages import scored
+from loom_core.knowledge.text.analysis import analyse
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError, EmbeddingError, InvalidInputError, NotFoundError
-from loom_core.knowledge.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrievers import Request, SourceRetriever
-from loom_core.knowledge.retrievers.base import gathered
+from loom_core.knowledge.retrieval.retrievers import Request, SourceRetriever
+from loom_core.knowledge.retrieval.retrievers.base import gathered
+from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.plugins import create
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from loom_core.knowledge.rag import RAGPattern
-from loom_core.knowledge.retrievers.expansion import decompose
+from loom_core.knowledge.retrieval.retrievers.expansion import decompose
 from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError, LLMError
-from loom_core.knowledge.retrievers.expansion import generate_variants, hypothetical_documents
+from loom_core.knowledge.retrieval.retrievers.expansion import generate_variants, hypothetical_documents
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse
 from loom_core.llm.messages import MessageLike
 from loom_core.llm.mock import MockProvider

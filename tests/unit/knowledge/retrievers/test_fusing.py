@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.retrievers.fusing import min_max, reciprocal_rank, weighted_sum
+from loom_core.knowledge.retrieval.fusion import min_max, reciprocal_rank, weighted_sum
 
 pytestmark = pytest.mark.slow
 

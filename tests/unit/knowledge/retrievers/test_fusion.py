@@ -12,7 +12,7 @@ import pytest
 from loom_core import config
 from loom_core.errors import ConfigError, EmbeddingError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrievers.passages import scored
+from loom_core.knowledge.retrieval.retrievers.passages import scored
 from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.retrievers.generated import parse_passage, parse_variants
+from loom_core.knowledge.retrieval.retrievers.expansion import parse_passage, parse_variants
 
 
 def _parsed(answer: str, *, query: str = "How do cats sleep?", n: int = 3) -> list[str]:

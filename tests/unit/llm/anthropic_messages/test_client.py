@@ -29,8 +29,8 @@ from loom_core.llm.messages import (
     UserMessage,
 )
 from loom_core.llm.spec import ProviderSpec
+from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK
-from loom_core.llm.wire import Connection
 from loom_core.testing.streaming_transport import StreamingASGITransport
 from loom_core.testing.vendors.anthropic_blocks import REDACTED, anthropic_signature
 from loom_core.testing.vendors.app import FakeVendors

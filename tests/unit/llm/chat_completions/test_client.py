@@ -20,8 +20,8 @@ from loom_core.llm.chat_completions.client import ChatCompletionsClient
 from loom_core.llm.interface import ChatRequest, StreamChunk, ToolSpec, Usage
 from loom_core.llm.messages import ImagePart, Message, TextPart, ToolMessage, UserMessage
 from loom_core.llm.spec import ProviderSpec
+from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import DEEPSEEK, OPENAI, VENDORS
-from loom_core.llm.wire import Connection
 from loom_core.testing.vendors.app import FakeVendors
 from loom_core.testing.vendors.script import Call, Recorded, Tokens, Turn
 

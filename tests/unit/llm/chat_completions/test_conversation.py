@@ -22,8 +22,8 @@ from loom_core.llm.messages import (
     UserMessage,
     UserPart,
 )
-from loom_core.llm.pairing import NO_RESULT
 from loom_core.llm.spec import ProviderSpec
+from loom_core.llm.transport.tool_pairing import NO_RESULT
 from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, VLLM, ZHIPU
 
 _HERE = ProviderSpec(name="here", title="Here", replay="always", replay_field="reasoning_content")

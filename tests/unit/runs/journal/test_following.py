@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from loom_core.errors import NotFoundError
+from loom_core.runs.commands import Decided, Resume
 from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal import Journal, RunLog
-from loom_core.runs.orders import Decided, Resume
 from loom_core.runs.run import Pending, Run, RunRequest
 
 

@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from loom_core.runs.commands import Reply
 from loom_core.runs.journal import Journal, RunLog
-from loom_core.runs.orders import Reply
 from loom_core.runs.run import RunRequest, RunStatus
 
 pytestmark = pytest.mark.slow

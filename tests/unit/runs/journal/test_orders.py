@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.runs.commands import Abort, Answered, Decided, Order, Pause, Reply, Resume
 from loom_core.runs.journal import Journal, RunLog
-from loom_core.runs.orders import Abort, Answered, Decided, Order, Pause, Reply, Resume
 from loom_core.runs.run import Pending, RunRequest, RunStatus
 
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError
+from loom_core.server.cli.health import HealthReport, Section, fine
 from loom_core.server.doctor.examination import Check, blocking, examine
-from loom_core.server.health import HealthReport, Section, fine
 
 
 def section(name: str) -> Section:

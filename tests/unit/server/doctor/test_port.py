@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from loom_core.server.cli.health import Finding
 from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.port_holder import PortHolder, port_holder
-from loom_core.server.health import Finding
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from loom_core.server.cli.health import Finding, Section
 from loom_core.server.doctor.self_test import Patience, self_test_section
 from loom_core.server.doctor.stdio_probe import probe_server
-from loom_core.server.health import Finding, Section
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.server.cli.install_options import split_arguments
 from loom_core.server.install.clients import CLIENTS
 from loom_core.server.install.machine import Machine
-from loom_core.server.install.options import split_arguments
 
 if TYPE_CHECKING:
     from tests.unit.server.install.conftest import RunInstall

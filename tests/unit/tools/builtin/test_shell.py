@@ -15,8 +15,7 @@ from loom_core.errors import ConfigError
 from loom_core.plugins import create
 from loom_core.tools.builtin.command import Command
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.shell import shell_tool
-from loom_core.tools.builtin.terminal_text import terminal_text
+from loom_core.tools.builtin.shell import shell_tool, terminal_text
 from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.threads import tool_threads
 

@@ -1,0 +1,249 @@
+"""What an agent is made of, looked at before anything begins: a mistake is told where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Literal, cast
+
+from loom_core.agent.hooks import Hooks
+from loom_core.callbacks.interface import Callback
+from loom_core.errors import ConfigError
+from loom_core.llm.factory import create_provider
+from loom_core.llm.interface import ChatOptions, LLMProvider
+from loom_core.runs.journal import Journal
+from loom_core.runs.memory import Memory
+from loom_core.runs.run import Budget
+from loom_core.tools.auditing.audit import AuditLog
+from loom_core.tools.execution.scheduler import Scheduler
+from loom_core.tools.function_tool import tool
+from loom_core.tools.interface import Tool
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from loom_core.agent.parts import Instructions
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.sources.context_retriever import ContextRetriever
+    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.runs.human_broker import ApproveFunction
+
+__all__ = [
+    "checked_parts",
+    "given_callbacks",
+    "given_hooks",
+    "given_instructions",
+    "given_knowledge_base",
+    "given_model",
+    "given_permissions",
+    "given_tools",
+]
+
+_MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"model", "output", "tools"}
+
+# What is looked at is `object` here: type checkers see these mistakes before, and most programs have none.
+
+
+def given_model(llm: object, *, configurations: bool = True) -> LLMProvider:
+    """A model, of itself or of a configuration.
+
+    Args:
+        llm: the provider, or a configuration for `create_provider`.
+        configurations: whether that may be one, too.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(llm, LLMProvider):
+        return llm
+    if isinstance(llm, str) and configurations:
+        return create_provider(llm)
+    also = ', or the name of a vendor such as "deepseek"' if configurations else ", as of `create_provider`"
+    if llm is None and configurations:
+        also += "; `config.set_default_llm` gives one to all agents that have none"
+    raise ConfigError(f"{llm!r} is no model.", advice=f"Give a provider{also}.")
+
+
+def given_tools(tools: object) -> list[Tool]:
+    """Tools, of themselves or of functions.
+
+    Raises:
+        ConfigError: something else is among them.
+        ValueError: no tool can be made of a function.
+    """
+    return [_tool(each) for each in _list("tools", tools, of="tools and functions")]
+
+
+def _tool(given: object) -> Tool:
+    if isinstance(given, Tool):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return tool(given)
+    if isinstance(given, str):
+        advice = f"`loom_core.plugins.create('tool', {given!r}, …)` makes a tool that goes by a name."
+    elif hasattr(given, "parts") and hasattr(given, "journal"):
+        advice = "`AgentTool(agent, description=…)` makes a tool of an agent."
+    else:
+        advice = "Give tools, or functions with annotated parameters."
+    raise ConfigError(f"{given!r} is no tool.", advice=advice)
+
+
+def given_knowledge_base(
+    given: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider],
+) -> tuple[Tool, ContextRetriever]:
+    """Return the tool that searches knowledge bases, and what finds passages before the model answers.
+
+    Raises:
+        ConfigError: something else is among them, or two have the same name.
+    """
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.sources.context_retriever import ContextRetriever
+    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.sources.search_tool import DocumentSearchTool
+
+    if isinstance(given, Federation):
+        return DocumentSearchTool(given), ContextRetriever(given)
+    bases: list[object] = list(given) if isinstance(given, Sequence) else [given]
+    if not bases or not all(isinstance(each, KnowledgeBaseProvider) for each in bases):
+        raise ConfigError(
+            f"`knowledge_base` cannot be {given!r}.",
+            advice="Give a knowledge base, such as `GraphRAGKnowledgeBase.from_config(…)`, a list of some, "
+            "or a `Federation`; a retriever goes into `knowledge=ContextRetriever(retriever)`.",
+        )
+    sources = Federation(cast("list[KnowledgeBaseProvider]", bases))
+    return DocumentSearchTool(sources), ContextRetriever(sources)
+
+
+def given_hooks(hooks: object) -> tuple[Hooks, ...]:
+    """Hooks.
+
+    Raises:
+        ConfigError: something else is among them.
+    """
+    listed = _list("hooks", hooks, of="hooks")
+    for each in listed:
+        if not isinstance(each, Hooks):
+            raise ConfigError(
+                f"{each!r} is no `Hooks`.", advice="Give an object of a class that is derived from `Hooks`."
+            )
+    return cast("tuple[Hooks, ...]", tuple(listed))
+
+
+def given_callbacks(callbacks: object) -> tuple[Callback, ...]:
+    """Callbacks.
+
+    Raises:
+        ConfigError: something else is among them.
+    """
+    listed = _list("callbacks", callbacks, of="callbacks")
+    for each in listed:
+        if not isinstance(each, Callback):
+            raise ConfigError(
+                f"{each!r} is no `Callback`.",
+                advice="Give an object of a class derived from `Callback`, such as `LoggingCallback()`.",
+            )
+    return cast("tuple[Callback, ...]", tuple(listed))
+
+
+def given_instructions(given: Instructions | Callable[[], str | Awaitable[str]]) -> Instructions:
+    """Return a system prompt: a text, or a function of the run.
+
+    Raises:
+        ConfigError: it is neither, nor a function without arguments.
+    """
+    asked: object = given
+    if isinstance(asked, str):
+        return asked
+    if callable(asked):
+        if _takes(asked, object()):
+            return cast("Instructions", asked)
+        if _takes(asked):
+            plain = cast("Callable[[], str | Awaitable[str]]", asked)
+            return lambda _: plain()
+    raise ConfigError(
+        f"`system_prompt` cannot be {given!r}.",
+        advice="Give a text, or a function that returns one, of the run or without arguments.",
+    )
+
+
+def given_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:
+    """Permissions, of themselves or of what becomes of what no rule is about.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    given: object = permissions
+    if isinstance(given, Permissions):
+        return given
+    if given not in ("allow", "ask", "deny"):
+        raise ConfigError(
+            f"`permissions` cannot be {given!r}.",
+            advice="Give `allow`, `ask` or `deny`; rules go into `Permissions([…])`.",
+        )
+    return Permissions(otherwise=given)
+
+
+def checked_parts(
+    *,
+    name: str,
+    budget: object,
+    journal: object,
+    memory: object,
+    knowledge: object,
+    approve: ApproveFunction | None,
+    loop_guard: object,
+    toolbox: object,
+    scheduler: object,
+    audit: object,
+    priority: object,
+    options: object,
+) -> None:
+    """Look at what an agent is given.
+
+    Raises:
+        ConfigError: something is not what it should be.
+    """
+    if not cast("object", name) or not isinstance(cast("object", name), str) or name != name.strip():
+        raise ConfigError(
+            f"An agent cannot be called {name!r}.", advice="Give it a name, without white space around it."
+        )
+    _expect("budget", budget, isinstance(budget, Budget), "`Budget(tokens=…)`")
+    _expect("journal", journal, isinstance(journal, Journal), "`Journal(Path(…))`, or leave it out")
+    _expect("memory", memory, isinstance(memory, Memory), "`SQLiteMemory(…)`, or leave it out")
+    _expect(
+        "knowledge",
+        knowledge,
+        hasattr(knowledge, "context_for"),
+        "`ContextRetriever(source)`; a knowledge base is `knowledge_base`",
+    )
+    _expect("approve", approve, callable(approve), "an `async` function of what is pending")
+    _expect("loop_guard", loop_guard, callable(loop_guard), "what makes one, `lambda: LoopGuard(…)`")
+    _expect("toolbox", toolbox, isinstance(toolbox, Toolbox), "`Toolbox(…)`; a list of tools is `tools`")
+    _expect("scheduler", scheduler, isinstance(scheduler, Scheduler), "`Scheduler(…)`, or leave it out")
+    _expect("audit", audit, isinstance(audit, AuditLog), "`AuditLog(Path(…))`")
+    _expect("priority", priority, type(priority) is int, "a whole number; the highest goes first")
+    known = sorted(_MODEL_OPTIONS)
+    fit = isinstance(options, Mapping) and _MODEL_OPTIONS.issuperset(cast("Mapping[str, object]", options))
+    _expect("options", cast("object", options), fit, f"a mapping with some of: {', '.join(known)}")
+
+
+def _takes(function: Callable[..., object], *arguments: object) -> bool:
+    """Whether it can be called with these arguments, as far as can be seen."""
+    try:
+        signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # some of those built in have no signature
+        return True
+    return True
+
+
+def _expect(name: str, given: object, fits: bool, wanted: str) -> None:
+    if given is not None and not fits:
+        raise ConfigError(f"`{name}` cannot be {given!r}.", advice=f"Give {wanted}.")
+
+
+def _list(name: str, given: object, *, of: str) -> list[object]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"`{name}` is {given!r}.", advice=f"Give a list of {of}.")
+    return list(cast("Sequence[object]", given))

@@ -1,0 +1,1 @@
+"""The tool calls of a model's answer, and the runs that make them."""

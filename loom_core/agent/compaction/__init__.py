@@ -1,0 +1,1 @@
+"""Context compaction: summaries, cut points and context usage."""

@@ -1,0 +1,1 @@
+"""Several agents: chains, routers, workflows and agents as tools."""

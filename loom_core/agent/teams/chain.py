@@ -1,0 +1,79 @@
+"""`Chain`: steps one after another, each given what the one before it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import cast
+
+from loom_core.agent.agent import Agent
+from loom_core.agent.teams.composition import Composition, Runnable, Stage, check_step
+from loom_core.agent.teams.step import CompositionResult, StepResult
+from loom_core.errors import ConfigError
+from loom_core.tools.interface import Tool
+
+__all__ = ["Chain"]
+
+
+class Chain(Composition):
+    """Steps one after another.
+
+        chain = Chain([search, writer, Chain([critic, writer])])
+        print(await chain.run("What changed in the tax law?"))
+
+    The first step is given what the chain is, each other one what the one before it gave, and the last one's
+    value is the chain's. An agent is given it as text (JSON, if it is no text), and gives its final answer.
+
+    Args:
+        steps: agents, functions, compositions; or pairs of a name and one of these. One without a name is
+            called what it is called itself.
+        name: what the chain is called where it is a step itself.
+
+    Raises:
+        ConfigError: there is no step, two have been given the same name, or one cannot be run.
+    """
+
+    def __init__(self, steps: Sequence[Runnable | tuple[str, Runnable]], *, name: str = "chain") -> None:
+        super().__init__(name)
+        if not steps or not isinstance(cast("object", steps), Sequence):
+            raise ConfigError(
+                "A chain needs at least one step.", advice="Give it a list of agents and functions."
+            )
+        given = [cast("str", each[0]) for each in steps if isinstance(each, tuple)]
+        if twice := [name for name in given if given.count(name) > 1]:
+            raise ConfigError(
+                f"Two steps of the chain are called {twice[0]!r}.", advice="Rename one of them."
+            )
+        self._steps: dict[str, Runnable] = {}
+        for each in steps:
+            if isinstance(each, tuple):
+                called, runnable = cast("tuple[str, Runnable]", each)
+                self._steps[called] = runnable
+            else:
+                self._steps[_free_name(each, {*given, *self._steps})] = each
+        for called, runnable in self._steps.items():
+            check_step(called, runnable, of=f"the chain {name!r}")
+
+    async def within(self, stage: Stage, given: object) -> CompositionResult:
+        """See `Composition.within`."""
+        results: list[StepResult] = []
+        for name, runnable in self._steps.items():
+            results.append(await stage.take(name, runnable, given))
+            given = results[-1].value
+        return CompositionResult(given, tuple(results))
+
+
+def _free_name(runnable: Runnable, taken: Collection[str]) -> str:
+    """What a step is called itself, and a number where others are called so, too."""
+    own = _name_of(runnable)
+    number, name = 1, own
+    while name in taken:
+        number += 1
+        name = f"{own} {number}"
+    return name
+
+
+def _name_of(runnable: Runnable) -> str:
+    if isinstance(runnable, Agent | Composition | Tool):
+        return runnable.name
+    name = getattr(runnable, "__name__", "step")
+    return "step" if name == "<lambda>" else str(name)

@@ -1,0 +1,205 @@
+"""`MultiAgentSystem`: agents that hand a conversation over to each other, or one that calls the others."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from pydantic import Field
+
+from loom_core.agent.agent import Agent
+from loom_core.agent.teams.agent_tool import AgentTool
+from loom_core.agent.teams.composition import Composition, Stage, text_of
+from loom_core.agent.teams.step import CompositionResult, StepResult
+from loom_core.cjk import is_chinese
+from loom_core.errors import ConfigError
+from loom_core.runs.memory import InMemoryMemory
+from loom_core.tools.function_tool import tool
+from loom_core.tools.interface import Tool, ToolOutput
+
+if TYPE_CHECKING:
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.memory import Memory
+
+__all__ = ["MultiAgentSystem"]
+
+_TO = "hand_over_to"
+_NOTE = "note"
+
+_PROMPT = (
+    "You work with other agents. Where one of them is the right one for what the user wants, hand the "
+    "conversation over to it by its tool, without a word to the user: it sees all that was said, and "
+    "answers. What you can do yourself, do yourself."
+)
+_TAKEN_OVER = "({before} has handed the conversation over to you: go on with it. {note})"
+_TAKEN_OVER_CHINESE = "（{before} 已将对话转交给你，请接着处理。{note}）"
+
+
+class MultiAgentSystem(Composition):
+    """Several agents that work on the same thing, in one of two ways.
+
+    With a `supervisor`, that one works on the goal, and calls the others as tools (see `AgentTool`):
+
+        team = MultiAgentSystem([researcher, writer], supervisor=editor)
+
+    Without one, the first agent begins, and each may hand the conversation over to another by a tool
+    (`handoff_to_billing`), which ends its own run; the other sees all that was said, and goes on. The one
+    that hands it over to nobody answers the user:
+
+        desk = MultiAgentSystem([reception, billing, support])
+        answer = await desk.run("我要退款")
+        answer = await desk.in_session(answer.session_id).run("多久能到账？")
+
+    A later message of the same session goes to the agent that answered the one before.
+
+    All runs are in one journal. With a key (see `Composition.run`), what was broken off is gone on with; that
+    needs a memory in a file, too, if the program has ended meanwhile.
+
+    Args:
+        agents: the agents, each with a name of its own and a description.
+        supervisor: see above.
+        handoffs: to which agents each may hand over, by names; one that is not there may to none. None allows
+            all. Means nothing with a supervisor.
+        max_handoffs: how often, for one message; the agent that has it then has to answer.
+        journal: keeps all runs; by default that of the supervisor, or of the first agent.
+        memory: keeps the conversations that are handed over; by default as long as the program runs.
+        name: what the system is called where it is a step itself.
+
+    Attributes:
+        journal: see above.
+
+    Raises:
+        ConfigError: there is no agent, something else is among them, two have the same name, one has no
+            description, or `handoffs` names one that there is not; or `max_handoffs` is below 0.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        *,
+        supervisor: Agent | None = None,
+        handoffs: Mapping[str, Sequence[str]] | None = None,
+        max_handoffs: int = 8,
+        journal: Journal | None = None,
+        memory: Memory | None = None,
+        name: str = "team",
+    ) -> None:
+        super().__init__(name)
+        _check(agents, supervisor, handoffs)
+        if max_handoffs < 0:
+            raise ConfigError(f"`max_handoffs` is {max_handoffs}.", advice="Use 0 or more.")
+        self.journal = journal or (supervisor or agents[0]).journal
+        self._max_handoffs = max_handoffs
+        self._session_id = ""
+        self._supervisor: Agent | None = None
+        if supervisor is not None:
+            helpers = [AgentTool(agent) for agent in agents]
+            self._supervisor = supervisor.extended(tools=helpers, journal=self.journal, memory=memory)
+        memory = memory or InMemoryMemory()
+        # Whoever a conversation comes to last has nobody to hand it over to.
+        self._last = {agent.name: agent.extended(journal=self.journal, memory=memory) for agent in agents}
+        self._agents = {
+            name: _among(agent, [self._last[other] for other in _others(name, self._last, handoffs)])
+            for name, agent in self._last.items()
+        }
+
+    def in_session(self, session_id: str) -> MultiAgentSystem:
+        """The same system, for the next message of a session (`CompositionResult.session_id`)."""
+        other = copy.copy(self)
+        other._session_id = session_id
+        return other
+
+    async def within(self, stage: Stage, given: object) -> CompositionResult:
+        """See `Composition.within`; the steps are the runs of the agents that had the conversation."""
+        if self._supervisor is not None:
+            step = await stage.take(
+                self._supervisor.name, self._supervisor, given, session_id=self._session_id
+            )
+            return CompositionResult(step.value, (step,))
+        goal = text_of(given)
+        template = _TAKEN_OVER_CHINESE if is_chinese(goal) else _TAKEN_OVER
+        name, session_id = await self._first(stage), self._session_id
+        steps: list[StepResult] = []
+        for number in range(self._max_handoffs + 1):
+            agent = (self._agents if number < self._max_handoffs else self._last)[name]
+            step = await stage.take(f"{number + 1} {name}", agent, goal, session_id=session_id)
+            steps.append(step)
+            handed = _handed_over(step)
+            if handed is None or handed[0] not in self._agents:
+                break
+            goal = template.format(before=name, note=handed[1])
+            name, session_id = handed[0], "" if step.run is None else step.run.session_id
+        return CompositionResult(steps[-1].value, tuple(steps))
+
+    async def _first(self, stage: Stage) -> str:
+        """Who answers a message: who answered the one before it."""
+        if self._session_id:
+            for run in await self.journal.runs(session_id=self._session_id):
+                mine = stage.key and run.request.idempotency_key.startswith(f"{stage.key}/")
+                if not mine and run.request.profile in self._agents:
+                    return run.request.profile
+        return next(iter(self._agents))
+
+
+def _handed_over(step: StepResult) -> tuple[str, str] | None:
+    """To whom a run has handed over, and what it has said about that."""
+    said = None if step.run is None else cast("Mapping[str, Any] | None", step.run.structured)
+    return None if said is None or _TO not in said else (str(said[_TO]), str(said[_NOTE]))
+
+
+def _among(agent: Agent, others: Sequence[Agent]) -> Agent:
+    """An agent that may hand over to others."""
+    if not others:
+        return agent
+    return agent.extended(tools=[_handoff(other) for other in others], system_prompt=_PROMPT)
+
+
+def _handoff(agent: Agent) -> Tool:
+    @tool(
+        name=f"handoff_to_{agent.name}",
+        description=f"Hand the conversation over to {agent.name}: {agent.description}",
+        read_only=True,
+        open_world=False,
+        concurrency_safe=False,
+    )
+    async def handoff(
+        note: Annotated[
+            str, Field(description="What it has to know besides what was said; may be empty.")
+        ] = "",
+    ) -> ToolOutput:
+        handed = {_TO: agent.name, _NOTE: note.strip()}
+        return ToolOutput(f"The conversation is handed over to {agent.name}.", handed, ends_run=True)
+
+    return handoff
+
+
+def _others(name: str, names: Iterable[str], handoffs: Mapping[str, Sequence[str]] | None) -> list[str]:
+    """To whom an agent may hand over."""
+    return [each for each in (names if handoffs is None else handoffs.get(name, ())) if each != name]
+
+
+def _check(
+    agents: Sequence[Agent], supervisor: Agent | None, handoffs: Mapping[str, Sequence[str]] | None
+) -> None:
+    if not agents:
+        raise ConfigError("A system needs at least one agent.", advice="Give it several.")
+    everybody = [*agents, *([supervisor] if supervisor else [])]
+    for agent in everybody:
+        if not isinstance(cast("object", agent), Agent):
+            raise ConfigError(f"{agent!r} is no agent.", advice="Make an `Agent` of it.")
+    names = [agent.name for agent in everybody]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"Two agents are called {twice[0]!r}.", advice="Give each a name of its own.")
+    for agent in agents:
+        if not agent.description:
+            raise ConfigError(
+                f"The agent {agent.name!r} has no description, so no other knows what it is for.",
+                advice="Give it one.",
+            )
+    named = {*(handoffs or {}), *(name for others in (handoffs or {}).values() for name in others)}
+    if unknown := sorted(named - set(names)):
+        raise ConfigError(
+            f"Conversations are to be handed over by or to {unknown[0]!r}, which there is not.",
+            advice=f"There are: {', '.join(names)}.",
+        )

@@ -1,0 +1,226 @@
+"""`Workflow`: named steps that wait for each other, side by side where they need not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal, TypeAlias, cast, get_args
+
+import anyio
+
+from loom_core.agent.teams.composition import Composition, Runnable, Stage, check_decider, check_step
+from loom_core.agent.teams.step import CompositionResult, StepError, StepResult
+from loom_core.errors import ConfigError, LoomError, unwrapped
+
+__all__ = ["OnFailure", "Results", "Workflow", "WorkflowStep"]
+
+OnFailure: TypeAlias = Literal["fail", "skip", "fallback"]
+"""What becomes of a workflow when one of its steps fails; see `WorkflowStep`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a step may look at.
+
+    Attributes:
+        given: what the workflow began with.
+        values: what the steps that it waited for, and those that these waited for, gave, by name; those that
+            were skipped are not there.
+    """
+
+    given: object
+    values: Mapping[str, object]
+
+    def __getitem__(self, name: str) -> object:
+        return self.values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStep:
+    """A step of a workflow.
+
+    Attributes:
+        name: what it is called, in any script.
+        run: an agent, a function or a composition.
+        after: names of steps that it waits for. It runs if at least one of these did; where all were skipped,
+            so is it.
+        given: makes what it is given; it must not wait. By default that is what the step gave for which it
+            waits; if there are several, a mapping by name (JSON for an agent); if there is none, what the
+            workflow is given.
+        when: whether it runs; it must not wait. A step for which this is false is skipped.
+        on_failure: `fail`: the workflow fails with it, and what runs is cancelled; `skip`: it counts as
+            skipped; `fallback`: `fallback` runs in its place, with the same.
+        fallback: see there.
+        seconds: so long may it take; None for its own limits.
+    """
+
+    name: str
+    run: Runnable
+    _: KW_ONLY
+    after: Sequence[str] = ()
+    given: Callable[[Results], object] | None = None
+    when: Callable[[Results], bool] | None = None
+    on_failure: OnFailure = "fail"
+    fallback: Runnable | None = None
+    seconds: float | None = None
+
+
+class Workflow(Composition):
+    """Steps that wait for each other.
+
+        workflow = Workflow(
+            [
+                WorkflowStep("资料", researcher),
+                WorkflowStep("numbers", fetch_numbers, on_failure="skip"),
+                WorkflowStep("report", writer, after=["资料", "numbers"]),
+            ]
+        )
+        result = await workflow.run("电动车市场")
+        print(result.output, result.step("资料").value)
+
+    Each step runs as soon as those that it waits for have ended. What the workflow gives is the value of the
+    step for which no other one waits; if several of these ran, a mapping by name.
+
+    Args:
+        steps: what is to be done, in any order.
+        max_concurrency: so many run at the same time.
+        name: what the workflow is called where it is a step itself.
+
+    Raises:
+        ConfigError: there is no step, two have the same name, one waits for one that there is not, or they
+            wait for each other in a circle; a fallback is missing, or is never used; or a step cannot be run.
+    """
+
+    def __init__(
+        self, steps: Sequence[WorkflowStep], *, max_concurrency: int = 10, name: str = "workflow"
+    ) -> None:
+        super().__init__(name)
+        for step in steps:
+            if not isinstance(cast("object", step), WorkflowStep):
+                raise ConfigError(
+                    f"{step!r} is no step of a workflow.", advice="Give `WorkflowStep(name, run, …)`."
+                )
+        self._steps = {step.name: step for step in steps}
+        if not steps or len(self._steps) < len(steps):
+            problem = "Two steps have the same name." if steps else "A workflow needs at least one step."
+            raise ConfigError(problem, advice="Give it steps, each with a name of its own.")
+        if max_concurrency < 1:
+            raise ConfigError("A workflow runs at least one step at a time.", advice="Give a larger number.")
+        for step in steps:
+            _check(step, self._steps)
+        self._before = _before(self._steps)
+        self._last = [name for name in self._steps if not any(name in each.after for each in steps)]
+        self._max_concurrency = max_concurrency
+
+    async def within(self, stage: Stage, given: object) -> CompositionResult:
+        """See `Composition.within`."""
+        ended = {name: anyio.Event() for name in self._steps}
+        room = anyio.Semaphore(self._max_concurrency)
+        results: dict[str, StepResult] = {}
+
+        async def work(step: WorkflowStep) -> None:
+            for name in step.after:
+                await ended[name].wait()
+            ran = {name: results[name].value for name in results if results[name].status != "skipped"}
+            values = {name: ran[name] for name in self._before[step.name] if name in ran}
+            async with room:
+                results[step.name] = await _outcome(stage, step, Results(given, values))
+            ended[step.name].set()
+
+        try:
+            async with anyio.create_task_group() as group:
+                for name in self._before:  # those that others wait for come first
+                    group.start_soon(work, self._steps[name], name=f"step {name}")
+        except ExceptionGroup as error:
+            # Where several failed at once, the first one says what went wrong.
+            first = unwrapped(cast("Exception", error.exceptions[0]))
+            raise first from first.__cause__
+        ran = {name: results[name].value for name in self._last if results[name].status != "skipped"}
+        value = next(iter(ran.values())) if len(self._last) == 1 and ran else ran or None
+        return CompositionResult(value, tuple(results.values()))
+
+
+async def _outcome(stage: Stage, step: WorkflowStep, results: Results) -> StepResult:
+    if step.after and not any(name in results for name in step.after):
+        return await stage.skip(step.name, "Every step that it waits for was skipped.")
+    try:
+        if step.when is not None and not step.when(results):
+            return await stage.skip(step.name, "Its condition does not hold.")
+        given = _given(step, results)
+    except Exception as error:
+        told = str(error) if isinstance(error, LoomError) else f"{type(error).__name__}: {error}"
+        path = stage.path_of(step.name)
+        raise StepError(f"What the step {path!r} begins with failed: {told}", step=path) from error
+    try:
+        return await stage.take(step.name, step.run, given, seconds=step.seconds)
+    except StepError as error:
+        if step.on_failure == "skip":
+            return await stage.skip(step.name, str(error))
+        if step.on_failure == "fallback" and step.fallback is not None:
+            # Another key: what there is for the step's own is the run that has failed.
+            again = replace(stage, key=f"{stage.key}/fallback") if stage.key else stage
+            result = await again.take(step.name, step.fallback, given, seconds=step.seconds)
+            return replace(result, status="fallback", problem=str(error))
+        raise
+
+
+def _given(step: WorkflowStep, results: Results) -> object:
+    if step.given is not None:
+        return step.given(results)
+    if not step.after:
+        return results.given
+    if len(step.after) == 1:
+        return results[step.after[0]]
+    return {name: results[name] for name in step.after if name in results}
+
+
+def _check(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> None:
+    if isinstance(step.after, str):
+        raise ConfigError(
+            f"`after` of the step {step.name!r} is a text.", advice="Give a list of names of steps."
+        )
+    for name in step.after:
+        if name not in steps:
+            raise ConfigError(
+                f"The step {step.name!r} waits for {name!r}, which there is not.",
+                advice=f"There are: {', '.join(steps)}.",
+            )
+    check_step(step.name, step.run, of="the workflow")
+    if step.fallback is not None:
+        check_step(step.name, step.fallback, of="the workflow")
+    for name, decides in (("when", step.when), ("given", step.given)):
+        if decides is not None:
+            check_decider(name, decides, step=f"the step {step.name!r}")
+    if step.on_failure not in get_args(OnFailure):
+        raise ConfigError(
+            f"`on_failure` of the step {step.name!r} cannot be {step.on_failure!r}.",
+            advice=f"Choose one of: {', '.join(get_args(OnFailure))}.",
+        )
+    if step.seconds is not None and step.seconds <= 0:
+        raise ConfigError(
+            f"The step {step.name!r} may take {step.seconds:g} s.", advice="Use a number above 0."
+        )
+    if (step.on_failure == "fallback") != (step.fallback is not None):
+        raise ConfigError(
+            f"The step {step.name!r} needs both `on_failure='fallback'` and a `fallback`, or neither.",
+            advice="Add what is missing.",
+        )
+
+
+def _before(steps: Mapping[str, WorkflowStep]) -> dict[str, frozenset[str]]:
+    """The steps that have to end before each one, those that wait for fewer others first."""
+    try:
+        order = list(TopologicalSorter({name: step.after for name, step in steps.items()}).static_order())
+    except CycleError as error:
+        circle = " → ".join(reversed(cast("list[str]", error.args[1])))
+        raise ConfigError(
+            f"Steps wait for each other in a circle: {circle}.", advice="Let one of them not wait."
+        ) from None
+    before: dict[str, frozenset[str]] = {}
+    for name in order:
+        before[name] = frozenset(steps[name].after).union(*(before[each] for each in steps[name].after))
+    return before

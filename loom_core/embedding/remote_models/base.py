@@ -1,0 +1,373 @@
+"""What embedding models behind a network share: requests of the right size, patience, checks, one space."""
+
+from __future__ import annotations
+
+import json
+import logging
+from abc import abstractmethod
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import RunVar
+
+from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.embedding.numpy_import import import_numpy
+from loom_core.embedding.remote_models.batching import batches, halves, windows
+from loom_core.embedding.remote_models.retrying import Patience
+from loom_core.embedding.remote_models.settings import RemoteSettings
+from loom_core.errors import ConfigError, EmbeddingError, capitalised
+from loom_core.keys import find_key
+from loom_core.retry import RetryPolicy
+from loom_core.sdk_errors import model_error
+from loom_core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from pydantic import SecretStr, ValidationError
+
+    from loom_core.embedding.remote_models.batching import Piece
+    from loom_core.embedding.remote_models.settings import RemoteOptions
+    from loom_core.embedding.remote_models.vendors import EmbeddingVendor
+    from loom_core.errors import ModelFailure
+
+__all__ = ["RemoteEmbedder", "unit_rows"]
+
+_log = logging.getLogger(__name__)
+_C = TypeVar("_C")
+
+_LEAST_TOKENS = 32
+"""Room for text that is left in a request beside a prefix; a server that takes less is none for passages."""
+
+
+class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
+    """An embedding model that another process runs, asked over HTTP.
+
+    Every row is brought to length 1 here, whatever the server sends. An empty text is a row of zeros, and is
+    never sent. A text that is too long, by estimate or because the server says so, goes in windows, and its
+    vector is the mean of theirs, weighted by length. Rows come in the order of the texts.
+
+    Requests that fail in a way that passes are made again, those of questions only once. When the server
+    cannot be reached, or does not answer in time, it is left alone for a while, and who asks is told so at
+    once: questions are answered by words and graph meanwhile.
+
+    One instance serves any number of event loops, with connections of its own in each; `aclose` closes those
+    of the running one.
+    """
+
+    def __init__(
+        self, vendor: EmbeddingVendor, *, model: str, base_url: str, **options: Unpack[RemoteOptions]
+    ) -> None:
+        """Remember whom to ask; nobody is asked yet. See `RemoteSettings.of`."""
+        self._settings = RemoteSettings.of(vendor, model=model, base_url=base_url, **options)
+        self._vendor, self._model = vendor, self._settings.model
+        self._dimension = self._settings.dimension
+        self._patience = Patience(self._settings)
+        self._clients = RunVar[_C | None](f"client of {self._model}", None)
+
+    @property
+    def id(self) -> str:
+        """Host, model and dimension; and what stands for prefixes and the like, where there are some.
+
+        Raises:
+            ConfigError: the dimension is not known yet, see `prepare`.
+        """
+        changes = {**self._settings.prefixes, **self._request_config()}
+        spelled = json.dumps({name: change for name, change in changes.items() if change}, sort_keys=True)
+        digest = "-" + sha256(spelled.encode()).hexdigest()[:8] if any(changes.values()) else ""
+        return f"{self._settings.host}/{self._model}/{self.dimension}{digest}"
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What makes this embedder again, with all that is known today written out; never a key.
+
+        Raises:
+            ConfigError: the dimension is not known yet, see `prepare`.
+        """
+        config = {
+            "provider": self._vendor.name,
+            "model": self._model,
+            "base_url": self._settings.base_url,
+            "api_key_env": self._settings.api_key_env,
+            "dimension": str(self.dimension),
+            "query_prefix": self._settings.prefixes["query"],
+            "passage_prefix": self._settings.prefixes["passage"],
+            "max_tokens": str(self._settings.max_tokens),
+            **{name: str(limit) for name, limit in self._settings.limits.items()},
+            **self._request_config(),
+        }
+        return {name: value for name, value in config.items() if value or name.endswith("_prefix")}
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector.
+
+        Raises:
+            ConfigError: it is not known yet, see `prepare`.
+        """
+        if self._dimension is None:
+            raise ConfigError(
+                f"How long the vectors of {self._model!r} are is not known before its first answer.",
+                advice="Set dimension, or call prepare() of the embedder first.",
+            )
+        return self._dimension
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """ISO 639-1 codes the model covers, or None for about every language, or where nobody knows."""
+        return self._settings.known.languages
+
+    @property
+    def cross_lingual(self) -> bool:
+        """Whether texts of equal meaning in different languages are near each other."""
+        return self._settings.known.cross_lingual
+
+    async def prepare(self) -> None:
+        """See `EmbeddingProvider.prepare`: asks the server how long its vectors are, unless that is known.
+
+        It is asked as long as it may take to load the model, `timeout`, and not only as long as a question.
+        """
+        if self._dimension is not None:
+            return
+        await import_numpy()
+        await self._patience.tell_while(self._asked(["dimension"], "query", self._patience.first()))
+
+    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+        """Embed texts, see `EmbeddingProvider.embed`."""
+        await import_numpy()
+        import numpy as np
+
+        room = max(_LEAST_TOKENS, self._settings.max_tokens - estimate_tokens(self._settings.prefixes[kind]))
+        pieces = [
+            piece
+            for row, text in enumerate(texts)
+            for piece in windows(row, _without_surrogates(text), max_tokens=room)
+            if piece.text.strip()
+        ]
+        answers = await self._answers(pieces, kind)
+        await self.prepare()  # where all texts are empty
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for answered, rows in answers:
+            for piece, row in zip(answered, rows, strict=True):
+                vectors[piece.row] += max(1, piece.tokens) * row
+        return unit_rows(vectors, count=len(texts))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the next `embed` opens new ones."""
+        client = self._clients.get()
+        self._clients.set(None)
+        if client is not None:
+            await self._closed(client)
+
+    @abstractmethod
+    async def _request(
+        self, client: _C, texts: list[str], kind: EmbeddingKind
+    ) -> Sequence[Sequence[float] | NDArray[np.float32]]:
+        """Ask once: a vector for each text, in order, as they come.
+
+        Raises:
+            EmbeddingError: there is no answer that can be read.
+        """
+
+    @abstractmethod
+    def _make_client(self) -> _C:
+        """What requests are made with. Called in a worker thread: it may import and read the key.
+
+        Raises:
+            EmbeddingError: a package or the key is missing.
+        """
+
+    @abstractmethod
+    async def _close_client(self, client: _C) -> None:
+        """Close what `_make_client` made."""
+
+    def _request_config(self) -> dict[str, str]:
+        """Further settings of this kind of server that change the vectors."""
+        return {}
+
+    def _wanted_dimension(self) -> int | None:
+        """What the server is asked for, if it is to be asked: a length that is not the model's own."""
+        known, wanted = self._settings.known, self._settings.dimension
+        return wanted if known.shortens and wanted != known.dimension else None
+
+    def _key(self) -> SecretStr | None:
+        """The key, or None where none is needed. Blocks where a keyring is asked.
+
+        Raises:
+            EmbeddingError: there is none and one is needed, or it cannot be one.
+        """
+        variable, key = self._settings.api_key_env, self._settings.api_key
+        try:
+            if key is None and variable:
+                # A key that need not be is looked for in the keyring only where the user names it.
+                named = variable != self._vendor.key_variable
+                key = find_key(variable, keyring=self._vendor.needs_key or named)
+        except ConfigError as error:
+            raise self._error(error.message, advice=error.advice, failure="authentication") from None
+        if key is None and self._vendor.needs_key:
+            raise self._error(
+                f"There is no key for {self._vendor.title}.",
+                advice=f"Put it into the environment variable {variable or 'that api_key_env names'}.",
+                failure="authentication",
+            )
+        return key
+
+    def _error(self, message: str, *, advice: str, failure: ModelFailure) -> EmbeddingError:
+        return EmbeddingError(message, advice=advice, failure=failure, provider=self._vendor.name)
+
+    def _unreadable(self, why: str) -> EmbeddingError:
+        return self._error(
+            f"{capitalised(self._vendor.title)} gave an answer of {self._model} that cannot be read: {why}.",
+            advice="Check that base_url is that of an embedding interface, and what the server says.",
+            failure="unreadable",
+        )
+
+    def _invalid(self, error: ValidationError) -> EmbeddingError:
+        """An answer that has not the form it should have; nothing of it is quoted."""
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        return self._unreadable(f"{where}: {first['msg']}")
+
+    def _failed(self, error: Exception) -> EmbeddingError:
+        """What the SDK or the HTTP client raised, see `model_error`."""
+        return model_error(
+            error,
+            kind=EmbeddingError,
+            title=self._vendor.title,
+            provider=self._vendor.name,
+            model=self._model,
+            key_variable=self._settings.api_key_env,
+        )
+
+    async def _answers(
+        self, pieces: Sequence[Piece], kind: EmbeddingKind
+    ) -> list[tuple[Sequence[Piece], NDArray[np.float32]]]:
+        """Unit vectors of all pieces, in any order."""
+        todo = batches(
+            pieces, max_texts=self._settings.max_texts, max_tokens=self._settings.max_request_tokens
+        )
+        answers: list[tuple[Sequence[Piece], NDArray[np.float32]]] = []
+        failures: list[EmbeddingError] = []
+
+        async def work() -> None:
+            for batch in todo:
+                try:
+                    await self._answer(batch, kind, answers)
+                except EmbeddingError as error:
+                    failures.append(error)
+                    workers.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as workers:
+            for _ in range(min(self._settings.concurrency, len(pieces))):
+                workers.start_soon(work)
+        if failures:
+            raise failures[0]
+        return answers
+
+    async def _answer(
+        self,
+        batch: Sequence[Piece],
+        kind: EmbeddingKind,
+        answers: list[tuple[Sequence[Piece], NDArray[np.float32]]],
+    ) -> None:
+        """Unit vectors of one batch; in smaller ones where the server says that it is too long."""
+        try:
+            texts = [piece.text for piece in batch]
+            answers.append((batch, await self._asked(texts, kind, self._patience.policy(kind))))
+        except EmbeddingError as error:
+            if error.failure != "too_long" or (len(batch) == 1 and batch[0].tokens <= _LEAST_TOKENS):
+                raise
+            middle = len(batch) // 2
+            parts = [batch[:middle], batch[middle:]]
+            if not middle:
+                parts = [[half] for half in halves(batch[0]) if half.text.strip()]
+            for part in parts:
+                await self._answer(part, kind, answers)
+
+    async def _asked(self, texts: list[str], kind: EmbeddingKind, policy: RetryPolicy) -> NDArray[np.float32]:
+        self._patience.check()
+        prefix = self._settings.prefixes[kind]
+        client = await self._client()  # imports and asks a keyring, for which no server is to blame
+        return await self._patience.run(
+            partial(self._once, client, [prefix + text for text in texts], kind), policy=policy
+        )
+
+    async def _once(self, client: _C, texts: list[str], kind: EmbeddingKind) -> NDArray[np.float32]:
+        """Unit vectors from one request, after a look whether they can be what they should be."""
+        rows = await self._request(client, texts, kind)
+        try:
+            vectors = unit_rows(rows, count=len(texts))
+        except ValueError as error:
+            raise self._unreadable(str(error)) from None
+        self._check_dimension(vectors.shape[1])
+        return vectors
+
+    def _check_dimension(self, found: int) -> None:
+        if self._dimension is None:
+            _log.info("The vectors of %s have %d numbers.", self._model, found)
+            self._dimension = found
+        if found != self._dimension:
+            raise self._error(
+                f"{capitalised(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
+                f" not of {self._dimension:,}.",
+                advice="Have the model back that was there under this name, or make all vectors anew.",
+                failure="invalid_request",
+            )
+
+    async def _client(self) -> _C:
+        """The client of the running event loop: connections cannot be shared between loops."""
+        client = self._clients.get()
+        if client is not None:
+            return client
+        made = await to_thread.run_sync(self._make_client)
+        client = self._clients.get()  # another request may have been faster
+        if client is None:
+            self._clients.set(made)
+            return made
+        await self._closed(made)
+        return client
+
+    async def _closed(self, client: _C) -> None:
+        if self._settings.http_client is None:
+            await self._close_client(client)
+
+
+def _without_surrogates(text: str) -> str:
+    """A lone surrogate is no character, and would stop the whole request."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def unit_rows(
+    rows: Sequence[Sequence[float] | NDArray[np.float32]] | NDArray[np.float32], *, count: int
+) -> NDArray[np.float32]:
+    """Rows of length 1, all of one dimension; those of zeros stay as they are.
+
+    Args:
+        rows: vectors.
+        count: how many there have to be.
+
+    Raises:
+        ValueError: they cannot be what they should be; the message says why, as part of a sentence.
+    """
+    import numpy as np
+
+    if len(rows) != count:
+        raise ValueError(f"{len(rows):,} vectors for {count:,} texts")
+    try:
+        with np.errstate(over="ignore"):  # what is too great becomes infinity, which is looked for
+            vectors = np.array(rows, dtype=np.float32)
+    except (ValueError, OverflowError):
+        raise ValueError("vectors of different lengths") from None
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise ValueError("vectors without numbers")
+    if not np.isfinite(vectors).all():
+        raise ValueError("a vector holds NaN or infinity")
+    # In double precision, which the squares of great numbers fit into.
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -1,0 +1,136 @@
+"""Remote embedders as configurations name them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loom_core.embedding.remote_models.ollama import OllamaEmbedder
+from loom_core.embedding.remote_models.openai_compatible import OpenAICompatibleEmbedder
+from loom_core.embedding.remote_models.settings import USUAL_CONCURRENCY
+from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
+from loom_core.errors import ConfigError, capitalised
+from loom_core.installation import how_to_install
+from loom_core.keys import find_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.embedding.remote_models.settings import RemoteOptions
+
+__all__ = ["config_of_text", "remote_embedder", "remote_problem"]
+
+
+class _RemoteConfig(BaseModel):
+    """A configuration; numbers may stand in quotation marks, as `EmbeddingProvider.config` has them."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    provider: str
+    model: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    dimension: int | None = Field(default=None, gt=0)
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
+    query_input_type: str = ""
+    passage_input_type: str = ""
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_texts: int | None = Field(default=None, gt=0)
+    max_request_tokens: int | None = Field(default=None, gt=0)
+    concurrency: int = Field(default=USUAL_CONCURRENCY, gt=0)
+    timeout: float | None = Field(default=None, gt=0)
+
+
+def remote_embedder(config: Mapping[str, object]) -> OllamaEmbedder | OpenAICompatibleEmbedder:
+    """The embedder that a configuration describes; nobody is asked yet.
+
+    Args:
+        config: `provider`, a name of `EMBEDDING_VENDORS`, and what else it takes.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    try:
+        wanted = _RemoteConfig.model_validate(dict(config))
+    except ValidationError as error:
+        raise _misfit(error) from None
+    options: RemoteOptions = {
+        "api_key_env": wanted.api_key_env,
+        "dimension": wanted.dimension,
+        "query_prefix": wanted.query_prefix,
+        "passage_prefix": wanted.passage_prefix,
+        "max_tokens": wanted.max_tokens,
+        "max_texts": wanted.max_texts,
+        "max_request_tokens": wanted.max_request_tokens,
+        "concurrency": wanted.concurrency,
+        "timeout": wanted.timeout,
+    }
+    if wanted.provider == "ollama":
+        if wanted.query_input_type or wanted.passage_input_type:
+            raise ConfigError(
+                "The embedding provider 'ollama' takes no input types.",
+                advice="Use query_prefix and passage_prefix.",
+            )
+        return OllamaEmbedder(model=wanted.model, base_url=wanted.base_url, **options)
+    return OpenAICompatibleEmbedder(
+        provider=wanted.provider,
+        model=wanted.model,
+        base_url=wanted.base_url,
+        query_input_type=wanted.query_input_type,
+        passage_input_type=wanted.passage_input_type,
+        **options,
+    )
+
+
+def config_of_text(text: str) -> dict[str, object] | None:
+    """What a text on a command line names: `openai`, `ollama:bge-m3`, or JSON; None for no remote model.
+
+    Raises:
+        ConfigError: it begins as JSON does and is none, or no object.
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            config: dict[str, object] = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ConfigError(
+                "The embedding configuration is no JSON.",
+                advice='Write it as {"provider": "ollama", "model": "bge-m3"}.',
+            ) from None
+        return config
+    provider, _, model = text.partition(":")
+    return {"provider": provider, "model": model} if provider in EMBEDDING_VENDORS else None
+
+
+def remote_problem(config: Mapping[str, object]) -> str:
+    """Why an embedder cannot be asked, as far as can be seen without asking; empty if it can.
+
+    May block for seconds where the keyring is asked.
+    """
+    try:
+        remote_embedder(config)
+        vendor = EMBEDDING_VENDORS[str(config["provider"])]
+        variable = str(config.get("api_key_env") or vendor.key_variable)
+        if vendor.needs_key and find_key(variable) is None:
+            return f"{capitalised(vendor.title)} wants a key: put it into the environment variable {variable}"
+    except ConfigError as error:
+        return str(error)
+    if vendor.name != "ollama" and importlib.util.find_spec("openai") is None:
+        return f"the package openai is missing. {how_to_install('loom-mcp-core[openai]')}"
+    return ""
+
+
+def _misfit(error: ValidationError) -> ConfigError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        fields = ", ".join(_RemoteConfig.model_fields)
+        secret = "A key may not stand here: name its environment variable in api_key_env. "
+        advice = f"{secret if 'key' in name else ''}Give any of: {fields}."
+        return ConfigError(f"The embedding configuration takes no {name!r}.", advice=advice)
+    return ConfigError(
+        f"{name} of the embedding configuration is wrong: {first['msg']}.", advice=f"Set {name} right."
+    )

@@ -1,0 +1,347 @@
+"""Flows as an Arazzo document, with the OpenAPI descriptions that it needs to be read by others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.config.arazzo.importer import EXTENSION, OPTIONAL, REQUEST_KEPT, RESPONSE, SUCCESS
+from loom_core.flow.config.input_names import input_names
+from loom_core.flow.config.models_endpoint import BODYLESS
+from loom_core.flow.config.models_step import Action, StepConfig
+from loom_core.flow.config.models_values import reference_in
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.flow_file import LoadedFlows
+    from loom_core.flow.config.models import FlowConfig, FlowFile
+    from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
+
+__all__ = ["ArazzoExport", "export_arazzo"]
+
+_PLAIN, _WITH_TIMEOUT = "1.0.1", "1.1.0"
+"""The oldest version that has words for it: more programs read that."""
+_REQUEST = "request"
+_VARIABLE = "A variable of the conversation."
+_PLACEHOLDER = re.compile(r"\{(\$[^{}]*)\}")
+_CONTEXT = re.compile(r"\$context\.([^\s{}()\[\]#.,;=<>!&|\"'/\\]+)")
+_MESSAGE = re.compile(r"\$message\b")
+_OUTPUT = re.compile(r"\$response|\$statusCode")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_KEPT = {
+    "name", "trigger_patterns", "priority", "ambiguous", "confirm", "response", "as_tool", "tool_name",
+    "examples",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ArazzoExport:
+    """Flows in the words of Arazzo.
+
+    Attributes:
+        document: the Arazzo document.
+        descriptions: OpenAPI descriptions by the name of the file that the document expects them in.
+        left_out: flows that Arazzo has no words for, each with the reason.
+    """
+
+    document: Mapping[str, Any]
+    descriptions: Mapping[str, Mapping[str, Any]]
+    left_out: tuple[str, ...] = ()
+
+
+def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
+    """The flows of a file whose steps are requests or other flows.
+
+    Variables of the context, the message, and secrets become inputs: whoever runs the workflow gives them.
+    """
+    left_out: dict[str, str] = {}
+    while True:
+        servers = _Servers(loaded.file.flow_url)
+        workflows, lost = _written(loaded.file, servers, left_out)
+        if not lost:
+            break
+        left_out |= lost
+    settings = loaded.file.basic_settings
+    info: dict[str, Any] = {"title": settings.name or "Flows", "version": loaded.version}
+    if settings.description:
+        info["description"] = settings.description
+    timed = any("timeout" in step for workflow in workflows for step in workflow["steps"])
+    document = {
+        "arazzo": _WITH_TIMEOUT if timed else _PLAIN,
+        "info": info,
+        "sourceDescriptions": [
+            {"name": name, "url": f"{name}.openapi.json", "type": "openapi"} for name in servers.names
+        ],
+        "workflows": workflows,
+    }
+    told = tuple(f"{flow_id}: {reason}" for flow_id, reason in left_out.items())
+    return ArazzoExport(document, servers.descriptions(info), told)
+
+
+def _written(
+    file: FlowFile, servers: _Servers, left_out: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The flows that are not left out as workflows, and those that have to be, too, with the reason."""
+    workflows: list[dict[str, Any]] = []
+    lost: dict[str, str] = {}
+    for flow in file.flows:
+        if not flow.enabled or flow.flow_id in left_out:
+            continue
+        other = next((step.workflow_id for step in flow.steps if step.workflow_id in left_out), "")
+        if other:
+            lost[flow.flow_id] = f"It runs {other!r}, which is left out."
+            continue
+        try:
+            workflows.append(_Workflow(file, flow, servers).written())
+        except InvalidInputError as error:
+            lost[flow.flow_id] = error.message
+    return workflows, lost
+
+
+class _Servers:
+    """Where requests go: each server is a description of its own."""
+
+    def __init__(self, flow_url: str) -> None:
+        self._flow_url = flow_url.rstrip("/")
+        self._paths: dict[str, dict[str, dict[str, Any]]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """What the descriptions are called."""
+        return [f"api{number or ''}" for number in range(len(self._paths))]
+
+    def reference(self, method: str, url: str, path: str, parameters: list[dict[str, Any]]) -> str:
+        """How a step refers to an operation, which is noted down.
+
+        Args:
+            method: in capitals.
+            url: as it is written.
+            path: its path with names in braces.
+            parameters: of the path, and of the query.
+        """
+        parts = urlsplit(url)
+        server = f"{parts.scheme}://{parts.netloc}" if parts.netloc else self._flow_url
+        paths = self._paths.setdefault(server, {})
+        paths.setdefault(path, {})[method.lower()] = {
+            "parameters": [
+                {"name": each["name"], "in": each["in"], "required": each["in"] == "path", "schema": {}}
+                for each in parameters
+                if each["in"] in {"path", "query"}
+            ],
+            "responses": {"default": {"description": "The answer."}},
+        }
+        name = self.names[list(self._paths).index(server)]
+        pointer = path.replace("~", "~0").replace("/", "~1")
+        return f"{{$sourceDescriptions.{name}.url}}#/paths/{pointer}/{method.lower()}"
+
+    def descriptions(self, info: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """The descriptions by the names of their files."""
+        return {
+            f"{name}.openapi.json": {
+                "openapi": "3.1.0",
+                "info": {"title": info["title"], "version": info["version"]},
+                "servers": [{"url": server}],
+                "paths": paths,
+            }
+            for name, (server, paths) in zip(self.names, self._paths.items(), strict=True)
+        }
+
+
+class _Workflow:
+    """A flow being written."""
+
+    def __init__(self, file: FlowFile, flow: FlowConfig, servers: _Servers) -> None:
+        self._file = file
+        self._flow = flow
+        self._servers = servers
+        self._known = input_names(flow.input_schema)
+        self._added: dict[str, Any] = {}
+
+    def written(self) -> dict[str, Any]:
+        """The workflow.
+
+        Raises:
+            InvalidInputError: Arazzo has no words for it.
+        """
+        flow = self._flow
+        own, told = flow.steps, flow.response
+        if not own:
+            # What speaks of the answer is said by an end of the step, as the workflow has no answer itself.
+            told = "" if _OUTPUT.search(flow.response) else flow.response
+            ends = [Action(type="end", response=flow.response)] if told != flow.response else []
+            own = [StepConfig(stepId=_REQUEST, operation=self._file.endpoint_of(flow), onSuccess=ends)]
+        steps = [self._step(step) for step in own]
+        outputs: dict[str, str] = {}
+        for name, expression in flow.outputs.items():
+            if _OUTPUT.match(expression):  # of the last answer, which a workflow cannot name itself
+                steps[-1].setdefault("outputs", {})[name] = self._text(expression)
+                expression = f"$steps.{own[-1].step_id}.outputs.{name}"
+            outputs[name] = self._text(expression)
+        kept = flow.model_dump(mode="json", include=_KEPT, exclude_defaults=True)
+        if not told:
+            kept.pop(RESPONSE, None)
+        workflow: dict[str, Any] = {
+            "workflowId": flow.flow_id,
+            "summary": flow.title,
+            "description": flow.description,
+            "inputs": self._inputs(),
+            "steps": steps,
+            "outputs": outputs,
+            EXTENSION: kept,
+        }
+        return {key: each for key, each in workflow.items() if each not in ({}, "")}
+
+    def _inputs(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object", **self._flow.input_schema}
+        properties = {**schema.get("properties", {}), **self._added}
+        return {**schema, "properties": properties} if properties else schema
+
+    def _step(self, step: StepConfig) -> dict[str, Any]:
+        if step.kind not in {"operation", "workflow"}:
+            raise InvalidInputError(f"The step {step.step_id!r} is neither a request nor another flow.")
+        written: dict[str, Any] = {"stepId": step.step_id}
+        if step.description:
+            written["description"] = step.description
+        outputs = {name: self._text(each.removesuffix("?")) for name, each in step.outputs.items()}
+        criteria = [*step.success_criteria]
+        if step.kind == "workflow":
+            written["workflowId"] = step.workflow_id
+            seconds = step.timeout_seconds
+            given = [{"name": key, "value": self._value(each)} for key, each in step.arguments.items()]
+            if given:
+                written["parameters"] = given
+        else:
+            request = step.request()
+            written |= self._request(request)
+            seconds = request.timeout_seconds if "timeout_seconds" in request.model_fields_set else None
+            criteria = [*request.success_criteria, *criteria]
+            outputs.setdefault("result", self._text(request.result))
+        if kept := _kept(step):
+            written[EXTENSION] = kept
+        if seconds is not None:
+            written["timeout"] = round(seconds * 1000)
+        told = [self._criterion(each) for each in criteria]
+        if step.kind == "operation" and not step.request().success_criteria:
+            told.insert(0, {"condition": SUCCESS})
+        if told:
+            written["successCriteria"] = told
+        for key, actions in (("onSuccess", step.on_success), ("onFailure", step.on_failure)):
+            written[key] = [
+                self._action(each, f"{step.step_id}-{key}-{number}") for number, each in enumerate(actions, 1)
+            ]
+        written["outputs"] = outputs
+        return {key: each for key, each in written.items() if each not in ([], {})}
+
+    def _request(self, request: EndpointConfig) -> dict[str, Any]:
+        path, parameters = self._path(request.url)
+        query = {**(request.query or {})}
+        body: Any = request.body
+        if request.sends_inputs:
+            named = {each["value"] for each in parameters}
+            given = {name: f"{{$inputs.{name}}}" for name in sorted(self._known or ())}
+            given = {name: value for name, value in given.items() if value[1:-1] not in named}
+            if request.method in BODYLESS:
+                query = {**given}
+            else:
+                body = given
+        for where, values in (("query", query), ("header", request.headers)):
+            parameters += [
+                {"name": name, "in": where, "value": self._value(value)} for name, value in values.items()
+            ]
+        url = request.url or self._file.flow_url
+        written: dict[str, Any] = {
+            "operationPath": self._servers.reference(request.method, url, path, parameters)
+        }
+        if parameters:
+            written["parameters"] = parameters
+        if body is not None:
+            written["requestBody"] = {"contentType": request.content_type, "payload": self._value(body)}
+        return written
+
+    def _path(self, url: str) -> tuple[str, list[dict[str, Any]]]:
+        """The path of an address as OpenAPI writes it, and its parameters, those of the query included."""
+        way, _, query = url.partition("?")
+        parts = urlsplit(way)
+        way = way[len(f"{parts.scheme}://{parts.netloc}") :] if parts.netloc else way
+        parameters: list[dict[str, Any]] = []
+
+        def named(match: re.Match[str]) -> str:
+            last = re.split(r"[.#/]", match[1])[-1].lstrip("$")
+            taken = {each["name"] for each in parameters}
+            name = last if _NAME.fullmatch(last) and last not in taken else f"p{len(parameters) + 1}"
+            parameters.append({"name": name, "in": "path", "value": self._text(match[1])})
+            return f"{{{name}}}"
+
+        path = _PLACEHOLDER.sub(named, way)
+        parameters += [
+            {"name": name, "in": "query", "value": self._value(value)}
+            for name, value in parse_qsl(query, keep_blank_values=True)
+        ]
+        return (path if path.startswith("/") else f"/{path}"), parameters
+
+    def _criterion(self, criterion: Criterion) -> dict[str, Any]:
+        written = {"condition": self._text(criterion.condition)}
+        if criterion.context:
+            written["context"] = self._text(criterion.context)
+        if criterion.type != "simple":
+            written["type"] = criterion.type
+        return written
+
+    def _action(self, action: Action, name: str) -> dict[str, Any]:
+        written: dict[str, Any] = {"name": action.name or name, "type": action.type}
+        if action.step_id:
+            written["stepId"] = action.step_id
+        if action.type == "retry":
+            written |= {"retryAfter": action.retry_after, "retryLimit": action.retry_limit}
+        if action.criteria:
+            written["criteria"] = [self._criterion(each) for each in action.criteria]
+        if action.response:
+            written[EXTENSION] = {RESPONSE: action.response}
+        return written
+
+    def _value(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+        """A template in Arazzo's words: one that is a whole value has no braces there."""
+        if isinstance(value, list):
+            return [self._value(each) for each in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            return {key: self._value(each) for key, each in cast("dict[str, Any]", value).items()}
+        if not isinstance(value, str):
+            return value
+        if reference := reference_in(value):
+            name = quote(reference.partition(":")[2], safe="")
+            self._add(name, "A secret.")
+            word = value.removesuffix(reference)
+            return f"{word}{{$inputs.{name}}}" if word else f"$inputs.{name}"
+        whole = _PLACEHOLDER.fullmatch(value)
+        return self._text(whole[1] if whole else value)
+
+    def _text(self, text: str) -> str:
+        """A text whose expressions refer to inputs instead of the context and the message."""
+        text = _CONTEXT.sub(lambda match: f"$inputs.{self._add(match[1], _VARIABLE)}", text)
+        text = _MESSAGE.sub(lambda _: f"$inputs.{self._add('message', 'What the user has written.')}", text)
+        if "$context" in text or "$inputs}" in text or text in {"$inputs", "$context"}:
+            raise InvalidInputError("It hands on all inputs or the whole context at once.")
+        return text
+
+    def _add(self, name: str, description: str) -> str:
+        """The name of an input that the flow does not have by itself."""
+        if (
+            name in (self._known or ())
+            or self._added.get(name, {}).get("description", description) != description
+        ):
+            raise InvalidInputError(f"{name!r} is an input and something else besides.")
+        self._added[name] = {"description": description}
+        return name
+
+
+def _kept(step: StepConfig) -> dict[str, Any]:
+    """What Arazzo has no words for in a step."""
+    kept: dict[str, Any] = {}
+    if step.operation is not None:
+        kept = step.request().model_dump(mode="json", include={*REQUEST_KEPT}, exclude_defaults=True)
+    if optional := [name for name, each in step.outputs.items() if each.endswith("?")]:
+        kept[OPTIONAL] = optional
+    return kept

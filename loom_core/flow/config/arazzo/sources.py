@@ -1,0 +1,145 @@
+"""The OpenAPI descriptions that an Arazzo document names, and the operations in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from loom_core.errors import ConfigError
+from loom_core.flow.config.arazzo.json_part import JsonPart
+from loom_core.jsonc import object_of
+
+__all__ = ["Operation", "Sources", "document_of", "source_addresses"]
+
+_PATH = re.compile(r"\{?\$sourceDescriptions\.([^.{}]+)(?:\.url)?\}?#/paths/([^/]+)/([a-z]+)")
+_METHODS = ("get", "head", "post", "put", "patch", "delete")
+_GIVE = "Give the OpenAPI description, too: --source NAME=FILE."
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a step calls.
+
+    Attributes:
+        method: in capitals.
+        path: with `{name}` where parameters belong; a whole address where there are several servers.
+    """
+
+    method: str
+    path: str
+
+
+def document_of(text: str, *, name: str) -> object:
+    """What a text in JSON or YAML says.
+
+    Raises:
+        ConfigError: it is neither, or is YAML and nothing here reads that.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigError(
+            f"{name} is no JSON, and YAML cannot be read here.", advice="Install the extra `install`."
+        ) from None
+    try:
+        if "*" in text and _has_alias(text):
+            raise ConfigError(f"{name} has aliases, such as *this.", advice="Write out what they stand for.")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark: Any = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        raise ConfigError(f"{where}: this is neither JSON nor YAML.", advice="Correct it there.") from None
+
+
+def source_addresses(text: str, *, name: str) -> dict[str, str]:
+    """Where the descriptions are that a document names, by their names there.
+
+    Raises:
+        ConfigError: it is no such document.
+    """
+    root = JsonPart(document_of(text, name=name), name=name)
+    parts = root.get("sourceDescriptions").items()
+    return {each.text("name", required=True): each.text("url") for each in parts}
+
+
+class Sources:
+    """The descriptions that a document names.
+
+    Args:
+        root: the document.
+        texts: of those that are at hand, by name.
+
+    Raises:
+        ConfigError: a text is no such description, or has no name in the document.
+    """
+
+    def __init__(self, root: JsonPart, texts: Mapping[str, str]) -> None:
+        names = [each.text("name", required=True) for each in root.get("sourceDescriptions").items()]
+        if unknown := [name for name in texts if name not in names]:
+            raise root.get("sourceDescriptions").wrong(
+                f"does not name {unknown[0]!r}.", f"It names: {', '.join(names) or 'none'}."
+            )
+        self._names = names
+        self._documents = {
+            name: JsonPart(document_of(text, name=name), name=name) for name, text in texts.items()
+        }
+        self._servers = {name: _server(document) for name, document in self._documents.items()}
+        servers = {server for server in self._servers.values() if server}
+        self.flow_url = servers.pop() if len(names) == 1 and len(servers) == 1 else ""
+        """The address of the only server, or empty."""
+
+    def operation(self, step: JsonPart) -> Operation:
+        """What a step calls.
+
+        Raises:
+            ConfigError: it calls nothing, or what is not in the descriptions.
+        """
+        if path := step.text("operationPath"):
+            found = _PATH.fullmatch(path)
+            if not found or found[3] not in _METHODS or found[1] not in self._names:
+                raise step.get("operationPath").wrong(
+                    "is no operation of a source.",
+                    "It looks so: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
+                )
+            way = found[2].replace("~1", "/").replace("~0", "~")
+            return Operation(found[3].upper(), self._address(found[1], way))
+        identifier = step.text("operationId", required=True)
+        source, _, bare = identifier.removeprefix("$sourceDescriptions.").rpartition(".")
+        for name, document in self._documents.items():
+            wanted = bare if source == name else identifier
+            for way, item in document.get("paths").members().items():
+                operations = document.get("paths").at(way, item).members()
+                for method in _METHODS:
+                    if _id_of(operations.get(method)) == wanted:
+                        return Operation(method.upper(), self._address(name, way))
+        raise step.get("operationId").wrong(f"{identifier[:80]!r} is not in the sources at hand.", _GIVE)
+
+    def _address(self, name: str, way: str) -> str:
+        return way if self.flow_url else self._servers.get(name, "") + way
+
+
+def _has_alias(text: str) -> bool:
+    """Whether a part of a text in YAML is used several times, as often as it likes."""
+    import yaml
+
+    tokens = cast("Iterable[object]", yaml.scan(text))  # pyright: ignore[reportUnknownMemberType]
+    return any(isinstance(token, yaml.AliasToken) for token in tokens)
+
+
+def _server(document: JsonPart) -> str:
+    """The address of a description's first server, if it is a whole one."""
+    for server in document.get("servers").items():
+        url = server.text("url").rstrip("/")
+        return url if url.startswith(("https://", "http://")) and "{" not in url else ""
+    return ""
+
+
+def _id_of(operation: object) -> str:
+    return str(object_of(operation).get("operationId", ""))

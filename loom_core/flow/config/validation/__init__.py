@@ -1,0 +1,1 @@
+"""Validate a flow file beyond its schema: references, steps and endpoints."""

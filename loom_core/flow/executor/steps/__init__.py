@@ -1,0 +1,1 @@
+"""Execute the steps of a flow."""

@@ -1,0 +1,129 @@
+"""What the steps of a run have in common: what expressions speak of, and what a list of steps gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.flow.executor.definition import REQUEST_STEP, find_flow
+from loom_core.flow.executor.frame import Frame, StepStatus
+from loom_core.flow.expressions import Values, evaluate
+from loom_core.flow.understanding.choices import titled_inputs
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.executor.asking import FlowQuestions
+    from loom_core.flow.executor.idling import Idling
+    from loom_core.flow.executor.parts import FlowParts
+    from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.steps.outcome import Response
+    from loom_core.flow.executor.wording import Wording
+
+__all__ = ["Scene", "is_begun"]
+
+
+class Scene:
+    """One run, as its steps see it.
+
+    Args:
+        parts: what drives it.
+        record: of it.
+        questions: ask people.
+        idling: knows whether anything else goes on.
+        wording: what is said to people.
+    """
+
+    def __init__(
+        self,
+        parts: FlowParts,
+        record: FlowRecord,
+        *,
+        questions: FlowQuestions,
+        idling: Idling,
+        wording: Wording,
+    ) -> None:
+        self.parts = parts
+        self.record = record
+        self.questions = questions
+        self.idling = idling
+        self.wording = wording
+        self._context = {**parts.file.context, **_context(record.run.request.metadata)}
+
+    def values(
+        self,
+        frame: Frame,
+        step_id: str = "",
+        outputs: Mapping[str, Any] | None = None,
+        *,
+        response: Response | None = None,
+    ) -> Values:
+        """What expressions in a frame speak of.
+
+        Args:
+            frame: in it.
+            step_id: a step whose outputs are not written down yet.
+            outputs: these.
+            response: what has answered it.
+        """
+        state = self.record.state
+        more = {} if outputs is None else {step_id: outputs}
+        return Values(
+            inputs=state.inputs(frame),
+            steps={**state.results_for(frame), **more},
+            response=response,
+            context=self._context,
+            message=state.message,
+        )
+
+    def told(self, frame: Frame, values: Values | None = None) -> Values:
+        """What texts for people speak of: the same, with choices by their titles."""
+        values = self.values(frame) if values is None else values
+        flow = find_flow(self.parts.file, frame.flow_id)
+        return replace(values, inputs=titled_inputs(flow.input_schema, values.inputs, self.wording.language))
+
+    def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
+        """A step begins that does nothing by itself; one that has begun goes on after a crash."""
+        if not is_begun(frame, step.step_id):
+            self.record.step_begun(frame, step.step_id, what)
+
+    def outputs_of(self, frame: Frame, values: Values) -> dict[str, Any]:
+        """What the flow of a frame gives by name."""
+        flow = find_flow(self.parts.file, frame.flow_id)
+        if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
+            return {name: request.outputs.get(name) for name in flow.outputs}
+        return {name: evaluate(each, values) for name, each in flow.outputs.items()}
+
+    def result_of(self, frame: Frame) -> tuple[Any, dict[str, Any]]:
+        """What a flow gives at its end: its outputs if it names some, else the result of its last step."""
+        outputs = self.outputs_of(frame, self.values(frame))
+        if outputs:
+            return outputs, outputs
+        last = frame.last
+        return None if last is None else last.outputs.get("result", last.outputs.get("answer")), {}
+
+    def failed_as(self, frame: Frame) -> StepStatus:
+        """How the step failed because of which a list of steps has."""
+        step = frame.steps.get(frame.at)
+        return "failure" if step is None or step.status == "success" else step.status
+
+    def problem_of(self, frame: Frame) -> str:
+        """Why a list of steps has failed."""
+        step = frame.steps.get(frame.at)
+        return "" if step is None else step.problem
+
+    def said_of(self, frame: Frame) -> str:
+        """What users are told of that."""
+        step = frame.steps.get(frame.at)
+        return (step.said if step is not None else "") or self.wording.broken
+
+
+def is_begun(frame: Frame, step_id: str) -> bool:
+    """Whether a step runs, or was running when the process died."""
+    step = frame.steps.get(step_id)
+    return step is not None and step.begun
+
+
+def _context(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    context = metadata.get("context")
+    return cast("Mapping[str, Any]", context) if isinstance(context, Mapping) else {}

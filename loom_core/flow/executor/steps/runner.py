@@ -1,0 +1,534 @@
+"""Does a step once, whatever it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from loom_core.errors import InvalidInputError, LoomError, NetError, RecordError
+from loom_core.flow.executor.asking import DeclinedError
+from loom_core.flow.executor.definition import digests_of, find_flow, flow_steps, step_title
+from loom_core.flow.executor.failing import request_failed
+from loom_core.flow.executor.frame import Frame, StepStatus
+from loom_core.flow.executor.inputs import checked_inputs, with_defaults
+from loom_core.flow.executor.steps.context import Scene, is_begun
+from loom_core.flow.executor.steps.outcome import Outcome, Response
+from loom_core.flow.executor.steps.tool import ToolStep, ToolWork
+from loom_core.flow.expressions import Values, fill, text_of
+from loom_core.flow.http.attempts import is_lost
+from loom_core.flow.http.judgement import judged
+from loom_core.flow.responses.phrases import Phrases
+from loom_core.observability.spans import FLOW_STEP
+from loom_core.observability.tracing import failed, span
+from loom_core.retry import retry_after
+from loom_core.runs.run import Spent
+from loom_core.tools.interface import CallContext
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.flow.config.models_step import AskConfig, ConfirmConfig, StepConfig
+    from loom_core.runs.human_broker import People
+    from loom_core.tools.permission.permissions import ToolIdentity
+
+__all__ = ["InnerSteps", "PersonSteps", "StepWork"]
+
+_log = logging.getLogger(__name__)
+
+_ABANDON_SECONDS = 10.0
+_HARMLESS = frozenset({"GET", "HEAD"})
+
+
+class StepWork:
+    """Does the steps of one run.
+
+    Args:
+        scene: the run.
+        people: answer what tools ask.
+        run_frame: takes a list of steps to its end.
+    """
+
+    def __init__(
+        self, scene: Scene, people: People, *, run_frame: Callable[[Frame], Awaitable[None]]
+    ) -> None:
+        self._scene = scene
+        self._parts = scene.parts
+        self._record = scene.record
+        self._inner = InnerSteps(scene, run_frame)
+        self._person = PersonSteps(scene)
+        pipeline = scene.parts.pipeline(scene.record.run)
+        for tool in scene.record.state.approved:
+            pipeline.remember(tool)
+        self._tools = ToolWork(
+            record=scene.record,
+            people=people,
+            questions=scene.questions,
+            pipeline=pipeline,
+            starting=self.starting,
+            standing=scene.idling.standing,
+            wording=scene.wording,
+        )
+        self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
+        self._abandoned: set[str] = set()  # keys of calls whose tools know that nobody waits for them
+        self._quiet = anyio.Event()
+        self._leaving = False
+
+    async def leave(self) -> None:
+        """Begin nothing else, and wait until nothing runs that must not be done twice."""
+        self._leaving = True
+        while any(self._under_way.values()):
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    def stop(self) -> bool:
+        """Begin nothing else; returns whether something runs that changes anything outside."""
+        self._leaving = True
+        return bool(self._under_way)
+
+    async def settled(self) -> None:
+        """Wait until nothing runs that changes anything outside."""
+        while self._under_way:
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    async def abandon(self) -> None:
+        """Have what goes on for calls of tools ended: the run has."""
+        state = self._record.state
+        for frame in state.frames.values():
+            for step in frame.steps.values():
+                key = state.key_of(frame, step.step_id)
+                if step.begun and step.tool and key not in self._abandoned:
+                    self._abandoned.add(key)
+                    context = CallContext(run_id=self._record.run.id, call_id=key)
+                    try:
+                        with anyio.move_on_after(_ABANDON_SECONDS):
+                            await self._parts.toolbox.find(step.tool).abandoned(context=context)
+                    except LoomError as error:
+                        _log.warning("what goes on for the call %s may go on: %s", key, error)
+
+    async def starting(
+        self,
+        frame: Frame,
+        step_id: str,
+        what: str,
+        *,
+        changes: bool,
+        risky: bool,
+        approved: ToolIdentity | bool,
+        tool: str = "",
+    ) -> None:
+        """A step begins to do something; the journal has it by then, and the disk, if it is risky."""
+        if self._leaving:
+            await anyio.sleep_forever()
+        self._record.step_begun(
+            frame, step_id, what, changes=changes, risky=risky, approved=approved, tool=tool
+        )
+        self._record.took(Spent(tool_calls=1))
+        if changes:
+            self._under_way[frame.path + step_id] = risky
+        await self._record.commit(durable=risky)
+
+    def ended(self, frame: Frame, step_id: str) -> None:
+        """What came of a step is written down."""
+        self._under_way.pop(frame.path + step_id, None)
+        self._quiet.set()
+
+    async def outcome(self, frame: Frame, step: StepConfig) -> Outcome:
+        """Do a step, and say what came of it; what is in the journal of it already is not done again.
+
+        Raises:
+            RecordError: it cannot be written down.
+        """
+        attributes = {
+            "loom.flow.step": frame.path + step.step_id,
+            "loom.flow.step.kind": step.kind,
+            "gen_ai.workflow.name": frame.flow_id,
+            "loom.run.id": self._record.run.id,
+        }
+        with span(FLOW_STEP, attributes) as told:
+            outcome = await self._outcome(frame, step)
+            told.set_attribute("loom.flow.step.status", outcome.status)
+            if outcome.status in {"failure", "unknown"}:
+                failed(told, f"step_{outcome.status}")
+            return outcome
+
+    async def _outcome(self, frame: Frame, step: StepConfig) -> Outcome:
+        timed = step.kind in {"tool", "workflow", "parallel"}
+        with self._scene.idling.limited(step.timeout_seconds if timed else None) as scope:
+            try:
+                return await self._done(frame, step)
+            except DeclinedError as error:
+                return Outcome(status="declined", problem=error.reason)
+            except RecordError:
+                raise
+            except LoomError as error:
+                return Outcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+        assert scope.cancelled_caught
+        begun = frame.steps.get(step.step_id)
+        sent = begun is not None and begun.begun and begun.changes
+        unknown = sent and begun is not None and begun.risky
+        problem = f"It took more than {step.timeout_seconds:g} s."
+        return Outcome(
+            status="unknown" if unknown else "failure",
+            problem=problem,
+            said=self._scene.wording.too_long,
+            maybe_done=sent,
+        )
+
+    async def _done(self, frame: Frame, step: StepConfig) -> Outcome:
+        match step.kind:
+            case "operation":
+                return await self._operation(frame, step, step.request())
+            case "tool":
+                return await self._tool(frame, step)
+            case "workflow":
+                return await self._inner.workflow(frame, step)
+            case "parallel":
+                return await self._inner.parallel(frame, step)
+            case _:
+                if step.ask is not None:
+                    return await self._person.ask(frame, step, step.ask)
+                if step.confirm:
+                    return await self._person.confirm(frame, step, step.confirm)
+                self._scene.enter(frame, step, "")
+                return Outcome()
+
+    async def _operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> Outcome:
+        values = self._scene.values(frame)
+        what = f"{endpoint.method} {endpoint.url.partition('?')[0]}".strip()
+        risky = not endpoint.repeatable
+        again = await self._maybe_again(frame, step)
+        if isinstance(again, Outcome):
+            return again
+        key = self._record.state.key_of(frame, step.step_id)
+        changes = endpoint.method not in _HARMLESS
+        if changes:
+            arguments = _told(endpoint, values)
+            try:
+                await self._parts.audit.request("start", self._record.run, what, key=key, arguments=arguments)
+            except LoomError as error:
+                self._scene.enter(frame, step, what)
+                return Outcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+        await self.starting(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
+        ended = partial(self._parts.audit.request, "end", self._record.run, what, key=key)
+        began = perf_counter()
+        try:
+            outcome = await self._sent(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
+        except LoomError:  # it could not be made, and nothing was sent
+            if changes:
+                await ended(outcome="failure", seconds=perf_counter() - began)
+            raise
+        if changes:
+            await ended(outcome=outcome.status, seconds=perf_counter() - began)
+        return outcome
+
+    async def _sent(
+        self, endpoint: EndpointConfig, values: Values, key: str, *, seconds: float | None, risky: bool
+    ) -> Outcome:
+        """Send a request, and judge what comes back."""
+        changes = endpoint.method not in _HARMLESS
+        try:
+            result = await self._parts.caller.call(
+                endpoint, values, run_id=self._record.run.id, step_id=key, seconds=seconds
+            )
+        except NetError as error:
+            lost = is_lost(error)
+            return Outcome(
+                status="unknown" if risky and lost else "failure",
+                problem=str(error),
+                said=request_failed(error.failure, self._scene.wording, unsure=changes and lost),
+                maybe_done=lost,
+            )
+        response = Response(result.status, result.headers, result.body)
+        try:
+            judgement = judged(endpoint, result, values)
+        except LoomError as error:
+            said = self._scene.wording.unusable
+            return Outcome(response=response).unreadable(str(error), said=said, risky=risky)
+        if judgement.is_success:
+            return Outcome(response=response, outputs={"result": judgement.result})
+        return Outcome(
+            status="unknown" if risky and is_lost(result.status) else "failure",
+            response=response,
+            problem=judgement.problem,
+            said=self._scene.wording.part_of(judgement.told)
+            or request_failed(result.status, self._scene.wording, unsure=changes and is_lost(result.status)),
+            retry_after=retry_after(result.headers),
+            maybe_done=result.maybe_done,
+        )
+
+    async def _maybe_again(self, frame: Frame, step: StepConfig) -> Outcome | bool:
+        """Ask people about what may have been done already; returns whether they have approved it.
+
+        They are told what it is called, and what it was done with: the inputs, not what was made of them.
+        """
+        before = frame.steps.get(step.step_id)
+        if before is None:
+            return False
+        if not before.risky or not (before.begun or before.status == "unknown"):
+            return before.approved and (before.begun or before.due is not None)
+        decision = await self._scene.questions.decision(
+            self._record.state.key_of(frame, step.step_id),
+            "unknown",
+            self._scene.wording.unknown.format(
+                step=step_title(self._parts.file, frame.flow_id, step.step_id)
+            ),
+            tool=frame.flow_id,
+            arguments=self._record.state.inputs(frame),
+        )
+        if decision.action == "deny":
+            why = "Nobody knows whether it was done, and it was not to be done again."
+            return Outcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
+        return True
+
+    async def _tool(self, frame: Frame, step: StepConfig) -> Outcome:
+        values, state = self._scene.values(frame), self._record.state
+        key = state.key_of(frame, step.step_id)
+        arguments = cast("dict[str, Any]", fill(step.arguments, values))
+        if not step.parameters:
+            known = self._parts.toolbox.find(step.tool).args_schema.get("properties", {})
+            arguments = {name: value for name, value in values.inputs.items() if name in known}
+        again = await self._maybe_again(frame, step)
+        if isinstance(again, Outcome):
+            return again
+        call = ToolStep(
+            self._tools,
+            frame,
+            step.step_id,
+            key=key,
+            approved=again,
+            question=self._question(frame, step, arguments),
+            asks=bool(step.confirm),
+        )
+        planned = await call.plan(step.tool, arguments)
+        outcome = await call.outcome(planned)
+        if not is_begun(frame, step.step_id):  # it was not called, which is to be written down all the same
+            self._scene.enter(frame, step, step.tool)
+        return outcome
+
+    def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
+        """What the user is asked before a tool is called: as the file words it, else with the arguments."""
+        if step.confirm:
+            return text_of(fill(step.confirm.question, self._scene.values(frame)))
+        wording = self._scene.wording
+        title = step.description or find_flow(self._parts.file, frame.flow_id).title
+        schema = self._parts.toolbox.find(step.tool).args_schema
+        text = wording.confirm.format(step=title)
+        return Phrases.of(wording.language).with_values(text, arguments, schema)
+
+
+def _told(endpoint: EndpointConfig, values: Values) -> dict[str, Any]:
+    """What a request sends, for people; references to secrets stay references."""
+    if endpoint.sends_inputs:
+        return dict(values.inputs)
+    told = {"query": fill(endpoint.query, values), "body": fill(endpoint.body, values)}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+_WORST: tuple[StepStatus, ...] = ("unknown", "failure", "declined", "running", "success")
+
+
+class InnerSteps:
+    """Does such steps of one run.
+
+    Args:
+        scene: the run.
+        run_frame: takes a list of steps to its end.
+    """
+
+    def __init__(self, scene: Scene, run_frame: Callable[[Frame], Awaitable[None]]) -> None:
+        self._scene = scene
+        self._run_frame = run_frame
+
+    async def workflow(self, frame: Frame, step: StepConfig) -> Outcome:
+        """Run another flow, as a part of this run."""
+        state, file = self._scene.record.state, self._scene.parts.file
+        flow = find_flow(file, step.workflow_id)
+        path = f"{frame.path}{step.step_id}/"
+        self._scene.enter(frame, step, flow.flow_id)
+        inner = state.frames.get(path)
+        if inner is None:
+            if self._depth(frame) >= self._scene.parts.limits.depth:
+                return Outcome(status="failure", problem="There are too many flows within each other.")
+            values = self._scene.values(frame)
+            given = cast("dict[str, Any]", fill(step.arguments, values))
+            if not step.parameters:
+                known = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
+                given = {name: value for name, value in values.inputs.items() if name in known}
+            given = checked_inputs(flow, with_defaults(flow.input_schema, given), whole=False)
+            steps = flow_steps(file, flow)
+            inner = Frame(
+                path=path,
+                parent=frame.path,
+                step=step.step_id,
+                key=f"{state.key_of(frame, step.step_id)}/",
+                flow_id=flow.flow_id,
+                scope=path,
+                inputs=given,
+                digests=digests_of(steps),
+                at=steps[0].step_id,
+            )
+            self._scene.record.flow_begun(inner, name=flow.title, message=state.message, config=state.config)
+        await self._scene.questions.inputs(inner, flow)
+        if flow.confirm == "always":
+            await self._scene.questions.begin(inner, flow, "")
+        await self._run_frame(inner)
+        result, outputs = self._scene.result_of(inner)
+        if inner.ended == "failure":
+            status = self._scene.failed_as(inner)
+            return Outcome(
+                status=status,
+                problem=self._scene.problem_of(inner),
+                said=self._scene.said_of(inner),
+                final=status == "unknown",
+            )
+        return Outcome(response=Response(body=result), outputs={**outputs, "result": result})
+
+    async def parallel(self, frame: Frame, step: StepConfig) -> Outcome:
+        """Run lists of steps side by side; one that fails lets the others end."""
+        state = self._scene.record.state
+        self._scene.enter(frame, step, "")
+        inside = state.inside(frame.path, step.step_id)
+        if not inside:
+            key = state.key_of(frame, step.step_id)
+            for number, branch in enumerate(step.parallel):
+                inner = Frame(
+                    path=f"{frame.path}{step.step_id}/{number}/",
+                    parent=frame.path,
+                    step=step.step_id,
+                    key=f"{key}/{number}/",
+                    flow_id=frame.flow_id,
+                    scope=frame.scope,
+                    inputs={},
+                    digests=digests_of(branch),
+                    at=branch[0].step_id if branch else "",
+                    ended="" if branch else "success",
+                )
+                self._scene.record.branch_begun(inner, number)
+                inside.append(inner)
+        await self._side_by_side([inner for inner in inside if not inner.ended])
+        failed = [inner for inner in inside if inner.ended == "failure"]
+        if not failed:
+            return Outcome()
+        kinds: set[StepStatus] = {self._scene.failed_as(inner) for inner in failed}
+        status: StepStatus = next(kind for kind in _WORST if kind in kinds)
+        problem = " ".join(self._scene.problem_of(inner) for inner in failed)
+        said = self._scene.wording.space.join(dict.fromkeys(self._scene.said_of(inner) for inner in failed))
+        return Outcome(status=status, problem=problem, said=said, final=status == "unknown")
+
+    async def _side_by_side(self, frames: list[Frame]) -> None:
+        left = len(frames)
+
+        async def branch(frame: Frame) -> None:
+            nonlocal left
+            await self._run_frame(frame)
+            self._scene.record.branch_ended(frame)
+            left -= 1
+            if left:
+                self._scene.idling.ended()
+
+        if frames:
+            self._scene.idling.split(left)
+            async with anyio.create_task_group() as group:
+                for frame in frames:
+                    group.start_soon(branch, frame)
+
+    def _depth(self, frame: Frame) -> int:
+        depth = 1
+        while frame.parent is not None:
+            outer = self._scene.record.state.frames[frame.parent]
+            depth += frame.scope != outer.scope
+            frame = outer
+        return depth
+
+
+def _was_told(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+    """Whether the user has said an input before a step asks for it; a default is nothing that they said."""
+    schema = properties.get(name)
+    default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
+    return bool(name) and name in inputs and inputs[name] != default
+
+
+class PersonSteps:
+    """Does such steps of one run.
+
+    Args:
+        scene: the run.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> Outcome:
+        """Ask until there is an answer that fits; it may correct inputs that were not used yet."""
+        state = self._scene.record.state
+        scope = state.frames[frame.scope]
+        flow = find_flow(self._scene.parts.file, frame.flow_id)
+        name = ask.into or "answer"
+        properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
+        is_first = not state.visited[frame.key + step.step_id]
+        if is_first and _was_told(ask.into, scope.inputs, properties):
+            self._scene.enter(frame, step, "")
+            value = scope.inputs[ask.into]
+            return Outcome(response=Response(body=value), outputs={"answer": value})
+        self._scene.enter(frame, step, "")
+        wanted = ask.answer if ask.answer is not None else properties.get(ask.into, {"type": "string"})
+        schema = {"type": "object", "properties": {name: wanted}, "required": [name]}
+        schema |= {each: flow.input_schema[each] for each in ("$defs",) if each in flow.input_schema}
+        key = state.key_of(frame, step.step_id)
+        problem = ""
+        while True:
+            text = text_of(fill(ask.question, self._scene.told(frame)))
+            answered = await self._scene.questions.answer(
+                key,
+                text,
+                tool=frame.flow_id,
+                schema=schema,
+                arguments=scope.inputs,
+                problem=problem,
+            )
+            if answered.action != "accept":
+                return Outcome(status="declined", problem=self._scene.wording.declined)
+            if answered.content and name not in answered.content:  # a correction, and no answer yet
+                problem = self._scene.questions.corrections(frame, answered.content)
+                self._scene.record.given(frame, {}, answered=key)
+                continue
+            try:
+                content = checked_inputs(flow, answered.content, schema=schema)
+                value = content.pop(name)
+                problem = self._scene.questions.corrections(frame, content)
+            except InvalidInputError as error:
+                problem = error.message
+            else:
+                if not problem:
+                    if ask.into:
+                        self._scene.record.given(frame, {ask.into: value})
+                    return Outcome(response=Response(body=value), outputs={"answer": value})
+            self._scene.record.given(frame, {}, answered=key)
+
+    async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> Outcome:
+        """Ask for a yes or no; a yes may correct inputs that were not used yet."""
+        state = self._scene.record.state
+        self._scene.enter(frame, step, "")
+        key, problem = state.key_of(frame, step.step_id), ""
+        while True:
+            text = text_of(fill(confirm.question, self._scene.told(frame)))
+            decision = await self._scene.questions.decision(
+                key,
+                "approval",
+                text,
+                tool=frame.flow_id,
+                arguments=state.inputs(frame),
+                problem=problem,
+            )
+            if decision.action == "deny":
+                why = decision.reason or self._scene.wording.declined
+                return Outcome(status="declined", problem=why, outputs={"answer": False})
+            problem = self._scene.questions.corrections(frame, decision.arguments)
+            if not problem and not decision.ask_again:
+                return Outcome(outputs={"answer": True})
+            self._scene.record.given(frame, {}, decided=key)

@@ -1,0 +1,255 @@
+"""A step that calls a tool, through all six stages."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from loom_core.agent.calls.caller import SPENT
+from loom_core.agent.notices import Notices
+from loom_core.flow.executor.failing import request_failed
+from loom_core.flow.executor.steps.outcome import Outcome, Response
+from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
+from loom_core.llm.messages import ToolCallPart
+from loom_core.runs.run import Pending, Spent
+from loom_core.tools.depth import DEPTH_META_KEY, called_with
+from loom_core.tools.permission.permissions import ToolIdentity, UnapprovedToolError, identity
+
+if TYPE_CHECKING:
+    from loom_core.flow.executor.asking import FlowQuestions
+    from loom_core.flow.executor.frame import Frame
+    from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.wording import Wording
+    from loom_core.runs.human_broker import People
+    from loom_core.tools.calls import CallResult, PlannedCall
+    from loom_core.tools.execution.pipeline import ToolPipeline
+    from loom_core.tools.interface import Answer, Question
+
+__all__ = ["Starting", "ToolStep", "ToolWork"]
+
+_log = logging.getLogger(__name__)
+
+_PROGRESS_SECONDS = 0.25  # between two events of one call
+_FAILED = 500
+
+
+class Starting(Protocol):
+    """Writes down that a step begins to do something; see `StepMachine.starting`."""
+
+    async def __call__(
+        self,
+        frame: Frame,
+        step_id: str,
+        what: str,
+        *,
+        changes: bool,
+        risky: bool,
+        approved: ToolIdentity | bool,
+        tool: str = "",
+    ) -> None:
+        """It may when this returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolWork:
+    """What calls of tools need.
+
+    Attributes:
+        record: of the run.
+        people: answer what tools ask.
+        questions: ask whether a tool may be called.
+        pipeline: plans and runs.
+        starting: see there.
+        standing: around waiting for people whom a tool asks.
+        wording: how people are told something.
+    """
+
+    record: FlowRecord
+    people: People
+    questions: FlowQuestions
+    pipeline: ToolPipeline
+    starting: Starting
+    standing: Callable[[], AbstractContextManager[None]]
+    wording: Wording
+
+
+class ToolStep:
+    """One call. It is what the pipeline tells and asks, too.
+
+    Args:
+        work: see there.
+        frame: where the step is.
+        step_id: its id.
+        key: name of its visit, which is the id of the call.
+        approved: whether a person has approved this visit before.
+        question: what the user is asked before it is called.
+        asks: whether they are in any case; else where permissions say so.
+    """
+
+    def __init__(
+        self,
+        work: ToolWork,
+        frame: Frame,
+        step_id: str,
+        *,
+        key: str,
+        approved: bool,
+        question: str,
+        asks: bool,
+    ) -> None:
+        self._work = work
+        self._frame = frame
+        self._step_id = step_id
+        self._key = key
+        self._approved = approved
+        self._question = question
+        self._asks = asks
+        self._lasting: ToolIdentity | None = None
+        self._asked = 0
+        self._shown = -_PROGRESS_SECONDS
+
+    async def plan(self, tool: str, arguments: Mapping[str, Any]) -> PlannedCall:
+        """Discover, Validate, Authorize."""
+        (planned,) = await self._work.pipeline.plan([ToolCallPart(self._key, tool, dict(arguments))])
+        return planned
+
+    async def outcome(self, planned: PlannedCall) -> Outcome:
+        """Ask whether it may be called, if that has to be, and call it."""
+        if planned.result is None and (self._asks or planned.verdict == "ask") and not self._approved:
+            decided = self._refused(planned) or await self._decided(planned)
+            if isinstance(decided, Outcome):
+                return decided
+            planned = decided
+        if planned.result is not None:
+            return self._outcome(planned.result, repeatable=True)
+        depth = self._work.record.run.request.depth + 1
+        approved = frozenset({self._key}) if self._approved else frozenset[str]()
+        with called_with({DEPTH_META_KEY: depth}):
+            (result,) = await self._work.pipeline.execute(
+                [planned], watcher=self, approved=approved, depth=depth
+            )
+        repeatable = planned.tool is not None and planned.tool.annotations.repeatable
+        if isinstance(spent := result.output.metadata.get(SPENT), Spent):
+            self._work.record.took(spent)
+        return self._outcome(result, repeatable=repeatable)
+
+    def _refused(self, planned: PlannedCall) -> Outcome | None:
+        """What comes of a call whose tool no operator has approved: customers are not asked to do that."""
+        said = self._work.people.unapproved
+        if planned.tool is None or not planned.is_unapproved or not said:
+            return None
+        error = UnapprovedToolError(planned.tool, said=said)
+        _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
+        return Outcome(status="failure", problem=str(error), said=error.said)
+
+    async def _decided(self, planned: PlannedCall) -> PlannedCall | Outcome:
+        """The call, if it may be made, as a person says."""
+        tool = planned.tool
+        for_run = tool is not None and (tool.keeps_approval or not tool.approval_reason)
+        notices = Notices.of(self._work.wording.language)
+        decision = await self._work.questions.decision(
+            self._key,
+            "approval",
+            notices.told(planned.reason) if planned.is_unapproved else self._question,
+            tool=planned.name,
+            arguments=planned.arguments,
+            arguments_schema=None if tool is None else tool.args_schema,
+            for_run=for_run,
+        )
+        if decision.action == "deny":
+            return Outcome(
+                status="declined", problem=decision.reason or f"{decision.by or 'A person'} said no."
+            )
+        if decision.action == "edit":
+            planned = await self.plan(planned.call.name, decision.arguments)
+        self._approved = True
+        lasting = decision.scope == "run" and for_run
+        if lasting and tool is not None:
+            self._lasting = identity(tool)
+        return await self._work.pipeline.approve(
+            planned, by=decision.by or "a person", seen="", for_run=lasting, keep=decision.keep
+        )
+
+    async def starting(self, planned: PlannedCall) -> None:
+        """See `CallWatcher`."""
+        repeatable = planned.tool is not None and planned.tool.annotations.repeatable
+        await self._work.starting(
+            self._frame,
+            self._step_id,
+            planned.name,
+            changes=planned.tool is None or not planned.tool.annotations.read_only,
+            risky=not repeatable,
+            tool=planned.call.name,
+            approved=self._lasting or self._approved,
+        )
+
+    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+        """See `CallWatcher`: the machine writes down what came of it."""
+
+    async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
+        """See `CallWatcher`; at most four a second."""
+        now = monotonic()
+        if now - self._shown >= _PROGRESS_SECONDS:
+            self._shown = now
+            self._work.record.progress(planned.call.id, done, total, message)
+
+    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+        """See `CallWatcher`."""
+        self._asked += 1
+        where = f" ({question.url})" if question.url else ""
+        is_worded = bool(question.tool and self._work.people.unapproved)  # for customers, by who asks
+        origin = f"{question.origin}: " if question.origin and not is_worded else ""
+        pending = Pending(
+            id=f"{self._key}.{self._asked}",
+            kind="approval" if question.tool else "question",
+            tool=question.tool or planned.name,
+            arguments=dict(question.arguments if question.tool else planned.arguments),
+            arguments_schema=dict(question.arguments_schema),
+            reason=f"{origin}{question.text}{where}",
+            schema=dict(question.schema),
+            deadline=self._work.people.deadline(),
+        )
+        with self._work.standing():
+            return await self._work.people.answer(pending)
+
+    def _outcome(self, result: CallResult, *, repeatable: bool) -> Outcome:
+        output = result.output
+        body: Any = output.structured
+        if body is None:
+            body = _read(output.text)
+        if result.status == "success":
+            return Outcome(response=Response(body=body), outputs={"result": body})
+        doubt = output.metadata.get(DOUBT)
+        lost = result.status in {"timeout", "unknown"} or doubt == "lost"
+        return Outcome(
+            status="unknown" if lost and not repeatable else "failure",
+            response=Response(_FAILED, body=body),
+            problem=str(output.metadata.get(PROBLEM) or output.text),
+            said=self._said(result, unsure=lost and not repeatable),
+            maybe_done=lost or doubt is not None,
+        )
+
+    def _said(self, result: CallResult, *, unsure: bool) -> str:
+        """What users are told of a call that has failed."""
+        about, wording = result.output.metadata, self._work.wording
+        failure = about.get(FAILURE) or ("timeout" if result.status == "timeout" else "other")
+        return wording.part_of(about.get(TOLD, "")) or request_failed(failure, wording, unsure=unsure)
+
+    async def spill(self, planned: PlannedCall, text: str) -> str:
+        """See `CallWatcher`."""
+        return await self._work.record.save_blob(text.encode("utf-8", "replace"), "text/plain; charset=utf-8")
+
+
+def _read(text: str) -> object:
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text

@@ -1,0 +1,1 @@
+"""Choose the next action: routing, the action space, decisions and disambiguation."""

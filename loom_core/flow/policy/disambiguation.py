@@ -1,0 +1,130 @@
+"""A question that no run asks: which of some flows is meant, or whether one is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from loom_core.flow.responses.reply import CHOICE
+from loom_core.flow.understanding.numbers import number_in
+from loom_core.flow.understanding.small_talk import is_cancel, yes_or_no
+from loom_core.knowledge.text.scripts import normalise
+from loom_core.runs.run import Pending
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.responses.phrases import Phrases
+
+__all__ = ["DECLINED", "Offer"]
+
+DECLINED = ""
+"""What somebody chooses who wants none of what is offered."""
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_NUMBERED = re.compile(
+    r"(?:第|选|选择|number |no\. ?|option |the )?(?P<number>[\d一二两三四五六七八九十]+)(?:个|项|种|号)?"
+)
+_LONGEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Flows of which one may be meant by a message.
+
+    Attributes:
+        message: that one.
+        flows: their ids, the likeliest first.
+        parameters: inputs that the message holds, by flow.
+        reason: why they are offered, such as the model's words.
+    """
+
+    message: str
+    flows: tuple[str, ...]
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the session's state."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Offer:
+        """What `to_json` gave."""
+        return cls(kept["message"], tuple(kept["flows"]), kept["parameters"], kept["reason"])
+
+    def question(self, flows: Sequence[FlowConfig], phrases: Phrases, *, unwanted: bool = False) -> Pending:
+        """What is asked.
+
+        Args:
+            flows: those that are offered.
+            phrases: how.
+            unwanted: whether the message says that it is not wanted.
+        """
+        names = _names(flows)
+        if len(flows) == 1:
+            text = (phrases.unwanted if unwanted else phrases.whether).format(flow=names[0])
+            choice: dict[str, Any] = {"type": "boolean", "title": text}
+        else:
+            lines = [f"{number}. {name}" for number, name in enumerate(names, 1)]
+            text = "\n".join([phrases.which, *lines])
+            choice = {"type": "string", "enum": names, "title": phrases.which}
+        schema = {"type": "object", "properties": {"choice": choice}, "required": ["choice"]}
+        return Pending(id=CHOICE, kind="question", reason=text, schema=schema)
+
+    @staticmethod
+    def message_of(content: Mapping[str, Any]) -> str:
+        """The message that says what a form of this question was filled in with."""
+        choice = content.get("choice")
+        return {True: "yes", False: "no"}[choice] if isinstance(choice, bool) else str(choice or "no")
+
+    def chosen(self, message: str, flows: Sequence[FlowConfig]) -> str | None:
+        """The id of the flow that a message chooses; `DECLINED`; or None where it says something else."""
+        if is_cancel(message):
+            return DECLINED
+        said = yes_or_no(message)
+        if said is False:
+            return DECLINED
+        if len(flows) == 1 and said:
+            return flows[0].flow_id
+        form = normalise(message).strip(" .。!！?？，,\"'“”「」")
+        if not form or len(form) > _LONGEST:
+            return None
+        named = [
+            flow.flow_id for flow in flows if form in {normalise(flow.title), normalise(flow.flow_id)}
+        ] or _held(form, flows)
+        if len(named) == 1:
+            return named[0]
+        number = _number(form)
+        return flows[number - 1].flow_id if number is not None and 1 <= number <= len(flows) else None
+
+
+def _held(form: str, flows: Sequence[FlowConfig]) -> list[str]:
+    held = [flow for flow in flows if normalise(flow.title) in form]
+    return [
+        flow.flow_id
+        for flow in held
+        if not any(flow is not other and normalise(flow.title) in normalise(other.title) for other in held)
+    ]
+
+
+def _number(form: str) -> int | None:
+    for number, word in enumerate(_ORDINALS, 1):
+        if re.fullmatch(rf"(?:the )?{word}(?: one)?", form):
+            return number
+    found = _NUMBERED.fullmatch(form)
+    value = (
+        number_in(found["number"])
+        if found
+        else number_in(form)
+        if form.isascii() and " " not in form
+        else None
+    )
+    return int(value) if value is not None and value == int(value) else None
+
+
+def _names(flows: Sequence[FlowConfig]) -> list[str]:
+    """What they are called, where that tells them apart; else their ids."""
+    titles = [flow.title for flow in flows]
+    return titles if len({*titles}) == len(titles) else [flow.flow_id for flow in flows]

@@ -1,0 +1,1 @@
+"""Replies and phrases, in English and Chinese."""

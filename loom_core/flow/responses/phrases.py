@@ -1,0 +1,338 @@
+"""What the assistant says by itself, in English or Chinese."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from loom_core.cjk import holds_cjk, is_chinese
+from loom_core.flow.config.localization import in_language
+from loom_core.flow.understanding.choices import choices_of, titled_inputs
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import BasicSettings
+    from loom_core.flow.understanding.refusal import Refused
+    from loom_core.runs.run import RunRequest
+    from loom_core.tools.interface import Tool
+
+__all__ = ["LANGUAGE", "Language", "Phrases", "language_of", "language_of_run", "shown_value"]
+
+Language = Literal["zh", "en"]
+
+LANGUAGE = "language"
+"""Where a run (`RunRequest.metadata`) says in which language it speaks: that of its conversation."""
+
+_NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: of no language
+_LONGEST = 300  # characters of a value
+_CLEAR = 3  # words of another language that change that of a conversation; fewer may be a name or a number
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """The sentences of one language; `{…}` is filled in by who uses them.
+
+    Attributes:
+        language: which.
+        hello: to a greeting, where the file has none of its own.
+        able: what can be done, behind a greeting or where nothing fits.
+        welcome: to thanks.
+        bye: to a farewell.
+        noted: to assent, where nothing was asked.
+        unknown: where nothing fits and nothing is known.
+        unasked: the same, where what is known could not be asked.
+        found: before passages that answer by themselves.
+        which: which of several flows is meant.
+        whether: whether a flow is meant.
+        unwanted: the same, where the message says that it is not.
+        explain: what the model is to ask, where it is unsure and does not say what to ask.
+        dropped: where the user does not want what was offered.
+        nothing: there is nothing that could be ended.
+        cancelled: a run was ended that does not say so itself.
+        failed: the same, where it could not go on; `{problem}` is what users are told of it.
+        broken: that, where nothing else is to be told.
+        try_again: behind it, what they can do.
+        correct: the same, where something may be put right.
+        working: a run goes on.
+        paused: a run is paused.
+        begin: whether a flow may begin, with what was understood.
+        values: what it would begin with.
+        shall: whether a call may be made that a skill wants, where the file does not word it.
+        unapproved: what is said where a tool is wanted that no operator has approved.
+        again: before a question that is asked again, as the message was no answer.
+        late: an answer came too late.
+        refused: before a question that is asked again, as a number will not do.
+        between, at_least, at_most: which ones will.
+        back: the conversation returns to a run that was interrupted.
+        one_by_one: there are more questions behind the one that is asked.
+        options: behind the name of an input, what it is one of.
+        join: between items of a list.
+        space: between sentences.
+    """
+
+    language: Language
+    hello: str
+    able: str
+    welcome: str
+    bye: str
+    noted: str
+    unknown: str
+    unasked: str
+    found: str
+    which: str
+    whether: str
+    unwanted: str
+    explain: str
+    dropped: str
+    nothing: str
+    cancelled: str
+    failed: str
+    broken: str
+    try_again: str
+    correct: str
+    working: str
+    paused: str
+    begin: str
+    values: str
+    shall: str
+    unapproved: str
+    again: str
+    late: str
+    refused: str
+    between: str
+    at_least: str
+    at_most: str
+    whole: str
+    any_whole: str
+    any_number: str
+    wanted: str
+    long_enough: str
+    a_date: str
+    either: str
+    not_open: str
+    back: str
+    one_by_one: str
+    options: str
+    join: str
+    space: str
+
+    @classmethod
+    def of(cls, language: Language) -> Phrases:
+        """Those of a language."""
+        return _CHINESE if language == "zh" else _ENGLISH
+
+    def what_can_be_done(self, titles: Iterable[str]) -> str:
+        """What the assistant is there for; empty where nothing is."""
+        named = [in_language(title, self.language) for title in titles if title]
+        return self.able.format(flows=self.join.join(named)) if named else ""
+
+    def refused_value(self, refused: Refused) -> str:
+        """Why what was said will not do, and what will, as far as its schema says it for people."""
+        wants = self.wants(refused)
+        return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
+
+    def wants(self, refused: Refused) -> str:
+        """What will do instead of what was said; empty where the schema does not say it for people."""
+        form = self._form(refused).rstrip("。.")
+        if refused.value is None:
+            return self.wanted.format(name=refused.title, form=form) if form else ""
+        if refused.is_whole and refused.value == int(refused.value):
+            form = self._limit(refused)
+        return self.refused.format(name=refused.title, value=refused.value, limit=form) if form else ""
+
+    def with_values(self, text: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+        """A question, and below it the values that it is about.
+
+        Args:
+            text: the question.
+            values: by name.
+            schema: of all of them; it says what people call them.
+        """
+        properties = cast("Mapping[str, Any]", schema.get("properties") or {})
+        lines = [
+            self.values.format(name=self._title(name, properties.get(name)), value=shown_value(value))
+            for name, value in titled_inputs(schema, values, self.language).items()
+        ]
+        return "\n".join([text, *lines])
+
+    def confirmation(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """What a customer is asked about a call of a tool that the file does not word."""
+        return self.with_values(self.shall, arguments, tool.args_schema)
+
+    def _title(self, name: str, part: object) -> str:
+        title = cast("Mapping[str, Any]", part).get("title") if isinstance(part, Mapping) else None
+        return in_language(title, self.language) if isinstance(title, str) and title else name
+
+    def which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+        """Which of several inputs a correction is for.
+
+        Args:
+            either: what each would be.
+            schema: of all.
+        """
+        parts = schema.get("properties", {})
+        names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
+        return self.either.format(names=names, value=next(iter(either.values())))
+
+    def _form(self, refused: Refused) -> str:
+        """What an input has to be, as far as its schema says it for people."""
+        schema = refused.schema
+        if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
+            limit = self._limit(refused)
+            if refused.is_whole:
+                return self.whole.format(limit=limit) if limit else self.any_whole
+            return limit or self.any_number
+        if choices := choices_of(schema):
+            return self.join.join(choice.told(self.language) for choice in choices)
+        if isinstance(about := schema.get("description"), str) and about:
+            return about
+        if schema.get("format") == "date":
+            return self.a_date
+        least = schema.get("minLength")
+        return self.long_enough.format(least=least) if isinstance(least, int) and least > 1 else ""
+
+    def _limit(self, refused: Refused) -> str:
+        low, high = refused.low, refused.high
+        if low is None and high is None:
+            return ""
+        form = self.at_most if low is None else self.at_least if high is None else self.between
+        return form.format(low=low, high=high)
+
+    def hello_of(self, settings: BasicSettings) -> str:
+        """The greeting of a file, or one of our own."""
+        if settings.greeting:
+            return settings.greeting
+        name = settings.name
+        if self.language == "zh":
+            return f"您好，我是{name}。" if name else self.hello
+        return f"Hello, I am {name}." if name else self.hello
+
+
+_ENGLISH = Phrases(
+    language="en",
+    hello="Hello.",
+    able="I can help you with: {flows}.",
+    welcome="You are welcome.",
+    bye="Goodbye.",
+    noted="All right.",
+    unknown="I have found nothing about that.",
+    unasked="I cannot look that up at the moment. Please ask again later.",
+    found="This is what I have found:",
+    which="Which of these do you mean?",
+    whether="Do you want “{flow}”?",
+    unwanted="All right, I do not begin “{flow}”. If you do want it, say yes.",
+    explain="Could you say more closely what you need?",
+    dropped="All right, I leave it.",
+    nothing="There is nothing under way that could be cancelled.",
+    cancelled="“{flow}” is cancelled.",
+    failed="“{flow}” did not succeed. {problem}",
+    broken="Something went wrong on our side.",
+    try_again="To try it once more, say “try again”.",
+    correct="To try it once more, say “try again”; to change something first, say what, as in “make it …”.",
+    working="“{flow}” is under way; I am still at it.",
+    paused="“{flow}” is paused.",
+    begin="Do I understand rightly that you want “{flow}”, with this?",
+    values="{name}: {value}",
+    shall="Shall I do this for you?",
+    unapproved="Sorry, that cannot be done at the moment.",
+    again="I did not understand that as an answer.",
+    late="The time to answer was over.",
+    refused="{name} cannot be {value}: {limit}.",
+    between="{low} to {high}",
+    at_least="{low} or more",
+    at_most="{high} or less",
+    whole="a whole number, {limit}",
+    any_whole="a whole number",
+    any_number="a number",
+    wanted="{name}: {form}.",
+    long_enough="at least {least} characters",
+    a_date="a date, such as 2026-12-01",
+    either="Which do you mean: {names}? Please name it, as in “change … to {value}”.",
+    not_open="“{flow}” is not under way here; what is done already cannot be cancelled here.",
+    back="“{flow}” is still open: {question}",
+    one_by_one="(One of {count} questions.)",
+    options=" ({options})",
+    join=", ",
+    space=" ",
+)
+_CHINESE = Phrases(
+    language="zh",
+    hello="您好。",
+    able="我可以帮您办理：{flows}。",
+    welcome="不客气。",
+    bye="再见。",
+    noted="好的。",
+    unknown="没有找到相关的内容。",
+    unasked="资料现在查不了，请稍后再问。",
+    found="找到以下内容：",
+    which="您是指下面哪一项？",
+    whether="您是要办理“{flow}”吗？",
+    unwanted="好的，不办理“{flow}”。如果要办理，请回答“是”。",
+    explain="能再说得具体一点吗？",
+    dropped="好的，那先不办。",
+    nothing="现在没有可以取消的事项。",
+    cancelled="“{flow}”已取消。",
+    failed="“{flow}”没有办成。{problem}",
+    broken="我们这边出了问题。",
+    try_again="要再试，请说“再试一次”。",
+    correct="要再试，请说“再试一次”；要先改正哪一项，请说“改成……”。",
+    working="“{flow}”正在办理，还没有结束。",
+    paused="“{flow}”已暂停。",
+    begin="您是要按以下内容办理“{flow}”吗？",
+    values="{name}：{value}",
+    shall="要我为您这样办理吗？",
+    unapproved="很抱歉，这件事现在暂时办不了。",
+    again="这句话没有看懂。",
+    late="回答的时间已经过了。",
+    refused="{name}不能是{value}：{limit}。",
+    between="只能是{low}到{high}",
+    at_least="至少是{low}",
+    at_most="最多是{high}",
+    whole="{limit}的整数",
+    any_whole="整数",
+    any_number="数字",
+    wanted="{name}：{form}。",
+    long_enough="至少{least}个字",
+    a_date="日期，如 2026-12-01",
+    either="您要改的是哪一项：{names}？请说“把……改成{value}”。",
+    not_open="“{flow}”现在没有在办理；已经办好的，这里取消不了。",
+    back="“{flow}”还没有办完：{question}",
+    one_by_one="（共{count}个问题，这是其中一个。）",
+    options="（{options}）",
+    join="、",
+    space="",
+)
+
+
+def shown_value(value: object, *, most: int = _LONGEST) -> str:
+    """A value as people read it: a text as it is, else JSON; not too much of it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", before: str = "") -> Language:
+    """The language to answer in: as the file says, else that of the message.
+
+    Args:
+        message: what the user says.
+        setting: what the file says.
+        before: the language of the conversation. It holds for what may be said in any: a number, the id of
+            an order, “ok” or “no”.
+    """
+    if setting != "auto":
+        return setting
+    said = _NUMBERED.sub(" ", message)
+    words = sum(any(map(str.isalpha, word)) for word in said.split())
+    if before == "zh" and (holds_cjk(said) or words < _CLEAR):
+        return "zh"
+    return "zh" if is_chinese(said) else "en"
+
+
+def language_of_run(request: RunRequest, *, setting: Literal["auto", "zh", "en"] = "auto") -> Language:
+    """The language that a run speaks: that of the conversation which began it, else that of its message."""
+    known = request.metadata.get(LANGUAGE)
+    if known in {"zh", "en"}:
+        return "zh" if known == "zh" else "en"
+    return language_of(str(request.metadata.get("message") or request.goal), setting=setting)

@@ -1,0 +1,1 @@
+"""The runtime of a flow server: its parts, hot reload, effects and execution."""

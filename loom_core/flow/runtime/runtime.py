@@ -1,0 +1,259 @@
+"""All that is made of one flow file: router, requests, tools, knowledge, model, executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import anyio
+
+from loom_core.flow.executor import FlowExecutor
+from loom_core.flow.executor.definition import server_tools
+from loom_core.flow.http import ConfigToolLoader, EndpointCaller
+from loom_core.flow.knowledge import KnowledgeExecutor, named_knowledge
+from loom_core.flow.policy.action_space import Menu
+from loom_core.flow.policy.decision import Decider, decision_prompt
+from loom_core.flow.policy.router import FlowRouter
+from loom_core.flow.runtime.answers import Answerer
+from loom_core.flow.runtime.effects import changes_something
+from loom_core.flow.runtime.skills import SkillAgent, free_tools, skills_in_order
+from loom_core.llm.factory import create_provider
+from loom_core.tools.execution.scheduler import Scheduler
+from loom_core.tools.permission.permissions import Permissions
+from loom_core.tools.permission.rule import PermissionRule
+from loom_core.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from loom_core.flow.config.flow_file import LoadedFlows
+    from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig
+    from loom_core.flow.executor import FlowLimits
+    from loom_core.flow.knowledge import FlowKnowledge
+    from loom_core.flow.responses.phrases import Language
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.journal import Journal
+    from loom_core.tools.auditing.audit import AuditLog
+    from loom_core.tools.interface import CallContext, JsonValue, Tool
+
+__all__ = ["Equipment", "Outfit", "build_system_prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outfit:
+    """What a program gives besides a flow file; see `WorkflowOrchestrator`."""
+
+    llm: LLMProvider | None = None
+    knowledge: FlowKnowledge | None = None
+    caller: EndpointCaller | None = None
+    tools: tuple[Tool, ...] = ()
+    live: tuple[Callable[[], tuple[Tool, ...]], ...] = ()
+    permissions: Permissions | Literal["allow", "ask", "deny"] = "ask"
+    audit: AuditLog | None = None
+    answer_seconds: float | None = None
+    limits: FlowLimits | None = None
+
+
+class Equipment:
+    """What a flow file needs to be used; an asynchronous context manager.
+
+    Args:
+        loaded: the file.
+        outfit: what the program gives.
+        journal: keeps the runs.
+        texts: what was said in a session.
+
+    Raises:
+        ConfigError: the file cannot be used: a pattern, a tool, the model.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedFlows,
+        outfit: Outfit,
+        *,
+        journal: Journal,
+        texts: Callable[[str], Any],
+    ) -> None:
+        self.loaded = loaded
+        file = loaded.file
+        self._contexts: dict[str, Mapping[str, JsonValue]] = {}
+        self._stack = AsyncExitStack()
+        self._own_llm = outfit.llm is None and file.model is not None
+        self.router = FlowRouter(file.flows, ambiguous=file.ambiguous)
+        self.llm = create_provider(file.model) if outfit.llm is None and file.model else outfit.llm
+        self._own_caller = outfit.caller is None
+        self.caller = outfit.caller or EndpointCaller(file)
+        loader = ConfigToolLoader(file, self.caller, variables=self._variables)
+        tools = [*loader.load(), *outfit.tools]
+        self._toolbox = Toolbox(tools, live=outfit.live)
+        scheduler = Scheduler()
+        permissions = _permissions(outfit.permissions, [*loader.rules(), *_unasked(file)])
+        self.executor = FlowExecutor(
+            loaded,
+            journal=journal,
+            caller=self.caller,
+            tools=tools,
+            live=outfit.live,
+            permissions=permissions,
+            answer_seconds=outfit.answer_seconds,
+            audit=outfit.audit,
+            scheduler=scheduler,
+            limits=outfit.limits,
+        )
+        self.skill_agent = self.llm and SkillAgent(
+            self.llm,
+            file=file,
+            toolbox=self._toolbox,
+            journal=journal,
+            texts=texts,
+            permissions=permissions,
+            audit=outfit.audit,
+            scheduler=scheduler,
+            answer_seconds=outfit.answer_seconds,
+        )
+        instructions = _instructions(file)
+        self.decider = self.llm and Decider(self.llm, instructions=instructions)
+        self.answerer = Answerer(self.llm, instructions=instructions, titles=self.titles)
+        self.knowledge = KnowledgeExecutor(
+            outfit.knowledge or named_knowledge(file, self.caller),
+            seconds=file.knowledge_seconds,
+            cache_seconds=file.knowledge_cache_seconds,
+        )
+        self.free_tools = free_tools(file, tools)
+        self.skills: list[SkillConfig] = skills_in_order(file)
+        self._users = 0
+        self._is_retired = False
+        self._idle = anyio.Event()
+
+    @property
+    def file(self) -> FlowFile:
+        """What the file says."""
+        return self.loaded.file
+
+    def spoken(self, language: Language) -> FlowFile:
+        """The same, as a language says it."""
+        return self.executor.parts.spoken[language]
+
+    @property
+    def flows(self) -> list[FlowConfig]:
+        """The flows that are there."""
+        return _enabled(self.file)
+
+    def build_system_prompt(self) -> str:
+        """See `build_system_prompt`."""
+        return build_system_prompt(self.file, self._toolbox.tools())
+
+    @property
+    def titles(self) -> list[str]:
+        """What they are called."""
+        return [flow.title for flow in self.flows]
+
+    def changes_something(self, flow: FlowConfig) -> bool:
+        """Whether a flow may change something outside."""
+
+        def reads_only(name: str) -> bool:
+            known = next((tool for tool in self._toolbox.tools() if tool.name == name), None)
+            return known is not None and known.annotations.read_only
+
+        return changes_something(self.file, flow, reads_only=reads_only)
+
+    @contextmanager
+    def used(self, run_id: str = "", context: Mapping[str, JsonValue] | None = None) -> Generator[Equipment]:
+        """Around anything that is done with this; afterwards it may be let go of.
+
+        Args:
+            run_id: a run that is driven.
+            context: variables of its conversation, for its tools.
+        """
+        self._users += 1
+        if run_id:
+            self._contexts[run_id] = context or {}
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            self._contexts.pop(run_id, None)
+            self._look()
+
+    def retire(self) -> None:
+        """Another file has taken its place; it is let go of when nothing uses it any more."""
+        self._is_retired = True
+        self._look()
+
+    def let_go(self) -> None:
+        """The program ends."""
+        self._idle.set()
+
+    async def gone(self) -> None:
+        """Wait until it has retired and nothing needs it."""
+        await self._idle.wait()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        if self.llm is not None and self._own_llm:
+            self._stack.push_async_callback(self.llm.aclose)
+        if self._own_caller:
+            await self._stack.enter_async_context(self.caller)
+        await self._stack.enter_async_context(self.knowledge)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    def _look(self) -> None:
+        if self._is_retired and not self._users:
+            self._idle.set()
+
+    def _variables(self, context: CallContext) -> Mapping[str, JsonValue]:
+        return self._contexts.get(context.run_id, {})
+
+
+def _permissions(
+    given: Permissions | Literal["allow", "ask", "deny"], rules: Sequence[PermissionRule]
+) -> Permissions | Literal["allow", "ask", "deny"]:
+    return Permissions(rules, otherwise=given) if isinstance(given, str) else given
+
+
+def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
+    """The tools of servers about which nobody is asked, as a step or a skill says (`confirm: false`)."""
+    for name in server_tools(file, unasked=True):
+        yield PermissionRule(tool=name, action="allow")
+
+
+def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
+    """The system prompt that a model decides with what a new conversation's message wants.
+
+    It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
+    not in it: that is looked up beside the decision, and given to the model that answers.
+
+    Args:
+        file: the flow file.
+        tools: its system tools, as `ConfigToolLoader` makes them.
+
+    Raises:
+        ConfigError: a trigger pattern cannot be used.
+    """
+    menu = Menu(
+        flows=_enabled(file),
+        flow_text=FlowRouter(file.flows).build_flow_descriptions(),
+        skills=skills_in_order(file),
+        tools=free_tools(file, tools),
+    )
+    return decision_prompt(menu, _instructions(file))
+
+
+def _enabled(file: FlowFile) -> list[FlowConfig]:
+    return [flow for flow in file.flows if flow.enabled]
+
+
+def _instructions(file: FlowFile) -> str:
+    settings = file.basic_settings
+    who = f"You are {settings.name}." if settings.name else ""
+    about = f"{who} {settings.description}".strip()
+    return "\n\n".join(filter(None, [about, settings.instructions]))

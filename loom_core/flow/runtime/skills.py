@@ -1,0 +1,241 @@
+"""Skills: which of them apply together, and the agent that works on a message with their tools only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from loom_core.errors import LoomError
+from loom_core.flow.config.localization import spoken
+from loom_core.flow.expressions import Values, fill, text_of
+from loom_core.flow.responses.phrases import Phrases, language_of_run
+from loom_core.runs.human_broker import Asking
+from loom_core.runs.memory import Memory
+from loom_core.runs.run import Budget
+
+if TYPE_CHECKING:
+    from loom_core.agent.loop import RunLoop
+    from loom_core.flow.config.models import FlowFile, SkillConfig
+    from loom_core.flow.responses.phrases import Language
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.llm.messages import Message
+    from loom_core.runs.journal import Journal, RunLog
+    from loom_core.runs.memory import MemoryHit, MemorySession
+    from loom_core.runs.run import RunRequest
+    from loom_core.tools.auditing.audit import AuditLog
+    from loom_core.tools.execution.scheduler import Scheduler
+    from loom_core.tools.interface import Tool
+    from loom_core.tools.permission.permissions import Permissions
+    from loom_core.tools.toolbox import Toolbox
+
+__all__ = ["SKILLS_PROFILE", "SkillAgent", "active_skills", "free_tools", "skills_in_order"]
+
+SKILLS_PROFILE = "$skills"
+"""The profile of runs of skills and single tools; no flow has such an id."""
+
+_BUDGET = Budget(iterations=8, tokens=60_000, tool_calls=16, seconds=300.0)
+
+_SKILLS = (
+    "These skills apply to what the user wants, the most important first. Do what they say, with the tools "
+    "that you have here and nothing else; where something is missing that only the user knows, ask for it in "
+    "the final answer. Say what was done and what was not, as the tools say it."
+)
+_TOOL = (
+    "Call the tool `{tool}` for the user's message{given}, unless something that it needs is missing: ask "
+    "for that in the final answer. Say what came of it, as the tool says it."
+)
+
+
+def skills_in_order(file: FlowFile) -> list[SkillConfig]:
+    """The skills that are there, the highest priority first, of equals as in the file."""
+    return sorted((each for each in file.skills if each.enabled), key=lambda skill: -skill.priority)
+
+
+def free_tools(file: FlowFile, tools: Iterable[Tool]) -> list[Tool]:
+    """The system tools of a file that no skill has: those of a skill can be called while it applies only."""
+    bound = {name for skill in file.skills for name in skill.tools}
+    own = {each.name for each in file.system_tools if each.enabled}
+    return [tool for tool in tools if tool.name in own and tool.name not in bound]
+
+
+def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
+    """The skills that apply, of those that were chosen.
+
+    One whose `depends_on` is not among them does not. Of two of which one excludes the other, the one that
+    ranks higher does: by priority, then by their order in the file.
+
+    Args:
+        file: where they are.
+        chosen: their ids.
+    """
+    wanted = [skill for skill in skills_in_order(file) if skill.id in chosen]
+    while True:
+        kept: list[SkillConfig] = []
+        there = {skill.id for skill in wanted}
+        for skill in wanted:
+            excluded = any(skill.id in above.excludes for above in kept)
+            bars = any(above.id in skill.excludes for above in kept)
+            if not excluded and not bars and there.issuperset(skill.depends_on):
+                kept.append(skill)
+        if len(kept) == len(wanted):
+            return kept
+        wanted = kept
+
+
+class _Seen(Memory):
+    """The conversation of a session to look at: who answers the user writes it down."""
+
+    def __init__(self, texts: Callable[[str], Any]) -> None:
+        self._texts = texts
+
+    async def messages(self, session_id: str, *, limit: int | None = None) -> list[Message]:
+        """See `Memory.messages`."""
+        found = cast("list[Message]", await self._texts(session_id))
+        return found if limit is None else found[-limit:] if limit else []
+
+    async def replace(self, session_id: str, messages: Sequence[Message]) -> None:
+        """Does nothing, as do the others that write."""
+
+    async def add(self, session_id: str, message: Message) -> None:
+        """See `replace`."""
+
+    async def clear(self, session_id: str) -> None:
+        """See `replace`."""
+
+    async def sessions(self) -> list[MemorySession]:
+        """None."""
+        return []
+
+    async def search(self, query: str, *, limit: int = 10, session_id: str = "") -> list[MemoryHit]:
+        """Nothing."""
+        return []
+
+
+class SkillAgent:
+    """Works on messages that skills apply to, or that a tool is to be called for.
+
+    Each is a run in the journal, with a budget, and may call the tools of its skills and no others. Calls
+    that have to be approved wait for the session's user.
+
+    Args:
+        llm: the model.
+        file: the skills.
+        toolbox: all tools.
+        journal: keeps the runs.
+        texts: the conversation of a session.
+        permissions: which calls may be made.
+        audit: has every decision about tools on file.
+        scheduler: gives places to calls.
+        answer_seconds: how long people are waited for; None for as long as it takes.
+        budget: what a run may take.
+    """
+
+    def __init__(
+        self,
+        llm: LLMProvider,
+        *,
+        file: FlowFile,
+        toolbox: Toolbox,
+        journal: Journal,
+        texts: Callable[[str], Any],
+        permissions: Permissions | Literal["allow", "ask", "deny"],
+        audit: AuditLog | None = None,
+        scheduler: Scheduler | None = None,
+        answer_seconds: float | None = None,
+        budget: Budget = _BUDGET,
+    ) -> None:
+        from loom_core.agent.agent import Agent  # a server that only lists its tools needs none
+
+        self._file = file
+        self._toolbox = toolbox
+        self._answer_seconds = answer_seconds
+        self._agent = Agent(
+            llm,
+            toolbox=toolbox,
+            memory=_Seen(texts),
+            journal=journal,
+            permissions=permissions,
+            budget=budget,
+            system_prompt=file.basic_settings.instructions,
+            name=SKILLS_PROFILE,
+            scheduler=scheduler,
+            audit=audit,
+        )
+
+    def request(
+        self,
+        message: str,
+        *,
+        skills: Sequence[SkillConfig] = (),
+        tool: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        caller: str,
+        route: Mapping[str, Any],
+        idempotency_key: str = "",
+    ) -> RunRequest:
+        """What the journal is to hold of a run.
+
+        Args:
+            message: what the user says.
+            skills: those that apply.
+            tool: the tool that is to be called, without a skill.
+            arguments: what it is to be called with, as far as is known.
+            caller: who asks.
+            route: how it was decided.
+            idempotency_key: see `RunRequest`.
+        """
+        names = [tool] if tool else list(dict.fromkeys(name for skill in skills for name in skill.tools))
+        return self._agent.request(
+            message,
+            caller=caller,
+            allowed_tools=names,
+            idempotency_key=idempotency_key,
+            metadata={
+                "kind": "skills",
+                "skills": [skill.id for skill in skills],
+                "tool": tool,
+                "arguments": dict(arguments or {}),
+                "route": dict(route),
+            },
+        )
+
+    def loop(self, log: RunLog) -> RunLoop:
+        """Take a run up."""
+        metadata = log.run.request.metadata
+        request = log.run.request
+        asking = self._asking(request, language_of_run(request, setting=self._file.basic_settings.language))
+        return self._agent.extended(system_prompt=self._prompt(metadata), asking=asking).loop(log)
+
+    def _asking(self, request: RunRequest, language: Language) -> Asking:
+        """The customer, who is asked in their language and in the words of the file."""
+        phrases, file = Phrases.of(language), spoken(self._file, language)
+        skills = active_skills(file, cast("list[str]", request.metadata.get("skills", [])))
+
+        def confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
+            own = [each.confirm for each in file.system_tools if each.name == tool.name]
+            own += [skill.confirm for skill in skills if tool.name in skill.tools]
+            if template := next((each for each in own if isinstance(each, str)), ""):
+                return text_of(fill(template, Values(inputs=arguments)))
+            return phrases.confirmation(tool, arguments)
+
+        return Asking(
+            orders=True,
+            seconds=self._answer_seconds,
+            unapproved=phrases.unapproved,
+            confirmation=confirmation,
+        )
+
+    def _prompt(self, metadata: Mapping[str, Any]) -> str:
+        tool = str(metadata.get("tool", ""))
+        if tool:
+            given = metadata.get("arguments")
+            with suppress(LoomError):
+                tool = self._toolbox.find(tool).name
+            return _TOOL.format(tool=tool, given=f", with {given}" if given else "")
+        chosen = cast("list[str]", metadata.get("skills", []))
+        lines = [
+            f"{number}. When: {skill.condition}\n   Do: {skill.action}"
+            for number, skill in enumerate(active_skills(self._file, chosen), 1)
+        ]
+        return "\n".join([_SKILLS, *lines])

@@ -1,0 +1,127 @@
+"""What would be done with a message, and why; without doing it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from loom_core.flow.turns.llm_routing import asked_without_model, decided, menu_for, verdict
+from loom_core.flow.turns.reply_application import told_by
+from loom_core.flow.turns.turn import plan_of
+from loom_core.flow.understanding.reply_parser import Said
+
+if TYPE_CHECKING:
+    from loom_core.flow.policy.decision import Decision
+    from loom_core.flow.policy.router import RouteMatch
+    from loom_core.flow.turns.plan import Plan, PlanKind
+    from loom_core.flow.turns.turn_context import Acts
+
+__all__ = ["DecidedBy", "Explanation", "explained"]
+
+DecidedBy: TypeAlias = Literal["choice", "pending", "manners", "rules", "model", "none"]
+
+_BY: Mapping[PlanKind, DecidedBy] = {
+    "choose": "choice",
+    "decline": "choice",
+    "tell": "pending",
+    "cancel": "pending",
+    "retry": "pending",
+    "status": "pending",
+    "manners": "manners",
+    "begin": "rules",
+    "ask": "rules",
+    "open": "none",
+}
+_ACTIONS: Mapping[PlanKind, str] = {
+    "choose": "flow",
+    "decline": "cancel",
+    "status": "respond",
+    "manners": "greet",
+    "begin": "flow",
+    "ask": "clarify",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """See above.
+
+    Attributes:
+        decided_by: what would decide: a choice of what was offered, what a run waits for, manners, trigger
+            patterns, the model; `none`: nothing, so that what is known would be told.
+        action: what would be done, as in `Route`; empty where only the model would know, and was not asked.
+        match: what the trigger patterns say, with every pattern that fits, its place and any doubt.
+        flow_id: the flow that would be begun.
+        parameters: what it would be begun with, or what a run would be told.
+        run_id: the run that would be told something.
+        said: what words make of it.
+        decision: what the model says, if it was asked.
+        problem: why it did not decide.
+        timings: seconds that `rules` and `decision` took, and all of it (`total`).
+    """
+
+    decided_by: DecidedBy
+    action: str
+    match: RouteMatch
+    flow_id: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    run_id: str = ""
+    said: Said | None = None
+    decision: Decision | None = None
+    problem: str = ""
+    timings: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+async def explained(acts: Acts, *, ask_model: bool) -> Explanation:
+    """Go the way of `turn.take`, and stop before anything is done."""
+    began = time.perf_counter()
+    plan = await plan_of(acts)
+    told: dict[str, Any] = {}
+    if plan.kind == "open":
+        told = await _open(acts, plan, ask_model=ask_model)
+    said = plan.said if plan.kind == "tell" else None
+    kind = said.kind if said else plan.kind
+    explanation: dict[str, Any] = {
+        "decided_by": _BY[plan.kind],
+        "action": _ACTIONS.get(plan.kind, kind),
+        "flow_id": plan.flow.flow_id if plan.flow else "",
+        "parameters": said.values if said else plan.parameters,
+        "run_id": plan.run.id if plan.run else "",
+        "said": plan.said,
+    }
+    acts.timings["total"] = time.perf_counter() - began
+    return Explanation(match=plan.match, timings=acts.timings, **{**explanation, **told})
+
+
+async def _open(acts: Acts, plan: Plan, *, ask_model: bool) -> dict[str, Any]:
+    if acts.equipment.decider is not None and not ask_model:
+        return {"decided_by": "model", "action": ""}
+    pending = plan.run.pending[0] if plan.run else None
+    menu = menu_for(acts.equipment, plan.match, pending=pending, asking=plan.asking)
+    decision, problem = await decided(acts, menu)
+    if decision is not None:
+        action = _action(acts, plan, decision)
+        return {
+            "decided_by": "model",
+            "action": action,
+            "flow_id": decision.target if action == "flow" else "",
+            "parameters": decision.parameters,
+            "decision": decision,
+        }
+    if plan.run is not None:
+        is_answer = plan.said is not None and plan.said.kind == "answer"
+        return {"decided_by": "pending", "action": "answer" if is_answer else "clarify", "problem": problem}
+    action = "clarify" if asked_without_model(plan.match) else "respond"
+    by: DecidedBy = "rules" if plan.match.matches else "none"
+    return {"decided_by": by, "action": action, "problem": problem}
+
+
+def _action(acts: Acts, plan: Plan, decision: Decision) -> str:
+    """What would be done with what the model has decided."""
+    told = "else" if plan.run is None else told_by(acts, plan.run, decision)
+    if told != "else":
+        return told.kind if isinstance(told, Said) else told
+    made = verdict(acts, decision, plan.match)
+    return {"begin": "flow", "offer": "clarify", "work": decision.action}.get(made, made)

@@ -1,0 +1,227 @@
+"""What is to be done with a message, as far as that can be said without a model. Nothing is done here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from loom_core.flow.policy.disambiguation import DECLINED, Offer
+from loom_core.flow.triggers.negation import negates
+from loom_core.flow.turns.flow_names import named_to_cancel
+from loom_core.flow.turns.multiple_requests import requests_of
+from loom_core.flow.understanding.corrections import corrected
+from loom_core.flow.understanding.reply_parser import Said, read_answer
+from loom_core.flow.understanding.slots import is_free
+from loom_core.flow.understanding.small_talk import is_again, is_aside, is_cancel, is_status_question
+from loom_core.knowledge.sources.turns import calls_for_knowledge
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.policy.router import RouteMatch
+    from loom_core.flow.turns.turn_context import Acts
+    from loom_core.runs.run import Pending, Run
+
+__all__ = ["Plan", "PlanKind", "Reading", "planned", "read_said"]
+
+PlanKind: TypeAlias = Literal[
+    "choose",  # it chooses a flow that was offered
+    "decline",  # it wants none of them
+    "tell",  # it says something to a run that waits
+    "cancel",  # it ends a run, or what there is none of
+    "retry",  # it has a run that failed tried again
+    "status",  # it asks how a run stands or has ended
+    "manners",  # it is nothing but manners
+    "begin",  # it asks for a flow
+    "ask",  # it fits several flows, and the user is to say which
+    "open",  # words do not tell: the model says, or what is known
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """See above.
+
+    Attributes:
+        kind: what.
+        match: what the trigger patterns say.
+        flow: the flow that is begun.
+        parameters: what it is begun with; for `retry` inputs that are others now.
+        message: what it is begun for, if that is not the message.
+        reason: why it was offered.
+        run: the run that it is about; for `open` and `manners`, the one that waits for an answer.
+        said: what that is told; for `open` what words make of it, if anything.
+        asking: the flow that asks in that run; None if a tool does.
+        then: what else the message asks for, which is begun after it.
+    """
+
+    kind: PlanKind
+    match: RouteMatch
+    flow: FlowConfig | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    message: str = ""
+    reason: str = ""
+    run: Run | None = None
+    said: Said | None = None
+    asking: FlowConfig | None = None
+    then: tuple[Offer, ...] = ()
+
+
+async def planned(acts: Acts, match: RouteMatch) -> Plan:
+    """What is to be done: first what the conversation waits for, then what the words say.
+
+    Args:
+        acts: of the message, having looked around.
+        match: what the trigger patterns say.
+    """
+    chosen = _chosen(acts, match)
+    if chosen is not None:
+        return chosen
+    asking = next((run for run in acts.waiting if run.status == "input_required" and run.pending), None)
+    told = None if asking is None else _told(acts, asking, match)
+    ended = _named(acts) if match.flow is None and not (told and told.said and told.said.is_choice) else None
+    if ended is not None:
+        return Plan(kind="cancel", match=match, run=ended)
+    status = None if told and told.kind not in {"open", "manners"} else await _status(acts, match)
+    if status is not None:
+        return status
+    if told is not None:
+        return told
+    if is_cancel(acts.message) and (acts.waiting or match.kind == "none"):
+        return Plan(kind="cancel", match=match, run=next(iter(acts.waiting), None))
+    several = requests_of(acts.message, acts.equipment.router, match)
+    if several:
+        (_, first), *others = several
+        then = tuple(offer for offer, _ in others)
+        return Plan(kind="begin", match=match, flow=first.flow, parameters=first.parameters, then=then)
+    if match.flow is not None:
+        return Plan(kind="begin", match=match, flow=match.flow, parameters=match.parameters)
+    if match.kind == "ambiguous":
+        asks = match.policy == "ask" or acts.equipment.decider is None
+        return Plan(kind="ask" if asks else "open", match=match)
+    retried = None if acts.waiting else await _retried(acts, match)
+    return retried or Plan(kind="open" if calls_for_knowledge(acts.message) else "manners", match=match)
+
+
+async def _status(acts: Acts, match: RouteMatch) -> Plan | None:
+    """How what was begun stands, or has ended, if the message asks for that and not for something else."""
+    if match.flow is not None or not is_status_question(acts.message):
+        return None
+    run = next(iter([*acts.waiting, *acts.late]), None)
+    if run is None and acts.message.strip():
+        run = await acts.last_run()
+    elsewhere = match.hints and not (run and any(run.request.profile == each.flow_id for each in match.hints))
+    return None if run is None or elsewhere else Plan(kind="status", match=match, run=run)
+
+
+async def _retried(acts: Acts, match: RouteMatch) -> Plan | None:
+    """The latest run tried again, if it has failed: as it was, or with an input that the message corrects."""
+    last = await acts.last_run()
+    if last is None or last.status != "failed" or last.request.metadata.get("kind") != "flow":
+        return None
+    if is_again(acts.message):
+        return Plan(kind="retry", match=match, run=last)
+    flow = acts.file.flow(last.request.profile)
+    inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
+    values = corrected(acts.message, inputs, known=dict.fromkeys(inputs), asked={})
+    return Plan(kind="retry", match=match, run=last, parameters=values) if values else None
+
+
+def _chosen(acts: Acts, match: RouteMatch) -> Plan | None:
+    offer = acts.conversation.offer
+    flows = [flow for each in (offer.flows if offer else ()) if (flow := acts.file.flow(each)) is not None]
+    chosen = offer.chosen(acts.message, flows) if offer and flows else None
+    if offer is None or chosen is None:
+        return None
+    if chosen == DECLINED:
+        return Plan(kind="decline", match=match)
+    return Plan(
+        kind="choose",
+        match=match,
+        flow=next(each for each in flows if each.flow_id == chosen),
+        parameters=offer.parameters.get(chosen, {}),
+        message=offer.message,
+        reason=offer.reason,
+    )
+
+
+def _named(acts: Acts) -> Run | None:
+    """The run that a message ends by its name."""
+    flow = named_to_cancel(acts.message, acts.file.flows) if acts.unfinished else None
+    return next((run for run in acts.unfinished if flow and run.request.profile == flow.flow_id), None)
+
+
+def _told(acts: Acts, run: Run, match: RouteMatch) -> Plan | None:
+    """What a run that waits is told; None if the message asks for another flow."""
+    pending = run.pending[0]
+    flow = acts.file.flow(pending.tool) if pending.tool else None
+    reading, said = read_said(acts.message, run, match, flow=flow)
+    if reading == "another":
+        return None
+    kinds: Mapping[str, PlanKind] = {"said": "tell", "manners": "manners", "unclear": "open"}
+    return Plan(kind=kinds[reading], match=match, run=run, said=said, asking=flow)
+
+
+Reading: TypeAlias = Literal["said", "another", "manners", "unclear"]
+"""It says something to what is pending; it asks for another flow; it is only manners; words do not tell."""
+
+_MOST_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for that may be anything
+
+
+def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None) -> tuple[Reading, Said]:
+    """What a message says to a run that waits, by its words.
+
+    Args:
+        message: what the user says.
+        run: which waits.
+        match: what the trigger patterns say.
+        flow: the one that asks; None if a tool does.
+    """
+    pending = run.pending[0]
+    own = {run.request.profile, pending.tool}
+    if any(each.flow_id in own and each.negated for each in match.matches) and not _is_certain(match, own):
+        return "said", Said("cancel")
+    said = read_answer(message, pending, inputs=flow.input_schema if flow else {})
+    if said.kind in {"approve", "deny", "cancel", "correct"}:
+        return "said", said
+    fits_whole = said.kind == "answer" and _is_free(said, pending)
+    is_most_of_it = _share(match, message) >= _MOST_OF_IT
+    if match.flow is not None and (not fits_whole or is_most_of_it or is_aside(message)):
+        if match.flow.flow_id not in own:
+            return "another", said
+        given: dict[str, Any] = dict(match.parameters)
+        if said.kind == "answer" and not fits_whole:
+            given.update(said.values)
+        given = {name: value for name, value in given.items() if pending.arguments.get(name) != value}
+        return ("said", Said("answer", given)) if given else ("manners", said)
+    elsewhere = any(each.flow_id not in own for each in (*match.flows, *match.hints))
+    if fits_whole and ((elsewhere and is_most_of_it) or not said.is_sure):
+        # A question, a request, or about another flow, as it seems.
+        said = replace(said, kind="unclear", values={}, is_sure=False)
+    if not calls_for_knowledge(message) and (fits_whole or said.kind == "unclear"):
+        return "manners", said
+    if fits_whole and (elsewhere or negates(message)):
+        said = replace(said, is_sure=False)
+    return ("said" if said.kind == "answer" and said.is_sure else "unclear"), said
+
+
+def _asked(pending: Pending) -> Mapping[str, Any]:
+    return pending.schema.get("properties", {})
+
+
+def _is_free(said: Said, pending: Pending) -> bool:
+    """Whether an answer is a text that could be about anything."""
+    asked = _asked(pending)
+    texts = (name for name, value in said.values.items() if isinstance(value, str) and name in asked)
+    return any(is_free(asked[name]) for name in texts)
+
+
+def _is_certain(match: RouteMatch, own: set[str]) -> bool:
+    return any(each.flow_id in own and each.certain for each in match.matches)
+
+
+def _share(match: RouteMatch, message: str) -> float:
+    """How much of a message the pattern of the flow that is meant, or may be, fits."""
+    meant = {flow.flow_id for flow in (match.flows or match.hints)}
+    longest = max((each.length for each in match.matches if each.flow_id in meant), default=0)
+    return longest / max(len(message.strip()), 1)

@@ -1,0 +1,134 @@
+"""Telling a run that waits what a message says to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_core.flow.responses.reply import Route
+from loom_core.flow.turns.flow_names import named_to_cancel
+from loom_core.flow.turns.llm_routing import carry_out, decided, menu_for, route_by_model
+from loom_core.flow.turns.responses import Outcome
+from loom_core.flow.understanding.reply_parser import Said
+from loom_core.flow.understanding.small_talk import manner_of
+from loom_core.runs.commands import Abort, Answered, Decided
+
+if TYPE_CHECKING:
+    from loom_core.flow.knowledge import PreQuery
+    from loom_core.flow.policy.decision import Decision
+    from loom_core.flow.policy.router import RouteMatch
+    from loom_core.flow.turns.plan import Plan
+    from loom_core.flow.turns.turn_context import Acts
+    from loom_core.runs.run import Run
+
+__all__ = ["polite_again", "tell", "told_by", "unclear"]
+
+_APPROVES = 0.8  # how sure a model has to be that words which are no plain yes approve something
+
+
+async def tell(acts: Acts, run: Run, said: Said, route: Route) -> Outcome:
+    """Tell a run what was said.
+
+    Args:
+        acts: what can be done.
+        run: which waits.
+        said: the answer, a correction, yes, no, or the end.
+        route: how that was decided.
+    """
+    pending, by = run.pending[0], acts.conversation.caller
+    if said.kind == "cancel":
+        return await acts.order(run, Abort(by=by), route=replace(route, action="cancel"))
+    if said.kind in {"approve", "deny"}:
+        action: Literal["approve", "deny"] = "approve" if said.kind == "approve" else "deny"
+        order = Decided(id=pending.id, action=action, by=by)
+        return await acts.order(run, order, route=replace(route, action=action), answers=pending.id)
+    asked: Mapping[str, Any] = pending.schema.get("properties", {})
+    corrects = not {*said.values} & {*asked}
+    route = replace(route, action="correct" if corrects else "answer")
+    if pending.kind == "question":
+        answer = Answered(id=pending.id, action="accept", content=said.values, by=by)
+        return await acts.order(run, answer, route=route, answers=pending.id)
+    if pending.kind == "unknown" or acts.file.flow(pending.tool) is None:
+        return _again(run, replace(route, action="clarify"), acts.phrases.again)
+    edit = Decided(id=pending.id, action="edit", arguments=said.values, by=by, ask_again=True)
+    return await acts.order(run, edit, route=route, answers=pending.id)
+
+
+def polite_again(acts: Acts, plan: Plan, run: Run) -> Outcome:
+    """Return manners, and ask again what the run waits for."""
+    text = "" if manner_of(acts.message) == "assent" or plan.match.flow else acts.polite()
+    return _again(run, Route(action="greet", how="manners"), text)
+
+
+async def unclear(acts: Acts, plan: Plan, run: Run) -> Outcome:
+    """Have the model say what a message says to a run; without one, take it as it is, or ask again."""
+    with acts.equipment.knowledge.pre_query(acts.message, acts.context) as found:
+        menu = menu_for(acts.equipment, plan.match, pending=run.pending[0], asking=plan.asking)
+        decision, problem = await decided(acts, menu)
+        if decision is not None:
+            return await _by_decision(acts, run, decision, plan.match, found)
+        route = Route(action="answer", how="pending", problem=problem)
+        if plan.said is not None and plan.said.kind == "answer":
+            return await tell(acts, run, plan.said, route)
+        known = await acts.known(found)
+        route = route.with_problem(known.problem)
+        answer = acts.equipment.answerer.plain(known, acts.phrases)
+        again, is_told = _why_unclear(acts, plan)
+        text = answer.text if known.items and not is_told else again
+        outcome = _again(run, replace(route, action="respond" if known.items else "clarify"), text)
+        return replace(outcome, citations=answer.citations)
+
+
+def _why_unclear(acts: Acts, plan: Plan) -> tuple[str, bool]:
+    """What is said before the question is asked again, and whether it is more than that nothing fits."""
+    said, phrases = plan.said, acts.phrases
+    if (flow := named_to_cancel(acts.message, acts.file.flows)) is not None:
+        return phrases.not_open.format(flow=flow.title), True
+    if said is not None and said.either and plan.asking is not None:
+        return phrases.which_input(said.either, plan.asking.input_schema), True
+    if said is None or said.refused is None:
+        return phrases.again, False
+    return phrases.refused_value(said.refused), said.refused.value is not None
+
+
+def told_by(acts: Acts, run: Run, decision: Decision) -> Said | Literal["else", "respond", "clarify"]:
+    """What a run is told that waits, by what the model has decided; `else`: the message is not for it."""
+    is_sure = decision.confidence >= acts.file.confidence
+    is_own = decision.action == "flow" and decision.target == run.request.profile
+    match decision.action:
+        case "answer" | "flow" if (decision.action == "answer" or is_own) and is_sure and decision.parameters:
+            asked: Mapping[str, Any] = run.pending[0].schema.get("properties", {})
+            corrects = not {*decision.parameters} & {*asked}
+            return Said("correct" if corrects else "answer", decision.parameters)
+        case "approve" if decision.confidence >= max(acts.file.confidence, _APPROVES):
+            return Said("approve")
+        case "deny" | "cancel" if is_sure:
+            return Said(decision.action)
+        case "flow" | "skill" | "tool" if is_sure and not is_own:
+            return "else"
+        case "respond":
+            return "respond"
+        case _:
+            return "clarify"
+
+
+async def _by_decision(
+    acts: Acts, run: Run, decision: Decision, patterns: RouteMatch, found: PreQuery
+) -> Outcome:
+    route = route_by_model(decision)
+    match told_by(acts, run, decision):
+        case Said() as said:
+            return await tell(acts, run, said, route)
+        case "else":
+            return await carry_out(acts, decision, patterns, found)
+        case "respond":
+            return replace(await acts.respond(found, route), run_id=run.id, again=True)
+        case "clarify":
+            text = decision.question if decision.action == "clarify" else ""
+            return _again(run, replace(route, action="clarify"), text or acts.phrases.again)
+
+
+def _again(run: Run, route: Route, text: str) -> Outcome:
+    """Say something, and ask again what the run waits for."""
+    return Outcome(route=route, text=text, run_id=run.id, again=True)

@@ -1,0 +1,1 @@
+"""Understand a message: slots, numbers, units, negation, small talk and corrections."""

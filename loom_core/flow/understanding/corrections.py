@@ -1,0 +1,186 @@
+"""What a message corrects: 「改成两天」, "make it two"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from loom_core.flow.expressions.values import MISSING, Missing
+from loom_core.flow.understanding.numbers import number_of
+from loom_core.flow.understanding.refusal import Refused, Schema
+from loom_core.flow.understanding.slots import (
+    is_free,
+    is_number,
+    names_of,
+    refused_value,
+    value_of,
+    without_beginning,
+    without_ending,
+)
+from loom_core.flow.understanding.small_talk import is_aside, is_cancel, is_past, is_question
+from loom_core.flow.understanding.units import has_own_unit, has_unit
+from loom_core.knowledge.text.scripts import normalise, simplified
+
+__all__ = ["corrected", "refused_correction", "restated", "takes_back"]
+
+_SHORT = 300  # characters of a message, where corrections are looked for
+
+_CORRECTIONS = (
+    re.compile(
+        r"(?:把|将|请)?(?P<name>[^，,。；;]{0,16}?)\s*(?:应该)?"
+        r"(?:改成|改为|改到|换成|换到|更正为|调整为|变成|改(?!一[下些点])(?=\s*[\d一二两三四五六七八九十半]))\s*"
+        r"(?P<value>[^，,。；;]+)"
+    ),
+    re.compile(
+        r"不是\s*(?P<old>[^，,。；;]+?)\s*[，, ]?\s*(?:而)?(?:应该)?(?<!不)是\s*(?P<value>[^，,。；;]+)"
+    ),
+    re.compile(r"^\s*(?:不|不对|不是|错了|说错了|写错了)\s*[，,。 ]\s*(?:应该)?是\s*(?P<value>[^，,。；;]+)"),
+    re.compile(r"^\s*(?:不[，,。 ]?)?我?(?:是说|说的是|(?:的)?意思是)\s*(?P<value>[^，,。；;]+)"),
+    re.compile(r"(?P<name>[^，,。；;]{1,16}?)(?:应该是|应为|写错了?[,，]?是)\s*(?P<value>[^，,。；;]+)"),
+    re.compile(
+        r"\b(?:change|set|correct|update)\s+(?:the\s+|my\s+)?(?P<name>[\w ]{0,30}?)\s*\b(?:to|into)\s+"
+        r"(?P<value>.+)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\b(?:make|let)\s+(?:it|that|this)\s+(?:be\s+)?(?P<value>.+)", re.IGNORECASE),
+    re.compile(
+        r"^\s*(?:no[,\s]+)?(?:i meant|i mean|actually|rather|it should be|it'?s)[,\s]+(?P<value>.+)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\bnot\s+(?P<old>[\w ]+?)\s*[,;]?\s*(?:but|rather)\s+(?P<value>.+)", re.IGNORECASE),
+)
+_NO_NAME = re.compile(
+    r"(?:我|我要|我想|那|就|它|这个|那个|还是|帮我|请|但是?|不过|可是|只是|是的?|好的?|先|再|都|it|that|this|them)*",
+    re.IGNORECASE,
+)
+
+
+_LEADS = re.compile(
+    r"\s*(?P<lead>(?:(?:不对|不是|不|错了|好的?|是的?|对|嗯|行|可以|no|nope|nah|yes|yeah|yep|ok(?:ay)?|sure|sorry|but|但是?|"
+    r"不过|还是|那就?|就)(?:\s*[,，。.;；]\s*|\s+|(?=[\d一二两三四五六七八九十半]|但|不过)))*+)(?P<value>.+)",
+    re.IGNORECASE,
+)
+_LONGEST_VALUE = 24  # characters of one that stands by itself
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrected:
+    name: str
+    value: str
+    old: str
+
+
+def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
+    """The inputs that a message may correct, with their new values: one; several, if it may mean any of them.
+
+    Args:
+        message: what the user says.
+        inputs: the schemas of what can be corrected, by name.
+        known: the values so far.
+        asked: what is asked for at the moment.
+    """
+    for each in _corrections(message):
+        found = _inputs_for(each, inputs, known, asked)
+        if found:
+            return found
+    return {}
+
+
+def restated(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
+    """The same for a value that stands by itself, or behind a yes or no: 「下周一」, "no, two days".
+
+    Only what has a form can be told so: not any text, and no bare number unless it is said after a no.
+    """
+    found = _LEADS.fullmatch(message[:_SHORT].strip())
+    if found is None or len(value := found["value"]) > _LONGEST_VALUE or is_aside(value) or is_past(value):
+        return {}
+    number = without_beginning(without_ending(simplified(value)))
+    fitting: dict[str, Any] = {}
+    same: dict[str, Any] = {}
+    for name, schema in inputs.items():
+        if name not in known or is_free(schema) or schema.get("type") == "boolean":
+            continue
+        is_plain = bool(found["lead"]) and number_of(number) is not None
+        if is_number(schema) and not is_plain and not has_own_unit(value, names_of(name, schema)):
+            continue
+        read = value_of(value, name, schema, whole=True)
+        if read is not MISSING:
+            (same if read == known[name] else fitting)[name] = read
+    return fitting or same
+
+
+def takes_back(message: str) -> bool:
+    """Whether what looks like a correction ends all of it: "actually, never mind"."""
+    return any(is_cancel(each.value, asked=True) for each in _corrections(message))
+
+
+def refused_correction(message: str, inputs: Schema, *, known: Schema) -> Refused | None:
+    """The number that a message would correct another with, and that the schema does not take."""
+    for each in _corrections(message):
+        for name, schema in inputs.items():
+            if name in known and (refused := refused_value(each.value, name, schema)):
+                return refused
+    return None
+
+
+def _corrections(message: str) -> Iterator[_Corrected]:
+    """What may be one, in the message's own characters."""
+    message = message[:_SHORT]
+    for pattern in _CORRECTIONS:
+        match = pattern.search(simplified(message))
+        if match is None:
+            continue
+        parts = {name: message[slice(*match.span(name))] for name, part in match.groupdict().items() if part}
+        called = parts.get("name", "").strip()
+        named = "" if _NO_NAME.fullmatch(simplified(called)) else called
+        yield _Corrected(named, without_ending(parts["value"]), parts.get("old", ""))
+
+
+def _inputs_for(said: _Corrected, inputs: Schema, known: Schema, asked: Schema) -> dict[str, Any]:
+    fitting = {
+        name: read
+        for name, schema in inputs.items()
+        if name in known or name in asked or said.name
+        if (read := _read(said.value, name, schema)) is not MISSING and read != known.get(name, MISSING)
+    }
+    formed = [name for name in fitting if not is_free(inputs[name])]
+    if said.name:
+        if any(_is_called(said.name, name, schema) for name, schema in inputs.items()):
+            called = [name for name in fitting if _is_called(said.name, name, inputs[name])]
+            return {called[0]: fitting[called[0]]} if len(called) == 1 else {}
+        chosen = [name for name in formed if (name in known or name in asked) and not is_number(inputs[name])]
+        return {name: fitting[name] for name in chosen}  # it is called otherwise here: 电话 for 手机号
+    if any(name in known and refused_value(said.value, name, schema) for name, schema in inputs.items()):
+        return {}  # it is meant for that input, and will not do: no text for another
+    if said.old:
+        before = [
+            name
+            for name in fitting
+            if name in known and value_of(said.old, name, inputs[name]) == known[name]
+        ]
+        fitting = {name: fitting[name] for name in before} or fitting
+        formed = [name for name in formed if name in fitting]
+    chosen = (
+        [name for name in formed if name in asked]
+        or [name for name in formed if name in known]
+        or [name for name in fitting if name in known]
+    )
+    return {name: fitting[name] for name in chosen}
+
+
+def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
+    """A new value: no words for a number that counts something else, no question for a text."""
+    if is_free(schema) and (is_cancel(text, asked=True) or is_question(text) or is_aside(text)):
+        return MISSING
+    if is_number(schema) and number_of(without_beginning(text)) is None:
+        names = names_of(name, schema)
+        if has_unit(names) and not has_own_unit(text, names):
+            return MISSING
+    return value_of(text, name, schema)
+
+
+def _is_called(said: str, name: str, schema: Schema) -> bool:
+    form = normalise(said)
+    return any(normalise(each) in form or form in normalise(each) for each in names_of(name, schema))

@@ -1,0 +1,153 @@
+"""Numbers as people write them: 3, ３, 1,200, 三, 三十二, 两百, 一万二, 半, three, a dozen."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+
+from loom_core.knowledge.text.scripts import simplified
+
+__all__ = ["number_in", "number_of", "without_fixed_words"]
+
+_DIGITS: Mapping[str, int] = {
+    **{char: value for value, char in enumerate("零一二三四五六七八九")},
+    **{char: value for value, char in enumerate("〇壹贰叁肆伍陆柒捌玖") if char != "〇"},
+    "〇": 0,
+    "两": 2,
+    "俩": 2,
+    "仨": 3,
+}
+_UNITS: Mapping[str, int] = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
+_WORDS: Mapping[str, float] = {
+    **{
+        word: value
+        for value, word in enumerate("zero one two three four five six seven eight nine ten".split())
+    },
+    **{
+        word: value
+        for value, word in enumerate(
+            "eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split(), 11
+        )
+    },
+    **{
+        word: 10 * value
+        for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty".split(), 2)
+    },
+    "ninety": 90,
+    "a": 1,
+    "an": 1,
+    "half": 0.5,
+    "dozen": 12,
+}
+_TEN = 10
+_A_RANGE = 2  # 两三天 are two or three
+_LONGEST = 40
+
+_ARABIC = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,10})?"
+_HAN = "[" + "".join(sorted({*_DIGITS, *_UNITS, "万", "亿"})) + "]+(?:点[" + "".join(_DIGITS) + "]+)?|半"
+_WORD = "(?:" + "|".join(sorted(_WORDS, key=len, reverse=True)) + ")"
+_ENGLISH = rf"\b{_WORD}(?:[ -]{_WORD})*\b"
+_ANY = re.compile(rf"(?P<arabic>{_ARABIC})|(?P<han>{_HAN})|(?P<english>{_ENGLISH})")
+
+_NUMERAL = "[0-9" + "".join(sorted({*_DIGITS, *_UNITS, "万", "亿"})) + "]"
+_FIXED = re.compile(
+    rf"(?<!{_NUMERAL})(?:一(?:共|起|般|些|样|直|定|旦|切|向|律|致|再|并|同|齐|概|贯|经|边|时|连|早|模|次性|块儿|"
+    r"下(?!午)|会(?!议)儿?|点(?:儿|也|都))|万一|千万(?=别|不|要|记|得))|[统唯同单逐专]一|进一步|多半"
+)
+"""Words that are written with a numeral and count nothing. 一下午 counts, and 二十一起 does."""
+_WEEKDAY = re.compile("(?:周|星期|礼拜)[一二三四五六]")
+_ORDINAL = re.compile(rf"第\s*{_NUMERAL}+")
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text is; whole numbers as int. None if it is none."""
+    written = _plain(text)
+    found = _ANY.fullmatch(written)
+    return _value(found) if found else None
+
+
+def number_in(text: str) -> float | None:
+    """The one number that a text holds, such as 3 in 三天; None if there is none, or more than one.
+
+    What counts nothing is none: 一共, 周三. An ordinal is one where nothing else is: 第二个 says 2, and
+    第一次请，请三天 says 3.
+    """
+    plain = without_fixed_words(_WEEKDAY.sub(" ", _plain(text)))
+    found = _numbers(_ORDINAL.sub(" ", plain)) or _numbers(plain)
+    return _value(found[0]) if len(found) == 1 else None
+
+
+def without_fixed_words(text: str) -> str:
+    """A text without the words that are written with a Chinese numeral and count nothing, such as 一共.
+
+    Args:
+        text: in simplified characters.
+    """
+    return _FIXED.sub(" ", text)
+
+
+def _numbers(text: str) -> list[re.Match[str]]:
+    return [match for match in _ANY.finditer(text) if match[0] not in {"a", "an"}]
+
+
+def _plain(text: str) -> str:
+    return simplified(unicodedata.normalize("NFKC", text[:_LONGEST])).strip().lower()
+
+
+def _value(found: re.Match[str]) -> float | None:
+    if found["arabic"]:
+        digits = found["arabic"].replace(",", "")
+        return float(digits) if "." in digits else int(digits)
+    return _of_han(found["han"]) if found["han"] else _of_words(found["english"])
+
+
+def _of_han(text: str) -> float | None:
+    if text == "半":
+        return 0.5
+    whole, _, fraction = text.partition("点")
+    value = _of_whole_han(whole)
+    if value is None or not fraction:
+        return value
+    return float(f"{value}.{''.join(str(_DIGITS[char]) for char in fraction)}")
+
+
+def _of_whole_han(text: str) -> int | None:
+    if all(char in _DIGITS for char in text):
+        if len(text) == _A_RANGE and _DIGITS[text[0]] and _DIGITS[text[1]]:
+            return None
+        return int("".join(str(_DIGITS[char]) for char in text))
+    total = part = section = 0  # so many, beside it so many below 亿, beside it so many below 万
+    digit: int | None = None
+    last = 1  # the unit that was written last
+    for char in text:
+        if char in _DIGITS:
+            if digit:
+                return None
+            digit = _DIGITS[char]
+            last = 1 if digit == 0 else last
+        elif char in _UNITS:
+            if section and _UNITS[char] >= last > 1:
+                return None
+            section += (1 if digit is None else digit) * _UNITS[char]
+            digit, last = None, _UNITS[char]
+        elif not (total or part or section or digit):
+            return None  # 万 of nothing
+        elif char == "万":
+            part, section, digit, last = (part + section + (digit or 0)) * 10_000, 0, None, 10_000
+        else:
+            total = (total + part + section + (digit or 0)) * 100_000_000
+            part, section, digit, last = 0, 0, None, 100_000_000
+    if digit and last > _TEN:
+        digit *= last // _TEN  # 一万二 is 12,000, 三百五 is 350
+    return total + part + section + (digit or 0)
+
+
+def _of_words(text: str) -> float | None:
+    words = [_WORDS[word] for word in re.split("[ -]", text)]
+    if len(words) == 1:
+        return words[0]
+    first, second = words[0], words[1]
+    if len(words) == 2 and first >= 2 * _TEN and 0 < second < _TEN:
+        return first + second
+    return first * second if words == [1, second] and second in {12, 0.5} else None

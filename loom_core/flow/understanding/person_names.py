@@ -1,0 +1,84 @@
+"""Names of persons, as people give them: "my name is Li Wei", "for Li Wei", 「我叫王小明」."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from loom_core.cjk import HAN, holds_cjk
+from loom_core.knowledge.text.scripts import simplified
+
+__all__ = ["is_for_person", "may_be_person", "person_in"]
+
+_FOR_PERSON = re.compile(
+    r"姓名|名字|称呼|患者|病人|就诊人|客人|联系人|(?<![a-z])(?:full |first |last |your |patient'?s? |"
+    r"customer'?s? |guest'?s? )?names?(?![a-z])|(?<![a-z])(?:patient|guest|attendee)(?![a-z])",
+    re.I,
+)
+_FOR_ELSE = re.compile(
+    r"公司|产品|文件|项目|店名|"
+    r"(?:company|product|file|user|project|brand|street|city|account|pet)s?[ _-]?name",
+    re.I,
+)
+_LONGEST = 40
+_DIGIT = re.compile(r"[0-9０-９@/:：]|[零一二两三四五六七八九十]+[点號号时月日岁天个]|[?？]")
+_NO_NAME = re.compile(
+    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:january|february|march|april|june|july|august|"
+    r"september|october|november|december)\b|\b(?:today|tomorrow|tonight|morning|afternoon|evening|noon|please|"
+    r"yes|no|not|the|a|an|my|me|i|you|it|this|that|ill|sick|here|book|cancel|need|want|would|like)\b|"
+    "今天|明天|后天|上午|下午|晚上|中午|周[一二三四五六日天末]|星期|预约|取消|不|没|吗|呢|什么",
+    re.I,
+)
+_WORD = r"[A-Z][a-zA-Z'’.-]*"
+_SOME = rf"{_WORD}(?: {_WORD}){{0,3}}"
+_LOWER = (
+    r"[a-z][a-z'’-]*(?: (?!(?:and|age|aged|phone|tel|at|on|for|my|i|is|with|from|please|born)\b)"
+    r"[a-z][a-z'’-]*){0,2}"
+)
+_INTRODUCED = re.compile(
+    rf"(?i:\b(?:my name is|my name's|the name is|name'?s|name is|i am called|i'm called|call me|this is))\s+"
+    rf"(?P<name>{_SOME}|{_LOWER})"
+)
+_FOR = re.compile(rf"(?i:\bfor(?: (?:mr|mrs|ms|dr)\.?)?) (?P<name>{_SOME})")
+_SURNAME = (
+    "(?:欧阳|司马|诸葛|上官|"
+    "[王李张刘陈杨赵黄周吴徐孙朱胡郭林罗郑梁谢宋唐邓冯韩曹曾彭萧蔡潘袁余叶蒋杜苏魏吕沈姚卢姜崔谭陆汪廖"
+    "贾韦邹熊孟秦阎薛侯雷段郝邵])"
+)
+_GIVEN = f"[{HAN}]"
+_ENDS = "(?=$|[\\s,，。.;；、!！]|预约|约|挂|订|定|报|办|申请|请|取消|改|查|，|的)"
+_INTRODUCED_ZH = re.compile(
+    "(?:我的?(?:名字)?(?:叫做?|名叫)|(?:姓名|名字)(?:是|叫|为|[:：])?)\\s*"
+    f"(?P<name>{_GIVEN}{{2,4}}|[A-Za-z][A-Za-z .'-]*)|"
+    f"我(?:的名字)?是(?P<am>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}|"
+    f"[给帮替](?P<other>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}"
+)
+
+
+def is_for_person(names: Iterable[str]) -> bool:
+    """Whether an input, by what it is called, is the name of a person."""
+    called = simplified(" ".join(names)).replace("_", " ")
+    return bool(_FOR_PERSON.search(called)) and not _FOR_ELSE.search(called)
+
+
+def may_be_person(text: str) -> bool:
+    """Whether a text by itself may be the name of a person: no time, number, question or sentence."""
+    plain = text.strip()
+    if not plain or len(plain) > _LONGEST or _DIGIT.search(plain) or _NO_NAME.search(simplified(plain)):
+        return False
+    return any(map(str.isalpha, plain)) and (not holds_cjk(plain) or len(plain) <= 12)
+
+
+def person_in(text: str) -> tuple[int, int] | None:
+    """Where a text gives the name of a person; None if it does not, or gives several."""
+    found: dict[str, tuple[int, int]] = {}
+    for pattern in (_INTRODUCED, _INTRODUCED_ZH, _FOR):
+        for match in pattern.finditer(text if pattern is not _INTRODUCED_ZH else simplified(text)):
+            group = next(name for name, value in match.groupdict().items() if value)
+            start, end = match.span(group)
+            called = text[start:end].rstrip(" .'’-")
+            if may_be_person(called):
+                found.setdefault(called.casefold(), (start, start + len(called)))
+        if found:
+            break
+    return next(iter(found.values())) if len(found) == 1 else None

@@ -1,0 +1,223 @@
+"""What a message says to somebody who has asked: an answer, a correction, yes or no, the end of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from loom_core.flow.expressions.values import MISSING
+from loom_core.flow.triggers.negation import negates
+from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.corrections import corrected, refused_correction, restated, takes_back
+from loom_core.flow.understanding.found_inputs import FoundInput, found_inputs
+from loom_core.flow.understanding.person_names import is_for_person
+from loom_core.flow.understanding.refusal import Refused, Schema
+from loom_core.flow.understanding.slots import (
+    is_free,
+    label_of,
+    names_of,
+    refused_value,
+    takes_anything,
+    value_of,
+    without_beginning,
+)
+from loom_core.flow.understanding.small_talk import (
+    is_again,
+    is_aside,
+    is_cancel,
+    is_declined,
+    is_question,
+    yes_or_no,
+)
+
+if TYPE_CHECKING:
+    from loom_core.runs.run import Pending
+
+__all__ = ["Said", "SaidKind", "read_answer"]
+
+SaidKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel", "unclear"]
+
+_LONGEST = 2000  # characters of a message that are read
+
+_FEW = 3  # parts of a message that wants the same again
+
+_SEGMENTS = re.compile(r"\s*(?:[,，;；、\n]|\band\b|和)\s*")
+_GAP = re.compile(r"(\s{2})\s+")  # long ones would be gone through again and again
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a message says.
+
+    Attributes:
+        kind: what it does.
+        values: of an answer or a correction: inputs, by name; fitting their schema.
+        is_sure: whether the words leave no doubt; a text without a form may mean anything.
+        is_choice: whether it is an answer, one of those that were to choose from.
+        refused: a value that would have been one, and that the schema does not take; or what is wanted.
+        either: inputs, by name, of which it may correct any.
+    """
+
+    kind: SaidKind
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    is_sure: bool = True
+    is_choice: bool = False
+    refused: Refused | None = None
+    either: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+_UNCLEAR = Said("unclear", is_sure=False)
+
+
+def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
+    """Read a message as what is said to something pending.
+
+    Args:
+        message: what the user says.
+        pending: what was asked.
+        inputs: JSON Schema of the inputs of the flow that asks; empty if a tool does. What it names can be
+            corrected.
+    """
+    message = _GAP.sub(r"\1", message[:_LONGEST])
+    asked = _properties(pending.schema if pending.kind == "question" else {})
+    given = _answered(message, asked) if asked else _UNCLEAR
+    if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
+        return replace(given, is_choice=True)  # an answer may be called 取消
+    is_question_open = pending.kind == "question"
+    if is_cancel(message, asked=bool(asked) or not is_question_open):
+        return Said("cancel")
+    if is_question_open and is_declined(message):
+        return Said("cancel")
+    if not is_question_open:
+        said = _wants_again(message) if pending.kind == "unknown" else None
+        said = yes_or_no(message) if said is None else said
+        if said is not None:
+            return Said("approve" if said else "deny")
+    known, correctable = pending.arguments, _properties(inputs)
+    corrects = corrected(message, correctable, known=known, asked=asked)
+    if not corrects and takes_back(message):
+        return Said("cancel")
+    if not corrects and given.kind == "answer":
+        return replace(given, values={**_given_beside(message, correctable, asked, known), **given.values})
+    corrects = corrects or restated(message, correctable, known=known)
+    if len(corrects) == 1:
+        return Said("correct", corrects)
+    if is_question_open and not corrects and (kept := _given_beside(message, correctable, asked, known)):
+        return Said("correct", kept)  # for another question: it is not asked for again
+    refused = next(filter(None, (refused_value(message, *each) for each in asked.items())), None)
+    refused = refused or refused_correction(message, correctable, known=known)
+    wanted = next(
+        (Refused(name, None, schema) for name, schema in asked.items() if not is_free(schema)), None
+    )
+    wanted = wanted or next((Refused(name, None, schema) for name, schema in asked.items()), None)
+    return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
+
+
+def _given_beside(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
+    """What else a message gives: 「三天病假」 to how many days, a phone number to the time."""
+    if any(is_free(schema) for schema in asked.values()) or negates(message) or is_question(message):
+        return {}
+    others = {
+        name: schema
+        for name, schema in inputs.items()
+        if name not in asked and (choices_of(schema) or name not in known)
+    }
+    return {each.name: each.value for each in found_inputs(message, others)}
+
+
+def _wants_again(message: str) -> bool | None:
+    """What 「没有成功，再发一次吧」 says where that is asked; None if it does not say it."""
+    parts = [part for part in _SEGMENTS.split(message) if part]
+    return True if parts and is_again(parts[-1]) and len(parts) <= _FEW else None
+
+
+def _is_choice(said: Said, asked: Schema) -> bool:
+    return all(choices_of(asked[name]) or asked[name].get("type") == "boolean" for name in said.values)
+
+
+def _answered(message: str, asked: Schema) -> Said:
+    if len(asked) == 1:
+        name, schema = next(iter(asked.items()))
+        value = value_of(message, name, schema)
+        if value is MISSING:
+            return _UNCLEAR
+        about_it = not is_free(schema) or takes_anything(name, schema) or label_of(message, name, schema) > 0
+        return Said("answer", {name: value}, is_sure=about_it or not _is_beside(message))
+    given = [each for each in found_inputs(message, asked) if not negates(message)]
+    found = {each.name: each.value for each in given if each.labelled} | _labelled(message, asked)
+    found = {each.name: each.value for each in given if _is_whole(each, message, asked)} | found
+    texts = [message[each.start : each.end] for each in given if each.name in found]
+    rest = [
+        part
+        for part in _SEGMENTS.split(message)
+        if part and not _is_labelled(part, asked) and not any(text and text in part for text in texts)
+    ]
+    used: set[str] = set()
+    for name, schema in asked.items():
+        if name in found or is_free(schema):
+            continue
+        rivals = [
+            other for other in asked if other != name and asked[other].get("type") == schema.get("type")
+        ]
+        fitting = {part: value for part in rest if (value := value_of(part, name, schema)) is not MISSING}
+        if len(fitting) == 1 and not _fits_others(next(iter(fitting)), _formed(rivals, asked), asked):
+            used.update(fitting)
+            found[name] = next(iter(fitting.values()))
+    rest = [part for part in rest if part not in used]
+    free = [name for name, schema in asked.items() if name not in found and is_free(schema)]
+    if (
+        len(free) == 1
+        and len(rest) == 1
+        and not _is_beside(rest[0])
+        and (found or is_for_person(names_of(free[0], asked[free[0]])))
+    ):
+        value = value_of(without_beginning(rest[0]), free[0], asked[free[0]])
+        if value is not MISSING:
+            found[free[0]] = value
+            rest = []
+    return Said("answer", found, is_sure=not rest) if found else _UNCLEAR
+
+
+def _is_whole(found: FoundInput, message: str, asked: Schema) -> bool:
+    """Whether what was found has a form that no other input that is asked for has."""
+    text = message[found.start : found.end]
+    others = [name for name in _formed(asked, asked) if name != found.name]
+    return bool(text) and "pattern" in asked[found.name] and not _fits_others(text, others, asked)
+
+
+def _is_beside(text: str) -> bool:
+    """Whether a text is said about what is asked, or about something else, and is no answer."""
+    return is_question(text) or is_aside(text)
+
+
+def _fits_others(part: str, others: Iterable[str], asked: Schema) -> bool:
+    return any(value_of(part, other, asked[other]) is not MISSING for other in others)
+
+
+def _formed(names: Iterable[str], asked: Schema) -> list[str]:
+    return [name for name in names if not is_free(asked[name])]
+
+
+def _labelled(message: str, asked: Schema) -> dict[str, Any]:
+    """Values behind the names of what was asked: 「天数：3，事由是感冒」."""
+    found: dict[str, Any] = {}
+    for part in re.split(r"[,，;；\n]", message):
+        for name, schema in asked.items():
+            label = label_of(part, name, schema)
+            if label and name not in found:
+                value = value_of(part[label:], name, schema)
+                if value is not MISSING:
+                    found[name] = value
+    return found
+
+
+def _is_labelled(part: str, asked: Schema) -> bool:
+    return any(label_of(part, name, schema) for name, schema in asked.items())
+
+
+def _properties(schema: Schema) -> Schema:
+    found = schema.get("properties")
+    parts: Schema = cast("Schema", found) if isinstance(found, Mapping) else {}
+    return {name: part if isinstance(part, Mapping) else {} for name, part in parts.items()}  # `true` is one

@@ -1,0 +1,243 @@
+"""What is common to the derived indexes: following the record, and starting anew on damage."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from loom_core.errors import IndexDamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.changes import IndexName, Pending
+
+__all__ = ["DerivedIndex"]
+
+_log = logging.getLogger(__name__)
+_Index = TypeVar("_Index")
+
+
+class DerivedIndex(ABC):
+    """An index that can be rebuilt from the record at any time.
+
+    It lives in `<name>-<generation>` beside the record, or in memory. A rebuild makes the directory of
+    the next generation, and the record names the one that counts: a rebuild cut short leaves the old
+    one in force, and what it left behind is removed later. Only the process that holds the knowledge
+    base's lock calls `sync`.
+
+    Args:
+        record: what it is derived from.
+        folder: where its directories are; None keeps it in memory.
+    """
+
+    name: ClassVar[IndexName]
+
+    def __init__(self, record: Record, folder: Path | None) -> None:
+        self._record = record
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._probed = 0  # the generation that is known to open
+        self._compared = 0  # the generation that was compared with the record
+        self._swept = False  # whether only the generation that counts is there
+        self._wanted: Callable[[int], object] | None = None
+
+    def sync(self, *, limit: int = 2000) -> bool:
+        """Take over up to `limit` changes of the record.
+
+        Returns:
+            Whether there may be more to take over.
+        """
+        with self._lock:
+            if not self._swept:
+                self._sweep()
+            try:
+                return self._follow(limit)
+            except IndexDamagedError as error:
+                self._replace(error)
+                return True
+
+    def sync_all(self) -> None:
+        """Take over everything."""
+        while self.sync() or self.wait():
+            pass
+
+    def wait(self) -> bool:
+        """Wait a moment for an index that is being built elsewhere; False if none is."""
+        return False
+
+    def lag(self) -> int:
+        """How many changes are still to be taken over."""
+        changes = self._record.changes
+        return changes.head() - max(0, changes.state(self.name).watermark)
+
+    def close(self) -> None:
+        """Release files; the next use opens them again."""
+        with self._lock:
+            self._close()
+            self._swept = False  # until then others may work here
+
+    @abstractmethod
+    def _build(self, generation: int) -> None:
+        """Make a new, empty index and fill it with all that is in the record."""
+
+    @abstractmethod
+    def _apply(self, pending: Pending, generation: int) -> None:
+        """Take over changes; doing it twice is the same as once."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def _probe(self, path: Path) -> str | None:
+        """Why the index at a path cannot be opened, found out without opening it here; None if it can."""
+        return None
+
+    def _is_large(self, pending: Pending) -> bool:
+        """Whether building anew is cheaper than applying these changes."""
+        return False
+
+    def _path(self, generation: int) -> Path:
+        if self._folder is None:
+            raise AssertionError("an index in memory has no path")
+        return self._folder / f"{self.name}-{generation}"
+
+    def _follow(self, limit: int) -> bool:
+        changes = self._record.changes
+        if not changes.head():
+            return False
+        state = changes.state(self.name)
+        anew = not state.built or (self._folder is None and not self._is_open())
+        pending = None if anew else changes.pending(self.name, limit=limit)
+        if pending is None and not anew:
+            self._open_if_wanted(state.generation)
+            self._compare_found(state.generation)
+            return False
+        if pending is None or self._is_large(pending):
+            self._rebuild()
+        else:
+            self._apply(pending, state.generation)
+            changes.advance(self.name, pending.watermark)
+        return True
+
+    def _current(self, open_: Callable[[int], _Index]) -> _Index | None:
+        """The index if it is open and up to date; else None, and the next `sync` opens it.
+
+        A question neither waits for an index that is behind nor for one that has to be opened, which may
+        find damage. For the holder of the lock.
+
+        Args:
+            open_: gives the index of a generation, which it opens where it is not.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None  # changes are just being taken over
+        try:
+            if not self._is_open() or self.lag() > 0:
+                self._wanted = open_
+                return None
+            return open_(self._record.changes.state(self.name).generation)
+        finally:
+            self._lock.release()
+
+    def _open_if_wanted(self, generation: int) -> None:
+        open_, self._wanted = self._wanted, None
+        if open_ is not None and not self._is_open():
+            open_(generation)
+
+    def _compare_found(self, generation: int) -> None:
+        """Compare an index that was found and not built here with the record: it may be another's.
+
+        Raises:
+            IndexDamagedError: it holds something else.
+        """
+        if self._folder is None or self._compared == generation or not self._is_open():
+            return
+        with self._record.database.snapshot():
+            if self.lag() > 0:
+                return  # with what has just come it is compared later
+            if not self._agrees():
+                raise IndexDamagedError(f"The {self.name} index does not hold what the record holds.")
+        self._compared = generation
+
+    def _agrees(self) -> bool:
+        """Whether some of what the record holds is in the index, which is open and up to date."""
+        return True
+
+    def report_damage(self, error: IndexDamagedError) -> None:
+        """Have the index built anew at the next `sync`: some damage shows only when it is used."""
+        with self._lock:
+            self._distrust(self._record.changes.state(self.name).generation, error)
+
+    def _check(self, generation: int) -> None:
+        """Find out in another process whether an index opens, once for each: a damaged one may hang.
+
+        Raises:
+            IndexDamagedError: it does not.
+        """
+        path = self._path(generation)
+        if generation == self._probed and path.exists():
+            return
+        reason = self._probe(path)
+        if reason is not None:
+            raise IndexDamagedError(reason)
+        self._probed = generation
+
+    def _distrust(self, generation: int, error: IndexDamagedError) -> None:
+        """Have the index built anew at the next `sync`, which may be another process's."""
+        _log.warning("The %s index is damaged; it will be rebuilt from the record: %s", self.name, error)
+        with suppress(IndexDamagedError):
+            self._close()
+        self._record.changes.distrust(self.name, generation=generation)
+
+    def _replace(self, error: IndexDamagedError) -> None:
+        _log.warning("The %s index is damaged; it is rebuilt from the record: %s", self.name, error)
+        self._rebuild()
+
+    @abstractmethod
+    def _is_open(self) -> bool: ...
+
+    def _rebuild(self) -> None:
+        changes = self._record.changes
+        generation = changes.state(self.name).generation + 1
+        with suppress(IndexDamagedError):  # what is damaged may not even close
+            self._close()
+        self._sweep()  # what a rebuild that was cut short may have left
+        self._probed = self._compared = generation
+        watermark = changes.head()
+        self._build(generation)
+        self._adopt(generation, watermark)
+
+    def _adopt(self, generation: int, watermark: int) -> None:
+        """Let a new generation, which holds the changes up to a watermark, take the place of the old one."""
+        self._record.changes.restart(self.name, generation=generation, watermark=watermark)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove all generations but the one that counts: a kill may have left any."""
+        if self._folder is not None:
+            current = self._record.changes.state(self.name).generation
+            for path in self._folder.glob(f"{self.name}-*"):
+                match = re.fullmatch(rf"{self.name}-(\d+)(\..*)?", path.name)
+                if match is not None and int(match[1]) != current:
+                    _remove(path)
+        self._swept = True
+
+    def _remove(self, generation: int) -> None:
+        if self._folder is None:
+            return
+        name = f"{self.name}-{generation}"
+        for path in (self._folder / name, *self._folder.glob(f"{name}.*")):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""The engines behind the derived indexes: tantivy, Chroma, Kùzu, and Loom's own."""

@@ -1,0 +1,429 @@
+"""Entities and relations in Kùzu: a property graph on disk."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loom_core.errors import StoreBusyError
+from loom_core.knowledge.indexes.engines.graph_rules import (
+    MAX_NEIGHBOUR_HOPS,
+    MAX_PATH_HOPS,
+    checked_hops,
+    edges_along,
+    missing_ends,
+    strongest_first,
+)
+from loom_core.knowledge.indexes.engines.kuzu_session import (
+    ENGINE_ERRORS,
+    KuzuSession,
+    connect,
+    open_database,
+    translated,
+)
+from loom_core.knowledge.indexes.engines.kuzu_statements import (
+    create_relation,
+    create_schema,
+    delete_entity,
+    delete_relation,
+    read_counts,
+    read_edges_among,
+    read_edges_of_range,
+    read_edges_touching,
+    read_entities,
+    read_ring_of_many,
+    read_ring_of_one,
+    read_shortest_path,
+    store_entity,
+    update_relation,
+)
+from loom_core.knowledge.indexes.engines.kuzu_tables import copy_tables, tables_size, write_tables
+from loom_core.knowledge.indexes.kuzu_reading import KuzuReading
+from loom_core.knowledge.interface import GraphPath
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+    from typing import Self
+
+    from loom_core.knowledge.indexes.cypher import CypherResult
+    from loom_core.knowledge.indexes.engines.child import Json
+    from loom_core.knowledge.interface import EntityEdge, EntityNode
+
+__all__ = ["KuzuGraphStore", "claim", "kuzu_files", "release", "remove_kuzu_files", "snapshot_path"]
+
+# Loading holds what it makes in the pool: two to three times the tables' bytes, measured from 10 to 134 MB.
+_POOL_FOR_TABLES = 4
+
+
+class KuzuGraphStore:
+    """The port `GraphStore` over one Kùzu database file.
+
+    The file belongs to one process, and to one store in it. Changes are one transaction a call, one call
+    at a time; readers have a connection each and run beside them. A few thousand changes go row by row
+    (several hundred entities, or some 200 relations, a second): build anything larger with `load`. No
+    checkpoint is ever asked for: a kill between the engine's own is survived, one around an explicit one
+    not always.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        module: str = "kuzu",
+        buffer_pool_mb: int = 256,
+        max_db_size: int = 1 << 34,
+        timeout_ms: int = 4000,
+    ) -> None:
+        """Open the database, or make it.
+
+        Args:
+            path: the database file; the engine keeps others beside it.
+            module: name of the engine's Python module, `kuzu` or its fork `ladybug`.
+            buffer_pool_mb: memory for pages.
+            max_db_size: address space in bytes, a power of 2.
+            timeout_ms: how long a question may take; below 5000, which is how long the engine's
+                checkpoint waits for questions to end before it makes a change fail.
+
+        Raises:
+            StoreBusyError: it is open already, here or in another process.
+            IndexDamagedError: it does not open. Worse damage can crash or hang: run `probe_kuzu` first.
+        """
+        self._path = path.resolve()
+        self._module = module
+        self._timeout_ms = timeout_ms
+        self._writing = threading.Lock()
+        self._changes = 0
+        self._idle: list[KuzuSession] = []
+        self._reading = KuzuReading(self._path, module=module, max_db_size=max_db_size)
+        claim(self._path)
+        with ExitStack() as undo:
+            undo.callback(release, self._path)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._reading.forget()
+            try:
+                self._database = open_database(
+                    module, self._path, buffer_pool=buffer_pool_mb << 20, max_db_size=max_db_size
+                )
+                undo.callback(self._database.close)
+                self._writer = self._new_session()
+            except ENGINE_ERRORS as error:
+                raise translated(error, path=self._path) from error
+            create_schema(self._writer)
+            undo.pop_all()
+
+    @classmethod
+    def load(
+        cls,
+        path: Path,
+        entities: Iterable[EntityNode],
+        relations: Iterable[EntityEdge],
+        *,
+        module: str = "kuzu",
+        buffer_pool_mb: int = 256,
+        max_db_size: int = 1 << 34,
+        timeout_ms: int = 4000,
+    ) -> Self:
+        """Build a database anew from all entities and relations: tens of thousands of each a second.
+
+        What was at `path` is deleted first; when loading fails, nothing is left there.
+
+        Args:
+            path: the database file.
+            entities: every entity once.
+            relations: every relation once, between those.
+            module: as for opening.
+            buffer_pool_mb: as for opening; it is more where loading needs more.
+            max_db_size: as for opening.
+            timeout_ms: as for opening.
+
+        Raises:
+            InvalidInputError: an entity comes twice, or the end of a relation does not come.
+            StoreBusyError: the database is open.
+            IndexDamagedError: the engine failed.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            write_tables(Path(folder), entities, relations)
+            return cls.load_tables(
+                path,
+                Path(folder),
+                module=module,
+                buffer_pool_mb=buffer_pool_mb,
+                max_db_size=max_db_size,
+                timeout_ms=timeout_ms,
+            )
+
+    @classmethod
+    def load_tables(
+        cls,
+        path: Path,
+        tables: Path,
+        *,
+        module: str = "kuzu",
+        buffer_pool_mb: int = 256,
+        max_db_size: int = 1 << 34,
+        timeout_ms: int = 4000,
+    ) -> Self:
+        """The same from a folder of `write_tables`."""
+        claim(path)  # so that no open database is deleted
+        try:
+            remove_kuzu_files(path)
+        finally:
+            release(path)
+        store = cls(
+            path,
+            module=module,
+            buffer_pool_mb=max(buffer_pool_mb, _POOL_FOR_TABLES * tables_size(tables) >> 20),
+            max_db_size=max_db_size,
+            timeout_ms=timeout_ms,
+        )
+        try:
+            copy_tables(store._writer, tables)
+        except BaseException:
+            store.close()
+            remove_kuzu_files(path)
+            raise
+        return store
+
+    def upsert_entities(self, entities: Sequence[EntityNode]) -> None:
+        """Store entities; an existing key is overwritten. All of them or none.
+
+        Raises:
+            InvalidInputError: a key is not below 2^63, or a text is not Unicode.
+            IndexDamagedError: the engine failed.
+        """
+        with self._change() as session:
+            for entity in entities:
+                store_entity(session, entity)
+
+    def upsert_relations(self, relations: Sequence[EntityEdge]) -> None:
+        """Store relations (identity: subject, predicate, object). All of them or none.
+
+        Raises:
+            InvalidInputError: an end of a relation does not exist.
+            IndexDamagedError: the engine failed.
+        """
+        with self._change() as session:
+            for edge in relations:
+                if not update_relation(session, edge) and not create_relation(session, edge):
+                    ends = {edge.subject, edge.object}
+                    raise missing_ends(ends - {entity.key for entity in read_entities(session, ends)})
+
+    def delete_entities(self, keys: Collection[int]) -> None:
+        """Forget entities with every relation that touches them; unknown ones are ignored.
+
+        Raises:
+            IndexDamagedError: the engine failed.
+        """
+        with self._change() as session:
+            for key in keys:
+                delete_entity(session, key)
+
+    def delete_relations(self, relations: Collection[tuple[int, str, int]]) -> None:
+        """Forget relations by identity; unknown ones are ignored.
+
+        Raises:
+            IndexDamagedError: the engine failed.
+        """
+        with self._change() as session:
+            for identity in relations:
+                delete_relation(session, *identity)
+
+    def get(self, keys: Collection[int]) -> list[EntityNode]:
+        """The entities with these keys in the order of their keys, unknown ones left out.
+
+        Raises:
+            InvalidInputError: the engine did not answer in time.
+            IndexDamagedError: the engine failed.
+        """
+        with self._question() as session:
+            return read_entities(session, keys)
+
+    def neighbours(
+        self, key: int, *, hops: int = 1, limit: int = 50
+    ) -> tuple[list[EntityNode], list[EntityEdge]]:
+        """Entities around one and the edges among them and to it; an unknown key has none.
+
+        A hop takes in the `limit` entities not met before that have the most support in all from the
+        entities of the hop before it; equals come in the order of their keys. So a hub of 60,000 edges
+        costs one pass over them (0.1 s) and is never followed whole.
+
+        Raises:
+            InvalidInputError: `hops` is not 1 to 3, or the engine did not answer in time.
+            IndexDamagedError: the engine failed.
+        """
+        checked_hops(hops, most=MAX_NEIGHBOUR_HOPS)
+        if limit < 1:
+            return [], []
+        with self._question() as session:
+            ring = read_ring_of_one(session, key, limit=limit)
+            met = [key, *ring]
+            for _ in range(hops - 1):
+                if ring:
+                    ring = read_ring_of_many(session, ring, met=met, limit=limit)
+                    met += ring
+            found = {entity.key: entity for entity in read_entities(session, met)}
+            return [found[other] for other in met[1:]], strongest_first(read_edges_among(session, met))
+
+    def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
+        """A shortest path in either direction of the relations, or None within `max_hops`.
+
+        Between two entities it takes the strongest edge. From an entity to itself it is that entity.
+
+        Raises:
+            InvalidInputError: `max_hops` is not 1 to 10, or the engine did not answer in time.
+            IndexDamagedError: the engine failed.
+        """
+        checked_hops(max_hops, most=MAX_PATH_HOPS)
+        with self._question() as session:
+            keys = [start] if start == end else read_shortest_path(session, start, end, hops=max_hops)
+            found = {entity.key: entity for entity in read_entities(session, keys)}
+            if not found:
+                return None
+            edges = read_edges_among(session, keys) if start != end else []
+            return GraphPath(tuple(found[key] for key in keys), edges_along(keys, edges))
+
+    def relations(self, first: int, last: int) -> list[EntityEdge]:
+        """Every relation whose subject's key is from `first` to `last`, in no order.
+
+        Raises:
+            InvalidInputError: the engine did not answer in time.
+            IndexDamagedError: the engine failed.
+        """
+        with self._question() as session:
+            return read_edges_of_range(session, first, last)
+
+    def touching(self, keys: Collection[int]) -> list[EntityEdge]:
+        """Every relation with an end among the keys, in no order, however long it takes.
+
+        Raises:
+            IndexDamagedError: the engine failed.
+        """
+        with self._writing:  # whose connection has no time limit
+            return read_edges_touching(self._writer, keys) if keys else []
+
+    def counts(self) -> tuple[int, int]:
+        """How many entities and how many relations are stored."""
+        with self._question() as session:
+            return read_counts(session)
+
+    def read_only_cypher(
+        self,
+        statement: str,
+        parameters: Mapping[str, Json] | None = None,
+        *,
+        limit: int = 100,
+        timeout_ms: int = 5000,
+    ) -> CypherResult:
+        """Answer a person's or a model's own question in Cypher.
+
+        It runs in a child process, on a copy of the database that is made anew after changes: an
+        unlucky statement takes all memory, or all time, or crashes the engine. The graph is
+        `(:Entity {id, name, type, mentions})-[:REL {predicate, support, confidence}]->(:Entity)`.
+
+        Args:
+            statement: one statement that only reads, see `check_read_only`.
+            parameters: values of its `$names`.
+            limit: how many rows at the most.
+            timeout_ms: how long it may take, besides 0.2 s for the child and the time of the copy.
+
+        Raises:
+            InvalidInputError: it is not allowed, the engine refuses it, or it takes too much time or memory.
+            IndexDamagedError: the copy cannot be made.
+        """
+        return self._reading.answer(
+            statement,
+            dict(parameters or {}),
+            limit=limit,
+            timeout_ms=timeout_ms,
+            changes=self._changes,
+            writing=self._writing,
+        )
+
+    def close(self) -> None:
+        """Flush and release files."""
+        with self._writing:
+            try:
+                while self._idle:
+                    self._idle.pop().close()
+                self._writer.close()
+                self._database.close()
+            except ENGINE_ERRORS as error:
+                raise translated(error, path=self._path) from error
+            finally:
+                release(self._path)
+        self._reading.forget()
+
+    def _new_session(self) -> KuzuSession:
+        return KuzuSession(connect(self._module, self._database), path=self._path)
+
+    @contextmanager
+    def _question(self) -> Generator[KuzuSession]:
+        """A connection of this thread alone, until it is given back."""
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = self._new_session()
+        try:
+            with session.question(timeout_ms=self._timeout_ms):
+                yield session
+        finally:
+            self._idle.append(session)
+
+    @contextmanager
+    def _change(self) -> Generator[KuzuSession]:
+        """The one writer, in a transaction."""
+        with self._writing, self._writer.change():
+            self._changes += 1
+            yield self._writer
+
+
+_SUFFIXES = ("", ".wal", ".shadow", ".tmp")
+
+_claimed: set[Path] = set()
+_claiming = threading.Lock()
+
+
+def claim(path: Path) -> None:
+    """Note that this process has the database open; undone by `release`.
+
+    The engine allows a second opening in the same process, and closing that drops the lock of the first.
+
+    Raises:
+        StoreBusyError: it is open already.
+    """
+    with _claiming:
+        if path.resolve() in _claimed:
+            raise StoreBusyError(
+                f"The graph at {path} is open in this process already.",
+                advice="Use that one, or close it first.",
+            )
+        _claimed.add(path.resolve())
+
+
+def release(path: Path) -> None:
+    """Note that the database is closed."""
+    with _claiming:
+        _claimed.discard(path.resolve())
+
+
+def kuzu_files(path: Path) -> list[Path]:
+    """All the files that a database at `path` may have, itself first, its log second."""
+    return [path.with_name(path.name + suffix) for suffix in _SUFFIXES]
+
+
+def snapshot_path(path: Path) -> Path:
+    """Where the copy for read-only Cypher lies."""
+    return path.with_name(path.name + ".snapshot")
+
+
+def remove_kuzu_files(path: Path) -> None:
+    """Delete a closed database and its snapshot.
+
+    All together: a log that is left behind would be replayed onto the next database of that name.
+    """
+    for file in (*kuzu_files(path), *kuzu_files(snapshot_path(path))):
+        file.unlink(missing_ok=True)

@@ -1,0 +1,174 @@
+"""Entities and relations in memory."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.indexes.engines.graph_rules import (
+    MAX_NEIGHBOUR_HOPS,
+    MAX_PATH_HOPS,
+    checked_hops,
+    edges_along,
+    missing_ends,
+    strongest_first,
+)
+from loom_core.knowledge.interface import EntityEdge, EntityNode, GraphPath
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+__all__ = ["MemoryGraphStore"]
+
+_Identity = tuple[int, str, int]
+
+
+class MemoryGraphStore:
+    """The port `GraphStore` over dictionaries: for programs that embed Loom, and for tests."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entities: dict[int, EntityNode] = {}
+        self._relations: dict[_Identity, EntityEdge] = {}
+        self._touching: defaultdict[int, set[_Identity]] = defaultdict(set)
+
+    def upsert_entities(self, entities: Sequence[EntityNode]) -> None:
+        """Store entities; an existing key is overwritten."""
+        with self._lock:
+            self._entities.update((entity.key, entity) for entity in entities)
+
+    def upsert_relations(self, relations: Sequence[EntityEdge]) -> None:
+        """Store relations (identity: subject, predicate, object); all of them or none.
+
+        Raises:
+            InvalidInputError: an end of a relation does not exist.
+        """
+        with self._lock:
+            ends = {end for edge in relations for end in (edge.subject, edge.object)}
+            if missing := ends - self._entities.keys():
+                raise missing_ends(missing)
+            for edge in relations:
+                identity = (edge.subject, edge.predicate, edge.object)
+                self._relations[identity] = edge
+                self._touching[edge.subject].add(identity)
+                self._touching[edge.object].add(identity)
+
+    def delete_entities(self, keys: Collection[int]) -> None:
+        """Forget entities with every relation that touches them; unknown ones are ignored."""
+        with self._lock:
+            for key in keys:
+                self._forget(list(self._touching.get(key, ())))
+                self._entities.pop(key, None)
+
+    def delete_relations(self, relations: Collection[_Identity]) -> None:
+        """Forget relations by identity; unknown ones are ignored."""
+        with self._lock:
+            self._forget(relations)
+
+    def get(self, keys: Collection[int]) -> list[EntityNode]:
+        """The entities with these keys in the order of their keys, unknown ones left out."""
+        with self._lock:
+            return [self._entities[key] for key in sorted(set(keys)) if key in self._entities]
+
+    def neighbours(
+        self, key: int, *, hops: int = 1, limit: int = 50
+    ) -> tuple[list[EntityNode], list[EntityEdge]]:
+        """Entities around one and the edges among them and to it; an unknown key has none.
+
+        A hop takes in the `limit` entities not met before that have the most support in all from the
+        entities of the hop before it; equals come in the order of their keys.
+
+        Raises:
+            InvalidInputError: `hops` is not 1 to 3.
+        """
+        checked_hops(hops, most=MAX_NEIGHBOUR_HOPS)
+        with self._lock:
+            if key not in self._entities or limit < 1:
+                return [], []
+            met = {key: None}
+            ring = [key]
+            for _ in range(hops):
+                support: defaultdict[int, int] = defaultdict(int)
+                for member in ring:
+                    for other, edge in self._steps(member):
+                        support[other] += edge.support
+                fresh = ((other, total) for other, total in support.items() if other not in met)
+                ring = [other for other, _ in heapq.nsmallest(limit, fresh, key=lambda at: (-at[1], at[0]))]
+                met.update(dict.fromkeys(ring))
+            nodes = [self._entities[other] for other in met if other != key]
+            return nodes, strongest_first(self._edges_among(met))
+
+    def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
+        """A shortest path in either direction of the relations, or None within `max_hops`.
+
+        Between two entities it takes the strongest edge. From an entity to itself it is that entity.
+
+        Raises:
+            InvalidInputError: `max_hops` is not 1 to 10.
+        """
+        checked_hops(max_hops, most=MAX_PATH_HOPS)
+        with self._lock:
+            if start not in self._entities or end not in self._entities:
+                return None
+            came_from = {start: start}
+            ring = [start]
+            for _ in range(max_hops):
+                if end in came_from:
+                    break
+                ring = [other for member in ring for other in self._unmet(member, came_from)]
+            if end not in came_from:
+                return None
+            keys = [end]
+            while keys[-1] != start:
+                keys.append(came_from[keys[-1]])
+            keys.reverse()
+            nodes = tuple(self._entities[key] for key in keys)
+            return GraphPath(nodes, edges_along(keys, self._edges_among(keys)))
+
+    def relations(self, first: int, last: int) -> list[EntityEdge]:
+        """Every relation whose subject's key is from `first` to `last`."""
+        with self._lock:
+            return [edge for edge in self._relations.values() if first <= edge.subject <= last]
+
+    def touching(self, keys: Collection[int]) -> list[EntityEdge]:
+        """Every relation with an end among the keys."""
+        with self._lock:
+            identities = set[_Identity]().union(*(self._touching.get(key, ()) for key in keys))
+            return [self._relations[identity] for identity in identities]
+
+    def counts(self) -> tuple[int, int]:
+        """How many entities and how many relations are stored."""
+        return len(self._entities), len(self._relations)
+
+    def close(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._entities.clear()
+            self._relations.clear()
+            self._touching.clear()
+
+    def _forget(self, identities: Iterable[_Identity]) -> None:
+        for identity in identities:
+            if self._relations.pop(identity, None):
+                subject, _, object_ = identity
+                self._touching[subject].discard(identity)
+                self._touching[object_].discard(identity)
+
+    def _steps(self, key: int) -> Iterator[tuple[int, EntityEdge]]:
+        for identity in self._touching.get(key, ()):
+            edge = self._relations[identity]
+            yield (edge.object if edge.subject == key else edge.subject), edge
+
+    def _unmet(self, key: int, came_from: dict[int, int]) -> list[int]:
+        unmet = sorted({other for other, _ in self._steps(key)} - came_from.keys())
+        came_from.update(dict.fromkeys(unmet, key))
+        return unmet
+
+    def _edges_among(self, keys: Collection[int]) -> Iterator[EntityEdge]:
+        members = frozenset(keys)
+        for key in members:
+            for identity in self._touching.get(key, ()):
+                if identity[0] == key and identity[2] in members:
+                    yield self._relations[identity]

@@ -1,0 +1,140 @@
+"""Words in memory: BM25 over plain dictionaries."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter, defaultdict
+from math import log
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.indexes.engines.token_text import joined_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+__all__ = ["MemoryLexicalIndex"]
+
+_K1 = 1.2
+_B = 0.75
+
+
+class MemoryLexicalIndex:
+    """The port `LexicalIndex` without files: for programs that embed Loom, and for tests.
+
+    BM25 as in Lucene and tantivy: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75, the term's
+    part multiplied by k1 + 1. Lengths are exact here, where the engines round them to one byte.
+    A search costs time in proportion to the postings of its tokens.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: list[tuple[int, tuple[str, ...] | None]] = []
+        self._documents: dict[int, tuple[str, ...]] = {}
+        self._frequencies: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        self._length = 0
+
+    def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
+        """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
+
+        A string is a list whose tokens are joined by single spaces, and taken as it is.
+
+        Raises:
+            InvalidInputError: a token is empty or holds white space.
+        """
+        checked: list[tuple[int, tuple[str, ...] | None]] = []
+        for key, tokens in documents:
+            text = joined_tokens(tokens)
+            checked.append((key, tuple(text.split(" ")) if text else ()))
+        with self._lock:
+            self._pending.extend(checked)
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Forget keys, visible after `commit`; unknown ones are ignored."""
+        with self._lock:
+            self._pending.extend((key, None) for key in keys)
+
+    def commit(self) -> None:
+        """Make everything since the last commit visible to searches."""
+        with self._lock:
+            for key, tokens in self._pending:
+                self._remove(key)
+                if tokens is not None:
+                    self._insert(key, tokens)
+            self._pending.clear()
+
+    def search(
+        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+
+        Equal scores come in the order of their keys; a token's repeats multiply its part.
+        """
+        if limit < 1:
+            return []
+        wanted = None if among is None else frozenset(among)
+        scores: defaultdict[int, float] = defaultdict(float)
+        with self._lock:
+            for token, times in Counter(tokens).items():
+                postings = self._frequencies.get(token)
+                if not postings:
+                    continue
+                idf = log(1 + (len(self._documents) - len(postings) + 0.5) / (len(postings) + 0.5))
+                weight = times * idf * (_K1 + 1)
+                average = self._length / len(self._documents)
+                for key, frequency in postings.items():
+                    if wanted is None or key in wanted:
+                        length = len(self._documents[key])
+                        norm = _K1 * (1 - _B + _B * length / average)
+                        scores[key] += weight * frequency / (frequency + norm)
+        return heapq.nsmallest(limit, scores.items(), key=lambda hit: (-hit[1], hit[0]))
+
+    def containing(self, tokens: Sequence[str]) -> list[int]:
+        """Every key whose token list holds all of these tokens, in the order of the keys."""
+        if not tokens:
+            return []
+        with self._lock:
+            postings = [self._frequencies.get(token, {}) for token in tokens]
+            return sorted(set(postings[0]).intersection(*postings[1:]))
+
+    def beginning_with(self, prefix: str, limit: int) -> list[int]:
+        """Keys whose token lists hold a token that begins so, in the order of the keys, at most so many."""
+        with self._lock:
+            found = {
+                key
+                for token, postings in self._frequencies.items()
+                if token.startswith(prefix)
+                for key in postings
+            }
+        return heapq.nsmallest(limit, found)
+
+    def keys(self) -> list[int]:
+        """Every key that is indexed, as of the last commit."""
+        return list(self._documents)
+
+    def count(self) -> int:
+        """How many keys are indexed, as of the last commit."""
+        return len(self._documents)
+
+    def close(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._pending.clear()
+            self._documents.clear()
+            self._frequencies.clear()
+            self._length = 0
+
+    def _insert(self, key: int, tokens: tuple[str, ...]) -> None:
+        self._documents[key] = tokens
+        self._length += len(tokens)
+        for token, times in Counter(tokens).items():
+            self._frequencies[token][key] = times
+
+    def _remove(self, key: int) -> None:
+        tokens = self._documents.pop(key, ())
+        self._length -= len(tokens)
+        for token in set(tokens):
+            postings = self._frequencies[token]
+            del postings[key]
+            if not postings:
+                del self._frequencies[token]

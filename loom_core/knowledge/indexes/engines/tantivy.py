@@ -1,0 +1,321 @@
+"""Words in tantivy: BM25 on disk."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from math import ceil
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
+from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, damage_boundary
+from loom_core.knowledge.indexes.engines.token_text import is_searchable, joined_tokens
+from loom_core.knowledge.store.chunk_keys import ChunkKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import tantivy
+
+__all__ = ["TantivyIndex"]
+
+_KEY = "key"
+_BODY = "body"
+_ANALYSER = "loom_tokens"
+_BATCH = 1000
+_FEW_KEYS = 500  # up to so many are asked for one by one
+_KEY_SET_COST = 10_000  # to filter by a set of keys inside the engine takes as long as to fetch so many hits,
+_KEY_COST = 3  # and so many more for each key
+_OVERFETCH = 1.5  # times the hits that are needed if the keys are spread evenly among them
+_MOST_KEY = (1 << 63) - 1
+_LEAST_HEAP_MB = 15
+
+
+class TantivyIndex:
+    """The port `LexicalIndex` over a tantivy directory.
+
+    Tokens are stored as they are given: joined by spaces and cut there again. One process writes (the
+    engine's lock, freed by the system when its holder dies); others open it with `read_only=True` and
+    see what was committed when they last called `reload`. Tokens of more than 65,530 bytes are dropped
+    by the engine. Statistics count deleted passages until their segment is merged, so that scores
+    move a little after deletions.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False, heap_mb: int = 64) -> None:
+        """Open the directory, or make it; the writer opens at the first change.
+
+        Args:
+            path: a directory of its own.
+            read_only: search only, beside a writer in another process.
+            heap_mb: memory for additions that are not yet in a segment, at least 15.
+
+        Raises:
+            InvalidInputError: `heap_mb` is below 15.
+            IndexDamagedError: it does not open, or (read only) is not there.
+        """
+        if heap_mb < _LEAST_HEAP_MB:
+            raise InvalidInputError(
+                f"{heap_mb} MB are too few to write with.", advice=f"Give at least {_LEAST_HEAP_MB}."
+            )
+        self._path = path
+        self._read_only = read_only
+        self._heap = heap_mb * 1_000_000
+        self._writing = threading.Lock()
+        self._open_writer: tantivy.IndexWriter | None = None
+        self._changed = False
+        with self._boundary():
+            self._schema, self._index = self._open()
+
+    def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
+        """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
+
+        A string is a list whose tokens are joined by single spaces, and taken as it is. Replacing makes it
+        safe to repeat additions whose commit was not noted before a crash.
+
+        Raises:
+            InvalidInputError: a token is empty or holds white space, or a key is not positive.
+            StoreBusyError: another process writes.
+            IndexDamagedError: tantivy does not take them.
+        """
+        batch: dict[int, str] = {}
+        for key, tokens in documents:
+            if not 0 < key <= _MOST_KEY:
+                raise InvalidInputError(f"{key} is not a key.", advice="Use the record's chunk keys.")
+            batch[key] = joined_tokens(tokens)
+            if len(batch) == _BATCH:
+                self._replace(batch)
+                batch = {}
+        if batch:
+            self._replace(batch)
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Forget keys, visible after `commit`; unknown ones are ignored.
+
+        Raises:
+            StoreBusyError: another process writes.
+            IndexDamagedError: tantivy does not do it.
+        """
+        known = [key for key in keys if 0 < key <= _MOST_KEY]
+        with self._writing, self._boundary():
+            for start in range(0, len(known), _BATCH):
+                self._delete(self._writer(), known[start : start + _BATCH])
+
+    def commit(self) -> None:
+        """Make everything since the last commit durable and visible to searches (10 to 80 ms).
+
+        Raises:
+            IndexDamagedError: tantivy cannot write.
+        """
+        with self._writing, self._boundary():
+            if self._changed:
+                self._writer().commit()
+                self._changed = False
+                self._index.reload()
+
+    def reload(self) -> None:
+        """See what other processes committed since this index was opened or reloaded.
+
+        Raises:
+            IndexDamagedError: the index does not open any more.
+        """
+        with self._boundary():
+            self._index.reload()
+
+    def search(
+        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+
+        A token's repeats multiply its part.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        tokens = [token for token in tokens if is_searchable(token)]
+        if limit < 1 or not tokens:
+            return []
+        with self._boundary():
+            query = self._any_of(tokens)
+            if among is None:
+                return self._hits(query, limit)
+            if len(among) <= _FEW_KEYS:
+                few = frozenset(key for key in among if 0 < key <= _MOST_KEY)
+                return self._hits(self._within(self._each_of(few), query), limit) if few else []
+            wanted = among if isinstance(among, ChunkKeys) else ChunkKeys(among)
+            asked = ceil(_OVERFETCH * limit * self._index.searcher().num_docs / len(wanted))
+            if asked > _KEY_SET_COST + _KEY_COST * len(wanted):
+                return self._hits(self._within(self._set_of(wanted), query), limit)
+            return self._hits_among(wanted, query, limit, asked=max(asked, 2 * limit))
+
+    def containing(self, tokens: Sequence[str]) -> list[int]:
+        """Every key whose token list holds all of these tokens, in no particular order.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        from tantivy import Occur, Query
+
+        if not tokens or not all(map(is_searchable, tokens)):
+            return []
+        with self._boundary():
+            terms = [(Occur.Must, Query.term_query(self._schema, _BODY, token)) for token in set(tokens)]
+            unscored = Query.const_score_query(Query.boolean_query(terms), 0.0)
+            return self._found(unscored, self._index.searcher().num_docs)[0]
+
+    def beginning_with(self, prefix: str, limit: int) -> list[int]:
+        """Keys whose token lists hold a token that begins so, in no particular order, at most so many.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        from tantivy import Query
+
+        if limit < 1 or not is_searchable(prefix):
+            return []
+        with self._boundary():
+            terms = Query.regex_query(self._schema, _BODY, f"{re.escape(prefix)}.*")
+            return self._found(Query.const_score_query(terms, 0.0), limit)[0]
+
+    def keys(self) -> list[int]:
+        """Every key that is indexed as of the last commit, as often as it is there; in no order.
+
+        Raises:
+            IndexDamagedError: tantivy does not answer.
+        """
+        from tantivy import Query
+
+        with self._boundary():
+            searcher = self._index.searcher()
+            if not searcher.num_docs:
+                return []
+            found = searcher.search(Query.all_query(), limit=searcher.num_docs, count=False).hits
+            return searcher.fast_field_values(_KEY, [address for _, address in found])
+
+    def count(self) -> int:
+        """How many keys are indexed, as of the last commit."""
+        with self._boundary():
+            return self._index.searcher().num_docs
+
+    def close(self) -> None:
+        """Release files and the writer's lock; uncommitted additions are dropped."""
+        with self._writing, self._boundary():
+            writer, self._open_writer = self._open_writer, None
+            if writer is not None:
+                writer.rollback()
+                writer.wait_merging_threads()
+
+    def _boundary(self) -> AbstractContextManager[None]:
+        return damage_boundary("word index", self._path, errors=(ValueError, RuntimeError, OSError))
+
+    def _open(self) -> tuple[tantivy.Schema, tantivy.Index]:
+        import tantivy
+
+        if not self._read_only:
+            self._path.mkdir(parents=True, exist_ok=True)
+        elif not (self._path / "meta.json").is_file():
+            raise IndexDamagedError(f"There is no word index at {self._path}.", advice=REBUILD_ADVICE)
+        schema = (
+            tantivy.SchemaBuilder()
+            .add_unsigned_field(_KEY, indexed=True, fast=True)
+            .add_text_field(_BODY, tokenizer_name=_ANALYSER, index_option="freq")
+            .build()
+        )
+        index = tantivy.Index(schema, path=str(self._path))
+        analyser = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+        index.register_tokenizer(_ANALYSER, analyser)
+        index.config_reader(reload_policy="manual")  # else a thread watches the directory
+        index.reload()
+        return schema, index
+
+    def _writer(self) -> tantivy.IndexWriter:
+        if self._read_only:
+            raise StoreBusyError(
+                f"The word index at {self._path} is open for reading only.",
+                advice="Let the process that owns the knowledge base write.",
+            )
+        if self._open_writer is None:
+            try:
+                # A second thread adds no throughput: making documents in Python is what takes time.
+                self._open_writer = self._index.writer(heap_size=self._heap, num_threads=1)
+            except ValueError as error:
+                if "LockBusy" not in str(error):
+                    raise
+                raise StoreBusyError(
+                    f"Another writer holds the word index at {self._path}.",
+                    advice="Close the other process, or let it do the writing.",
+                ) from error
+        return self._open_writer
+
+    def _replace(self, batch: dict[int, str]) -> None:
+        from tantivy import Document
+
+        with self._writing, self._boundary():
+            writer = self._writer()
+            self._delete(writer, list(batch))
+            for key, text in batch.items():
+                document = Document()
+                document.add_unsigned(_KEY, key)
+                document.add_text(_BODY, text)
+                writer.add_document(document)
+
+    def _delete(self, writer: tantivy.IndexWriter, keys: list[int]) -> None:
+        from tantivy import Query
+
+        # Not delete_documents_by_term: it takes an int for a signed number and deletes nothing, silently.
+        writer.delete_documents_by_query(Query.term_set_query(self._schema, _KEY, keys))
+        self._changed = True
+
+    def _any_of(self, tokens: Sequence[str]) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        terms: list[tuple[Occur, Query]] = []
+        for token, times in Counter(tokens).items():
+            term = Query.term_query(self._schema, _BODY, token)
+            terms.append((Occur.Should, Query.boost_query(term, float(times)) if times > 1 else term))
+        return Query.boolean_query(terms)
+
+    def _each_of(self, keys: Collection[int]) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        return Query.boolean_query(
+            [(Occur.Should, Query.term_query(self._schema, _KEY, key)) for key in keys]
+        )
+
+    def _set_of(self, keys: Collection[int]) -> tantivy.Query:
+        from tantivy import Query
+
+        wanted = [key for key in keys if 0 < key <= _MOST_KEY]
+        return Query.term_set_query(self._schema, _KEY, wanted)
+
+    def _within(self, keys: tantivy.Query, query: tantivy.Query) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        keys_only = Query.const_score_query(keys, 0.0)
+        return Query.boolean_query([(Occur.Must, keys_only), (Occur.Must, query)])
+
+    def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
+        keys, scores = self._found(query, limit)
+        return sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
+
+    def _hits_among(
+        self, wanted: ChunkKeys, query: tantivy.Query, limit: int, *, asked: int
+    ) -> list[tuple[int, float]]:
+        """Ask for more and more, and keep what is among the keys, until there is enough or no more."""
+        while True:
+            keys, scores = self._found(query, asked)
+            kept = [(keys[place], scores[place]) for place in wanted.places(keys)]
+            if len(kept) >= limit or len(keys) < asked:
+                return sorted(kept, key=lambda hit: (-hit[1], hit[0]))[:limit]
+            asked *= 8
+
+    def _found(self, query: tantivy.Query, limit: int) -> tuple[list[int], list[float]]:
+        """Keys and scores of the best, in the engine's order."""
+        searcher = self._index.searcher()
+        if not searcher.num_docs:
+            return [], []
+        hits = searcher.search(query, limit=min(limit, searcher.num_docs), count=False).hits
+        keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
+        return keys, [score for score, _ in hits]

@@ -1,0 +1,275 @@
+"""Where exactly compared vectors lie: a matrix with a key for every row, in memory or in two files."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+    from typing import BinaryIO
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["DEAD", "FileRows", "MemoryRows", "Rows", "VectorRows", "no_rows"]
+
+DEAD = 0
+"""The key of a row that no longer counts; no chunk has it."""
+
+_FIRST_ROWS = 1024
+_KEY_BYTES = 8
+_NUMBER_BYTES = 4
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Rows(NamedTuple):
+    """Rows as a reader has them: `matrix[:used]` with `keys[:used]` saying whose they are, or `DEAD`.
+
+    Rows are only ever added behind `used`. In files a key may become `DEAD` under the reader's eyes.
+    """
+
+    matrix: NDArray[np.float32]
+    keys: NDArray[np.int64]
+    used: int
+
+
+def no_rows(dimension: int, *, room: int = 0) -> Rows:
+    """No row yet, but room for some."""
+    import numpy as np
+
+    return Rows(np.zeros((room, dimension), dtype=np.float32), np.zeros(room, dtype=np.int64), 0)
+
+
+class VectorRows(Protocol):
+    """Rows that one thread changes, beside any number of readers that hold what `rows` was before."""
+
+    @property
+    def rows(self) -> Rows:
+        """The rows as they are now."""
+        ...
+
+    def append(self, keys: NDArray[np.int64], matrix: NDArray[np.float32]) -> None:
+        """Add rows at the end."""
+        ...
+
+    def kill(self, places: NDArray[np.int64]) -> None:
+        """Make rows count no longer."""
+        ...
+
+    def flush(self) -> None:
+        """Make all changes durable."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held. Readers keep what they have."""
+        ...
+
+
+class MemoryRows:
+    """Rows in memory; those that are dead are dropped once they are most of all.
+
+    Args:
+        dimension: length of a row.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self._dimension = dimension
+        self._dead = 0
+        self._rows = no_rows(dimension, room=_FIRST_ROWS)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows as they are now; what a reader holds never changes."""
+        return self._rows
+
+    def append(self, keys: NDArray[np.int64], matrix: NDArray[np.float32]) -> None:
+        """Add rows at the end."""
+        if self._rows.used + len(keys) > len(self._rows.keys):
+            self._move_to(2 * (self._rows.used - self._dead + len(keys)))
+        rows, end = self._rows, self._rows.used + len(keys)
+        rows.matrix[rows.used : end] = matrix
+        rows.keys[rows.used : end] = keys
+        self._rows = rows._replace(used=end)
+
+    def kill(self, places: NDArray[np.int64]) -> None:
+        """Make rows count no longer."""
+        keys = self._rows.keys.copy()  # readers keep the old one
+        keys[places] = DEAD
+        self._rows = self._rows._replace(keys=keys)
+        self._dead += len(places)
+        alive = self._rows.used - self._dead
+        if self._rows.used > 2 * max(alive, _FIRST_ROWS):
+            self._move_to(max(alive, _FIRST_ROWS))
+
+    def flush(self) -> None:
+        """There is nothing that could be made durable."""
+
+    def close(self) -> None:
+        """Drop everything."""
+        self._dead = 0
+        self._rows = no_rows(self._dimension)
+
+    def _move_to(self, capacity: int) -> None:
+        """Copy the living rows into new arrays of this capacity."""
+        import numpy as np
+
+        old, new = self._rows, no_rows(self._dimension, room=capacity)
+        alive = np.flatnonzero(old.keys[: old.used])
+        new.matrix[: len(alive)] = old.matrix[alive]
+        new.keys[: len(alive)] = old.keys[alive]
+        self._rows, self._dead = new._replace(used=len(alive)), 0
+
+
+class FileRows:
+    """Rows in a file of float32 numbers and a file of int64 keys, mapped into memory.
+
+    The pages are shared by all processes that read them, and opening reads none. The matrix grows in
+    steps ahead of its rows (a hole in the file until they come), so that readers seldom map it anew. Rows
+    are written before their keys; how many rows count is for the owner of both files to say, so that what
+    a crash left behind the last of them is overwritten. A key is killed in its place, which is seen by
+    every reader at once. Numbers are in the machine's own byte order: the files never leave it.
+
+    Args:
+        stem: path of both files without the suffixes `.f32` and `.keys`.
+        dimension: length of a row.
+        used: how many rows count.
+        writable: whether rows are added and killed here; the files are made if absent.
+
+    Raises:
+        IndexDamagedError: a file is missing, or too short for its rows.
+        RecordError: the disk is full.
+    """
+
+    def __init__(self, stem: Path, *, dimension: int, used: int, writable: bool) -> None:
+        self._path = stem
+        self._row_bytes = dimension * _NUMBER_BYTES
+        self._dimension = dimension
+        self._rows = no_rows(dimension)
+        mode = "r+b" if writable else "rb"
+        with self._explained():
+            if writable and not used:
+                for suffix in (".f32", ".keys"):
+                    stem.with_name(stem.name + suffix).write_bytes(b"")
+            self._matrix_file: BinaryIO = stem.with_name(stem.name + ".f32").open(mode, buffering=0)
+            try:
+                self._keys_file: BinaryIO = stem.with_name(stem.name + ".keys").open(mode, buffering=0)
+            except OSError:
+                self._matrix_file.close()
+                raise
+        try:
+            self._rows = self._mapped(used)
+        except (IndexDamagedError, RecordError):
+            self.close()
+            raise
+
+    @property
+    def rows(self) -> Rows:
+        """The rows as they are now."""
+        return self._rows
+
+    def append(self, keys: NDArray[np.int64], matrix: NDArray[np.float32]) -> None:
+        """Add rows at the end.
+
+        Raises:
+            RecordError: the disk is full; nothing was added.
+        """
+        used = self._rows.used
+        end = used + len(keys)
+        with self._explained():
+            if end > self._capacity():
+                self._matrix_file.truncate((end + max(_FIRST_ROWS, end // 4)) * self._row_bytes)
+            self._write(self._matrix_file, used * self._row_bytes, matrix.tobytes())
+            self._write(self._keys_file, used * _KEY_BYTES, keys.tobytes())
+        self._rows = self._mapped(end)
+
+    def kill(self, places: NDArray[np.int64]) -> None:
+        """Make rows count no longer, for every reader at once."""
+        nothing = DEAD.to_bytes(_KEY_BYTES, "little")
+        with self._explained():
+            for place in places.tolist():
+                self._write(self._keys_file, place * _KEY_BYTES, nothing)
+
+    def extend(self, used: int) -> None:
+        """Take rows into account that another process has added.
+
+        Raises:
+            IndexDamagedError: a file has become too short for its rows.
+        """
+        if used != self._rows.used:
+            self._rows = self._mapped(used)
+
+    def check(self) -> None:
+        """Refuse files that have been cut off while they are in use: reading there would end the process.
+
+        Raises:
+            IndexDamagedError: they have been.
+        """
+        with self._explained():
+            for file, size in ((self._matrix_file, self._row_bytes), (self._keys_file, _KEY_BYTES)):
+                if os.fstat(file.fileno()).st_size < self._rows.used * size:
+                    raise IndexDamagedError(f"{file.name} is too short.", advice=REBUILD_ADVICE)
+
+    def flush(self) -> None:
+        """Make all changes durable."""
+        with self._explained():
+            os.fsync(self._matrix_file.fileno())
+            os.fsync(self._keys_file.fileno())
+
+    def close(self) -> None:
+        """Release the files. Readers keep what they have."""
+        self._matrix_file.close()
+        self._keys_file.close()
+
+    def _mapped(self, used: int) -> Rows:
+        """Both files mapped as far as they are needed; what is mapped already is used on."""
+        import numpy as np
+
+        with self._explained():
+            keys_size = os.fstat(self._keys_file.fileno()).st_size
+            capacity = self._capacity()
+            if used > capacity or used * _KEY_BYTES > keys_size:
+                raise IndexDamagedError(f"{self._path} has less than its {used} rows.", advice=REBUILD_ADVICE)
+            if not used:
+                return no_rows(self._dimension)
+            matrix = self._rows.matrix
+            if used > len(matrix):
+                pages = self._map(self._matrix_file, capacity * self._row_bytes)
+                numbers = np.frombuffer(pages, dtype=np.float32, count=capacity * self._dimension)
+                matrix = numbers.reshape(capacity, self._dimension)
+            keys = np.frombuffer(self._map(self._keys_file, used * _KEY_BYTES), dtype=np.int64)
+            return Rows(matrix, keys, used)
+
+    def _map(self, file: BinaryIO, size: int) -> mmap.mmap:
+        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+
+    def _capacity(self) -> int:
+        return os.fstat(self._matrix_file.fileno()).st_size // self._row_bytes
+
+    def _write(self, file: BinaryIO, offset: int, data: bytes) -> None:
+        file.seek(offset)
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise RecordError(
+                    f"{self._path}: {error.strerror}.",
+                    advice="The disk is full: free some space; everything acknowledged so far is safe.",
+                ) from error
+            raise IndexDamagedError(
+                f"The vectors at {self._path} cannot be used: {error.strerror or error}.",
+                advice=REBUILD_ADVICE,
+            ) from error

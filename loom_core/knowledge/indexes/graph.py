@@ -1,0 +1,226 @@
+"""The graph store: Kùzu on disk, Loom's own in memory."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.knowledge.indexes.derived import DerivedIndex
+from loom_core.knowledge.indexes.engines.child import ChildError
+from loom_core.knowledge.indexes.graph_build import GraphBuild
+from loom_core.knowledge.store.graph import all_edges, all_nodes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loom_core.knowledge.interface import EntityEdge, GraphStore
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.changes import Pending
+
+__all__ = ["GraphIndex"]
+
+_log = logging.getLogger(__name__)
+
+_CHANGES = 100  # taken over at a time: with the entities of new passages, at most one or two seconds' work
+_AHEAD = 5000  # changes that are looked at for whether there are many
+_LARGE = 500  # changed entities; above, copying a whole new graph into Kùzu is faster
+_COMPARED = 8  # entities that are compared with the record when a graph is opened
+_ATTEMPTS = 3
+_WAIT_SECONDS = 0.2
+
+
+class GraphIndex(DerivedIndex):
+    """Entities and relations; on disk only for the holder of the lock, see `DerivedIndex`.
+
+    A large graph is built by a child process, see `GraphBuild`. Meanwhile there is none, or the one before
+    stays in force, and the record can be asked instead; `sync` takes over what the child has made. A child
+    that is killed, crashes or is overdue costs a new attempt, the third in a row an error.
+
+    Args:
+        record: what it is derived from.
+        folder: where the record is, and its directories; None keeps it in memory.
+        small: a graph of up to so many entities is built by this process: it takes half a second, and a
+            child as long to start.
+        deadline: seconds that a child may take.
+    """
+
+    name = "graph"
+
+    def __init__(
+        self, record: Record, folder: Path | None, *, small: int = 3000, deadline: float = 3600.0
+    ) -> None:
+        super().__init__(record, folder)
+        self._small = small
+        self._deadline = deadline
+        self._store: GraphStore | None = None
+        self._building: GraphBuild | None = None
+        self._failures = 0  # of children, one after another
+
+    @property
+    def building(self) -> GraphBuild | None:
+        """The child that builds a graph now, if one does."""
+        return self._building
+
+    def store(self) -> GraphStore | None:
+        """The graph for a question; None where it is not built, open and up to date, which `sync` sees to."""
+        return self._current(self._open)
+
+    def sync(self, *, limit: int = _CHANGES) -> bool:
+        """Take over up to `limit` changes of the record, or a graph that was built; see `DerivedIndex.sync`.
+
+        Raises:
+            RecordError: the graph could not be built, three times in a row; the next call tries again.
+        """
+        return super().sync(limit=limit)
+
+    def wait(self) -> bool:
+        """Wait a moment for the child that builds a graph; False if none does."""
+        with self._lock:
+            if self._building is None:
+                return False
+            self._building.ended(wait=_WAIT_SECONDS)
+            return True
+
+    def close(self) -> None:
+        """Release files, and end a child that is building: the next use begins anew."""
+        with self._lock:
+            building, self._building = self._building, None
+            if building is not None:
+                building.kill()
+            super().close()
+
+    def _follow(self, limit: int) -> bool:
+        if self._building is None:
+            return super()._follow(limit)
+        if not self._building.ended():
+            return False
+        self._take_built(self._building)
+        return True
+
+    def _replace(self, error: IndexDamagedError) -> None:
+        self._distrust(self._record.changes.state(self.name).generation, error)  # nobody is to ask it
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        if self._folder is None or self._record.graph.highest() <= self._small:
+            super()._rebuild()
+            return
+        self._sweep()
+        generation = self._record.changes.state(self.name).generation + 1
+        try:
+            self._building = GraphBuild(
+                self._folder / "record.db", self._path(generation), deadline=self._deadline
+            )
+        except (ChildError, OSError) as error:
+            self._failed(error)
+
+    def _take_built(self, building: GraphBuild) -> None:
+        self._building = None
+        generation = self._record.changes.state(self.name).generation + 1
+        try:
+            watermark = building.take()
+        except (ChildError, OSError) as error:
+            self._failed(error)
+            return
+        self._failures = 0
+        with suppress(IndexDamagedError):  # what is damaged may not even close
+            self._close()
+        self._probed = self._compared = generation
+        self._adopt(generation, watermark)
+
+    def _failed(self, error: Exception) -> None:
+        """Leave it to the next `sync` to try again, unless that was in vain before.
+
+        Raises:
+            RecordError: it was.
+        """
+        self._failures += 1
+        if self._failures < _ATTEMPTS:
+            _log.warning("The graph could not be built, and is tried again: %s", error)
+            return
+        self._failures = 0
+        raise RecordError(
+            f"The graph could not be built: {error}.",
+            advice="See that there is room on the disk and memory; until then questions read the record.",
+        ) from error
+
+    def _build(self, generation: int) -> None:
+        database = self._record.database
+        with database.snapshot():  # another process may merge or split entities meanwhile
+            nodes, edges = list(all_nodes(database)), list(all_edges(database))
+        if self._folder is None:
+            from loom_core.knowledge.indexes.engines.memory_graph import MemoryGraphStore
+
+            self._store = MemoryGraphStore()
+            self._store.upsert_entities(nodes)
+            self._store.upsert_relations(edges)
+        else:
+            from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
+
+            self._store = KuzuGraphStore.load(self._path(generation), nodes, edges)
+
+    def _apply(self, pending: Pending, generation: int) -> None:
+        touched = sorted(self._changed(pending))
+        if not touched:
+            return
+        # Only what differs is written: a passage about a hub changes one of its thousands of relations.
+        store, graph = self._open(generation), self._record.graph
+        stored = {_identity(edge): edge for edge in store.touching(touched)}
+        with self._record.database.snapshot():
+            edges = {_identity(edge): edge for edge in graph.edges(touched)}
+            changed = [edge for identity, edge in edges.items() if stored.get(identity) != edge]
+            # The other ends may be new, too, and come only with the next changes.
+            concerned = {end for edge in changed for end in (edge.subject, edge.object)}.union(touched)
+            nodes = set(graph.nodes(sorted(concerned)))
+        there = set(store.get(concerned))
+        store.delete_entities({node.key for node in there} - {node.key for node in nodes})
+        store.delete_relations(stored.keys() - edges.keys())
+        store.upsert_entities(sorted(nodes - there, key=attrgetter("key")))
+        store.upsert_relations(changed)
+
+    def _probe(self, path: Path) -> str | None:
+        from loom_core.knowledge.indexes.engines.probe import probe_kuzu
+
+        return probe_kuzu(path)
+
+    def _is_large(self, pending: Pending) -> bool:
+        if self._folder is None:
+            return False
+        changes = self._record.changes
+        ahead = changes.since(changes.state(self.name).watermark, limit=_AHEAD) or pending
+        return len(self._changed(ahead)) > _LARGE
+
+    def _changed(self, pending: Pending) -> set[int]:
+        """The entities that changed, those of the chunks that came included."""
+        return self._record.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
+
+    def _agrees(self) -> bool:
+        store, graph = self._store, self._record.graph
+        highest = self._record.graph.highest()
+        places = sorted({highest * n // _COMPARED for n in range(_COMPARED)})
+        keys = [key for place in places for key in graph.keys(after=place, limit=1)]
+        return store is not None and set(store.get(keys)) == set(graph.nodes(keys))
+
+    def _is_open(self) -> bool:
+        return self._store is not None
+
+    def _close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None and self._folder is not None:
+            store.close()
+
+    def _open(self, generation: int) -> GraphStore:
+        if self._store is None:
+            # In memory the store is there from the first build on.
+            from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
+
+            self._check(generation)
+            self._store = KuzuGraphStore(self._path(generation))
+        return self._store
+
+
+def _identity(edge: EntityEdge) -> tuple[int, str, int]:
+    return edge.subject, edge.predicate, edge.object

@@ -1,0 +1,315 @@
+"""The vectors of a knowledge base, those of each language on their own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from heapq import nsmallest
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+
+from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
+    from loom_core.knowledge.indexes.engines.vector_rows import FileRows
+
+__all__ = ["LanguageVectors", "Neighbours"]
+
+_STATE = "state.json"
+
+
+class Neighbours(NamedTuple):
+    """The passages of one language that are most similar to a question.
+
+    Attributes:
+        language: see `language_group`.
+        mean: cosine of the question with the average of all passages of that language.
+        size: how many those are.
+        hits: keys with their cosine, best first.
+    """
+
+    language: str
+    mean: float
+    size: int
+    hits: list[tuple[int, float]]
+
+
+class _GroupState(TypedDict):
+    """What is in the files of one language: rows, how many of them count, and the sum of these."""
+
+    rows: int
+    alive: int
+    total: list[float]
+
+
+class _State(TypedDict):
+    dimension: int
+    groups: dict[str, _GroupState]
+
+
+class LanguageVectors:
+    """Exact search by language, in memory or in files that any process may read.
+
+    A multilingual model puts passages of one language near each other whatever they say, so that a
+    question in Chinese is nearer to every Chinese passage than to the English one that answers it. What
+    a passage is nearer than the average of its own language is comparable between languages. (Centring each
+    language: Libovický et al., "On the Language Neutrality of Pre-trained Multilingual Representations",
+    Findings of EMNLP 2020.)
+
+    One thread writes at a time, any number search beside it. In files, what was written counts from
+    `flush` on: `state.json` says how many rows of each language there are, and their sum, so that opening
+    reads no vector.
+
+    Args:
+        dimension: length of the vectors.
+        folder: where the files are; None keeps all in memory.
+        writable: whether vectors are stored here; else it only searches what another one stores.
+
+    Raises:
+        IndexDamagedError: files are missing, cut off, or of another dimension.
+    """
+
+    def __init__(self, dimension: int, folder: Path | None = None, *, writable: bool = True) -> None:
+        self._dimension = dimension
+        self._folder = folder
+        self._writable = writable
+        self._indexes: dict[str, ExactVectorIndex] = {}
+        self._files: dict[str, FileRows] = {}
+        self._lock = threading.Lock()
+        if folder is not None:
+            if writable and not folder.exists():
+                folder.mkdir(parents=True)
+                self.flush()
+            try:
+                self.refresh()
+            except IndexDamagedError:
+                self.close()
+                raise
+
+    def refresh(self) -> None:
+        """Take into account what another process has written.
+
+        Raises:
+            IndexDamagedError: see the class.
+        """
+        if self._folder is None:
+            return
+        with self._lock:
+            for language, state in self._read_state(self._folder)["groups"].items():
+                self._take(self._folder, language, state)
+
+    def check(self) -> None:
+        """Refuse files that have been cut off while they are in use: reading there would end the process.
+
+        Raises:
+            IndexDamagedError: they have been.
+        """
+        for files in list(self._files.values()):
+            files.check()
+
+    def upsert(self, keys: Sequence[int], vectors: NDArray[np.float32], languages: Mapping[int, str]) -> None:
+        """Store unit vectors, one row a key; an existing key is overwritten.
+
+        Args:
+            keys: whose they are; of a repeated one the last row stays.
+            vectors: a row for each.
+            languages: language group by key; keys that are not in it are left out.
+        """
+        rows: defaultdict[str, list[int]] = defaultdict(list)
+        for key, row in {key: row for row, key in enumerate(keys)}.items():
+            if key in languages:
+                rows[languages[key]].append(row)
+        with self._lock:
+            for language, index in self._indexes.items():
+                index.delete([key for key in keys if languages.get(key) != language])
+            for language, chosen in rows.items():
+                index = self._indexes.get(language) or self._new(language)
+                index.upsert([keys[row] for row in chosen], vectors[chosen])
+                self._indexes = {**self._indexes, language: index}  # readers keep the old one
+
+    def delete(self, keys: Collection[int]) -> None:
+        """Forget keys; unknown ones are ignored."""
+        with self._lock:
+            for index in self._indexes.values():
+                index.delete(keys)
+
+    def flush(self) -> None:
+        """Make what was stored durable, and let other processes see it.
+
+        Raises:
+            RecordError: the disk is full.
+        """
+        if self._folder is None:
+            return
+        with self._lock:
+            groups: dict[str, _GroupState] = {}
+            for language, files in self._files.items():
+                files.flush()
+                index = self._indexes[language]
+                groups[language] = _GroupState(
+                    rows=files.rows.used, alive=index.count(), total=index.total.tolist()
+                )
+            state = _State(dimension=self._dimension, groups=groups)
+            path = self._folder / _STATE
+            fresh = path.with_suffix(".new")
+            try:
+                fresh.write_text(json.dumps(state), encoding="ascii")
+                fresh.replace(path)
+            except OSError as error:
+                raise RecordError(
+                    f"{path}: {error.strerror}.", advice="Check that the disk has room and may be written to."
+                ) from error
+
+    def search(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """The chunks most similar to a unit vector whatever their language, with cosine, best first."""
+        found = [hit for index in self._indexes.values() for hit in index.search(vector, limit, among=among)]
+        if len(self._indexes) == 1:
+            return found
+        return nsmallest(limit, found, key=lambda hit: (-hit[1], hit[0]))
+
+    def by_language(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[Neighbours]:
+        """The most similar chunks of each language, at most `limit` of each."""
+        found: list[Neighbours] = []
+        for language, index in self._indexes.items():
+            hits = index.search(vector, limit, among=among)
+            if hits and index.count():
+                found.append(_neighbours(language, index, vector, hits))
+        return found
+
+    def by_candidates(
+        self, vector: NDArray[np.float32], candidates: Mapping[str, Collection[int]]
+    ) -> list[Neighbours]:
+        """The chunks of each language that are given, with their cosine, best first; as `by_language`."""
+        found: list[Neighbours] = []
+        for language, index in self._indexes.items():
+            scores = index.scores(vector, candidates.get(language, ()))
+            if scores and index.count():
+                hits = sorted(scores.items(), key=lambda hit: (-hit[1], hit[0]))
+                found.append(_neighbours(language, index, vector, hits))
+        return found
+
+    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
+        """Cosine of given chunks with a unit vector; those without a vector are left out."""
+        found: dict[int, float] = {}
+        for index in self._indexes.values():
+            found |= index.scores(vector, keys)
+        return found
+
+    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """Vectors of given chunks, a row each; zeros where there is none."""
+        import numpy as np
+
+        found = np.zeros((len(keys), self._dimension), dtype=np.float32)
+        for index in self._indexes.values():  # a key is in one of them at the most
+            found += index.vectors(keys)
+        return found
+
+    def languages(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of chunks; those without a vector are left out."""
+        return {key: language for language, index in self._indexes.items() for key in index.known(keys)}
+
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of."""
+        return frozenset(language for language, index in self._indexes.items() if index.count())
+
+    def sample(self, count: int, *, seed: int) -> tuple[list[int], NDArray[np.float32]]:
+        """Some keys of every language and their vectors, at random."""
+        import numpy as np
+
+        parts = [index.sample(count, seed=seed) for index in self._indexes.values()]
+        keys = [key for some, _ in parts for key in some]
+        nothing = np.zeros((0, self._dimension), dtype=np.float32)
+        return keys, np.concatenate([nothing, *(matrix for _, matrix in parts)])
+
+    def keys(self) -> set[int]:
+        """Every chunk that there is a vector of."""
+        return {key for index in self._indexes.values() for key in index.keys().tolist()}
+
+    def count(self) -> int:
+        """How many vectors there are."""
+        return sum(index.count() for index in self._indexes.values())
+
+    def dead(self) -> int:
+        """How many rows of the files are taken by vectors that are no more."""
+        return sum(index.dead for index in self._indexes.values())
+
+    def close(self) -> None:
+        """Release files, which a search under way still reads; in memory, drop everything."""
+        with self._lock:
+            files, self._files = self._files, {}
+            for one in files.values():
+                one.close()
+            if self._folder is None:
+                self._indexes = {}
+
+    def _new(self, language: str) -> ExactVectorIndex:
+        """An index without vectors."""
+        from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
+
+        if self._folder is None:
+            return ExactVectorIndex(self._dimension)
+        return ExactVectorIndex(self._dimension, self._open(self._folder, language, used=0))
+
+    def _open(self, folder: Path, language: str, *, used: int) -> FileRows:
+        from loom_core.knowledge.indexes.engines.vector_rows import FileRows
+
+        files = FileRows(folder / language, dimension=self._dimension, used=used, writable=self._writable)
+        self._files = {**self._files, language: files}
+        return files
+
+    def _take(self, folder: Path, language: str, state: _GroupState) -> None:
+        """Open what is new, and see how far what is open has grown."""
+        import numpy as np
+
+        from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
+
+        total = np.array(state["total"], dtype=np.float64)
+        if language in self._files:
+            self._files[language].extend(state["rows"])
+            self._indexes[language].refresh(total=total)
+            return
+        files = self._open(folder, language, used=state["rows"])
+        keys = files.rows.keys
+        # A writer that died may have killed rows without noting it: then the sum is made anew.
+        known = not self._writable or int(np.count_nonzero(keys)) == state["alive"]
+        index = ExactVectorIndex(self._dimension, files, total=total if known else None)
+        self._indexes = {**self._indexes, language: index}
+
+    def _read_state(self, folder: Path) -> _State:
+        path = folder / _STATE
+        try:
+            state = cast("_State", json.loads(path.read_text(encoding="ascii")))
+            groups = {name: (g["rows"], g["alive"], len(g["total"])) for name, g in state["groups"].items()}
+            found, sane = (
+                state["dimension"],
+                all(
+                    0 <= alive <= rows and length == self._dimension
+                    for rows, alive, length in groups.values()
+                ),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise IndexDamagedError(f"{path} cannot be read: {error}.", advice=REBUILD_ADVICE) from error
+        if found != self._dimension or not sane:
+            raise IndexDamagedError(
+                f"{path} does not describe vectors of dimension {self._dimension}.", advice=REBUILD_ADVICE
+            )
+        return state
+
+
+def _neighbours(
+    language: str, index: ExactVectorIndex, vector: NDArray[np.float32], hits: list[tuple[int, float]]
+) -> Neighbours:
+    count = index.count()
+    return Neighbours(language, float(vector @ index.total) / max(count, 1), count, hits)

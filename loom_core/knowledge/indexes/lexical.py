@@ -1,0 +1,155 @@
+"""The index of words: tantivy on disk, Loom's own in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError
+from loom_core.knowledge.indexes.derived import DerivedIndex
+from loom_core.knowledge.indexes.engines.token_text import joined_tokens
+from loom_core.knowledge.ingest.pipeline import index_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from loom_core.knowledge.interface import LexicalIndex
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.changes import Pending
+
+__all__ = ["WordIndex"]
+
+_BATCH = 2000
+_OFFERED = 20_000  # chunks, some 40 MB
+_CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
+
+_COMPARED = 8  # passages whose words are compared with the record when an index is opened
+
+
+class WordIndex(DerivedIndex):
+    """Finds chunks by their words. Any process may search; see `DerivedIndex`."""
+
+    name = "words"
+
+    def __init__(self, record: Record, folder: Path | None) -> None:
+        super().__init__(record, folder)
+        self._index: LexicalIndex | None = None
+        self._generation = 0
+        self._writable = False
+        self._offered: dict[int, str] = {}
+
+    def offer(self, tokens: Mapping[int, str]) -> None:
+        """Give the `index_tokens` of chunks that come with the next changes, joined by spaces.
+
+        They need not be read from the record and analysed again then. A hint: what the record says counts.
+        """
+        with self._lock:
+            if len(self._offered) > _OFFERED:
+                self._offered.clear()
+            self._offered |= tokens
+
+    def sync(self, *, limit: int = _CHANGES) -> bool:
+        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        return super().sync(limit=limit)
+
+    def searcher(self) -> LexicalIndex | None:
+        """The index as it is now, for searching; None before it is built, and while it is damaged."""
+        with self._lock:
+            state = self._record.changes.state(self.name)
+            if not state.built:
+                return None
+            try:
+                if self._index is None or state.generation != self._generation:
+                    self._open(state.generation, writable=False)
+                elif not self._writable:
+                    self._refresh()
+            except IndexDamagedError as error:
+                self._distrust(state.generation, error)
+                return None
+            return self._index
+
+    def report_damage(self, error: IndexDamagedError) -> None:
+        """Have the index that was searched last built anew: some damage shows only when it is read."""
+        with self._lock:
+            self._distrust(self._generation, error)
+
+    def _build(self, generation: int) -> None:
+        index = self._open(generation, writable=True)
+        after = 0
+        while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
+            index.add(self._tokens(keys))
+            after = keys[-1]
+        index.commit()
+
+    def _apply(self, pending: Pending, generation: int) -> None:
+        if self._index is None or not self._writable or generation != self._generation:
+            self._check(generation)
+            self._open(generation, writable=True)
+        index = self._index
+        if index is None:
+            raise AssertionError("opened above")
+        # Adding replaces, which makes taking over the same changes twice harmless.
+        index.delete(pending.keys["chunk-"])
+        index.add(self._tokens(pending.keys["chunk+"]))
+        index.commit()
+
+    def _check(self, generation: int) -> None:
+        # Without this file the engine would begin an empty index; other damage it tells by itself.
+        if self._folder is not None and not (self._path(generation) / "meta.json").is_file():
+            raise IndexDamagedError(f"There is no index of words at {self._path(generation)}.")
+
+    def _open_if_wanted(self, generation: int) -> None:
+        if self._index is None:  # it is asked by every question
+            self._open(generation, writable=False)
+
+    def _agrees(self) -> bool:
+        self._refresh()  # it may have been opened for a question, when another process wrote it
+        index, documents = self._index, self._record.documents
+        if index is None or index.count() != documents.counts()[1]:
+            return False
+        last = documents.last_chunk()
+        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
+        keys = [key for place in places for key in documents.chunk_keys(after=place, limit=1)]
+        return all(
+            not tokens or key in index.containing(tokens.split(" ")) for key, tokens in self._tokens(keys)
+        )
+
+    def _is_open(self) -> bool:
+        return self._index is not None
+
+    def _close(self) -> None:
+        if self._folder is None:
+            return
+        index, self._index = self._index, None
+        self._writable = False
+        if index is not None:
+            index.close()
+
+    def _open(self, generation: int, *, writable: bool) -> LexicalIndex:
+        self._close()
+        self._generation = generation
+        if self._folder is None:
+            from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
+
+            self._index = MemoryLexicalIndex()
+        else:
+            from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
+
+            self._index = TantivyIndex(self._path(generation), read_only=not writable)
+        self._writable = writable or self._folder is None
+        return self._index
+
+    def _refresh(self) -> None:
+        from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
+
+        if isinstance(self._index, TantivyIndex):
+            self._index.reload()
+
+    def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Tokens of those chunks that are there, joined by spaces."""
+        there = self._record.documents.existing(keys)
+        offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
+        yield from offered.items()
+        missing = [key for key in there if key not in offered]
+        for key, row in self._record.documents.chunks(missing).items():
+            yield key, joined_tokens(index_tokens(row.title, row.heading_path, row.text))

@@ -1,0 +1,1 @@
+"""Ingest: list, load, chunk, extract, write, link."""

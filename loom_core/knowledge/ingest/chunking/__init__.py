@@ -1,0 +1,27 @@
+"""Cutting documents into passages: by structure (the default), by size, or by a sliding window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.ingest.chunking.registry import ChunkerName, create_chunker
+    from loom_core.knowledge.ingest.chunking.simple import SimpleChunker
+    from loom_core.knowledge.ingest.chunking.sliding import SlidingWindowChunker
+    from loom_core.knowledge.ingest.chunking.structure import StructureChunker
+
+__all__ = ["ChunkerName", "SimpleChunker", "SlidingWindowChunker", "StructureChunker", "create_chunker"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "ChunkerName": ".registry",
+            "SimpleChunker": ".simple",
+            "SlidingWindowChunker": ".sliding",
+            "StructureChunker": ".structure",
+            "create_chunker": ".registry",
+        },
+    )

@@ -1,0 +1,99 @@
+"""Rules for Chinese: jieba's tags for names, 《》 for works, 是 for definitions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.ingest.extraction.chinese_types import (
+    ChineseType,
+    foreign_kind,
+    is_place_beside,
+    organisation_type,
+    person_kind,
+    place_type,
+    thing_type,
+)
+from loom_core.knowledge.model import Mention, Relation
+from loom_core.knowledge.text.analysis import is_stop_word
+from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.segmentation import tagged_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Literal
+
+__all__ = ["chinese_definition", "chinese_mentions", "chinese_predicate"]
+
+_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·]{2,}")
+_WORK = re.compile(r"[《〈『「]([^《》〈〉『』「」\n]{1,40})[》〉』」]")
+_TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
+    "nr": person_kind,
+    "nrt": foreign_kind,
+    "nrfg": person_kind,
+    "ns": place_type,
+    "nt": organisation_type,
+    "nz": thing_type,
+}
+"""What a word with a tag is; None where it is no name."""
+
+_DEFINITION = re.compile(
+    r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"
+    r"\s*(?:[（(][^（）()]{0,120}[)）])?[，,]?(?:又称[^，。]{1,20}[，,])?"
+    r"(?:是指|是|指的是|为)(?P<object>[^。；\n]{2,60})"
+)
+_OBJECT_HEAD = re.compile(r"(?:的|之)(?P<head>[^，、。的之]{2,12})(?:[，、。]|$)")
+_VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
+
+
+def chinese_mentions(text: str) -> Iterator[Mention]:
+    """Titles of works, and the words that jieba tags as names of persons, places, organisations."""
+    if text.isascii():
+        return
+    for match in _WORK.finditer(text):
+        yield Mention(match[1], match.start(1), match.end(1), "work", "quoted", 0.9)
+    foreign: list[tuple[str, int]] = []
+    for word, tag, start in tagged_words(text):
+        type_of = _TYPES.get(tag)
+        if type_of is not None and (type_ := type_of(word)) is not None:
+            if type_ == "foreign":
+                foreign.append((word, start))
+            else:
+                yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
+    if foreign:
+        # Where a name stands once as only places do, it is a place in the whole passage.
+        places = {word for word, start in foreign if is_place_beside(text, start, start + len(word))}
+        for word, start in foreign:
+            type_ = "place" if word in places else "person"
+            yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
+
+
+def chinese_definition(text: str) -> Relation | None:
+    """The statement "X是Y" at the beginning of a passage."""
+    match = _DEFINITION.match(text)
+    if match is None or is_stop_word(match["subject"]):
+        return None
+    what = match["object"].split("，")[0]
+    head = _OBJECT_HEAD.search(what + "。")
+    name = (head["head"] if head else what[:12]).strip()
+    if not name:
+        return None
+    return Relation(
+        match["subject"], "is a", name, match.start("subject"), match.end("object"), "definition", 0.6
+    )
+
+
+@remembered
+def chinese_predicate(between: str) -> str:
+    """The verbs between two names, or empty if there are none."""
+    if len(between) > 20 or any(mark in between for mark in "。；！？\n"):
+        return ""
+    import rjieba
+
+    verbs = [
+        word
+        for run in _RUN.findall(between) or [between.strip("，、 ")]
+        for word, tag in rjieba.tag(run)
+        if tag in _VERB_TAGS
+    ]
+    return "".join(verbs[:3])

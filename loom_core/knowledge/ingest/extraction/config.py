@@ -1,0 +1,46 @@
+"""What to extract."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
+
+__all__ = ["ExtractionConfig"]
+
+
+class ExtractionConfig(BaseModel):
+    """The direction that a user gives to extraction; the extractor does the rest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    entity_types: list[str] = Field(default=[], description="Types to look for; empty means any.")
+    relation_types: list[str] = Field(default=[], description="Predicates to look for; empty means any.")
+    hints: str = Field(default="", description="What to pay attention to, for a language model.")
+    max_entities_per_chunk: int = Field(default=40, ge=0, description="The surest ones are kept.")
+    max_relations_per_chunk: int = Field(default=20, ge=0, description="The surest ones are kept.")
+    confirm_tokens: int | None = Field(
+        default=1_000_000,
+        ge=0,
+        description="A job for which a language model reads and writes more tokens needs a confirmation; "
+        "null for none.",
+    )
+    confirm_cost: float | None = Field(
+        default=1.0, ge=0, description="The same for its cost in US dollars, where prices are known."
+    )
+    enabled: bool = Field(default=True, description="False: no graph, vectors and words only.")
+
+    def takes_confirmation(self, tokens: int, cost: float | None) -> bool:
+        """Whether so much may not be spent on a job unless somebody agreed to it."""
+        is_large = self.confirm_tokens is not None and tokens > self.confirm_tokens
+        is_dear = self.confirm_cost is not None and cost is not None and cost > self.confirm_cost
+        return is_large or is_dear
+
+    def rule_settings(self) -> RuleSettings:
+        """What of it concerns the rules, which run in processes that do without Pydantic."""
+        return RuleSettings(
+            tuple(self.entity_types),
+            tuple(self.relation_types),
+            self.max_entities_per_chunk,
+            self.max_relations_per_chunk,
+        )

@@ -1,0 +1,1 @@
+"""Extraction of entities and relations by a language model."""

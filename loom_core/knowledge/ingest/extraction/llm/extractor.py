@@ -1,0 +1,370 @@
+"""Extraction by a language model, beside the rules."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.errors import LLMError
+from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+from loom_core.knowledge.ingest.extraction.llm.prompts import (
+    PROMPT_VERSION,
+    instruction,
+    output_schema,
+    shown,
+)
+from loom_core.knowledge.ingest.extraction.llm.reply import read_answer
+from loom_core.knowledge.ingest.extraction.llm.span_alignment import Placed, merged, place
+from loom_core.knowledge.ingest.extraction.rules import RuleExtractor
+from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
+from loom_core.knowledge.validation import check_above_zero
+from loom_core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.errors import ModelFailure
+    from loom_core.knowledge.ingest.extraction.llm.raw_extraction import Said
+    from loom_core.knowledge.model import Chunk, Extraction
+    from loom_core.llm.interface import LLMProvider
+
+__all__ = ["ExtractionSpent", "LLMEntityExtractor", "Portion", "portions"]
+
+_log = logging.getLogger(__name__)
+
+_FOR_ALL: frozenset[ModelFailure] = frozenset(
+    {"authentication", "not_found", "quota", "rate_limit", "overloaded", "connection", "unavailable"}
+)
+"""What the next request would meet, too: whatever passes quickly, the provider has waited for already."""
+_FOR_THESE: frozenset[ModelFailure] = frozenset({"too_long", "unreadable", "refused"})
+"""What is due to the passages, or to their number."""
+_FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request", "timeout"})
+"""What may be due to their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionSpent:
+    """What extraction has taken so far.
+
+    Attributes:
+        calls: of the model, failed ones included.
+        passages: read by the model.
+        by_rules: read by rules alone, as the model gave nothing for them.
+        input_tokens: of all answered calls.
+        output_tokens: likewise.
+        cost: US dollars; None where a price is not known.
+    """
+
+    calls: int = 0
+    passages: int = 0
+    by_rules: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+
+
+class LLMEntityExtractor:
+    """Has a language model find entities and relations, and rules what they find without one.
+
+    Several passages go into one request. Whatever the model answers, only what stands in a passage is kept,
+    under the passage's own spelling. Passages that an answer says nothing of are asked for again, one by one;
+    where that fails, too, the rules alone read them, and `Extraction.problem` says why. Rules run anyway:
+    they cost nothing, and say what a passage is about, on which retrieval rests.
+
+    A model that cannot be asked at all is no reason to go on without it unnoticed, as what rules alone have
+    read is not read again: then `extract` raises.
+
+    Args:
+        llm: the model.
+        config: what to look for.
+        request_tokens: how many tokens of passages go into one request, by `estimate_tokens`; a passage that
+            is longer goes alone.
+        request_passages: how many passages go into one request at the most; fewer once so many took too long.
+        max_tokens: limit of an answer; models that think first need room for it.
+        concurrency: how many requests are made at once.
+        timeout: seconds for one answer, with all that the provider waits for and tries again.
+        patience: extraction stops, too, after so many requests in a row that failed, be it due to passages.
+
+    Raises:
+        ConfigError: a number is not above 0.
+    """
+
+    def __init__(
+        self,
+        llm: LLMProvider,
+        config: ExtractionConfig | None = None,
+        *,
+        request_tokens: int = 3000,
+        request_passages: int = 8,
+        max_tokens: int = 8000,
+        concurrency: int = 4,
+        timeout: float = 300.0,
+        patience: int = 4,
+    ) -> None:
+        check_above_zero(
+            of="extraction",
+            request_tokens=request_tokens,
+            request_passages=request_passages,
+            max_tokens=max_tokens,
+            concurrency=concurrency,
+            timeout=timeout,
+            patience=patience,
+        )
+        self._llm = llm
+        self._config = config or ExtractionConfig()
+        self._rules = RuleExtractor(self._config.rule_settings())
+        self._schema = output_schema(self._config)
+        self._request_tokens = request_tokens
+        self._request_passages = request_passages
+        self._max_tokens = max_tokens
+        self._concurrency = concurrency
+        self._timeout = timeout
+        self._patience = patience
+        self._failures = 0  # in a row
+        self._paid: dict[Chunk, Extraction] = {}  # what was read before extraction stopped
+        self.spent = ExtractionSpent()
+        """What this extractor has taken so far, in this process."""
+
+    @property
+    def id(self) -> str:
+        """The prompt's and the rules' version and the settings.
+
+        The model is not part of it: who changes to another in the middle of a corpus, as the first is out of
+        money, does not pay anew for what is done.
+        """
+        config = self._config
+        asked = json.dumps([config.entity_types, config.relation_types, config.hints], ensure_ascii=False)
+        return f"llm-{PROMPT_VERSION}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}/{self._rules.id}"
+
+    async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
+        """One extraction for each chunk, in order.
+
+        After an error it may be called again, and asks only for what the model did not read.
+
+        Raises:
+            LLMError: the model cannot be asked now: its key or its account is refused, it has no room or is
+                not there, or it failed `patience` times in a row.
+        """
+        paid = {chunk: self._paid[chunk] for chunk in chunks if chunk in self._paid}
+        new = [chunk for chunk in chunks if chunk not in paid]
+        found: dict[int, Extraction] = dict(enumerate(await self._rules.extract(new)))
+        read: dict[int, Extraction] = {}
+        limit = anyio.CapacityLimiter(self._concurrency)
+        stopped: list[LLMError] = []
+
+        async def ask(portion: Portion) -> None:
+            async with limit:
+                try:
+                    read.update(await self._read(portion, found))
+                except LLMError as error:
+                    stopped.append(error)
+                    tasks.cancel_scope.cancel()  # before the next one has its turn
+
+        async with anyio.create_task_group() as tasks:
+            for portion in self._portions(new):
+                tasks.start_soon(ask, portion)
+        if stopped:
+            self._paid = paid | {new[number]: each for number, each in read.items() if not each.problem}
+            raise _stopping(stopped[0], self._llm)
+        self._paid = {}
+        in_order = iter([read.get(number, by_rules) for number, by_rules in found.items()])
+        return [paid[chunk] if chunk in paid else next(in_order) for chunk in chunks]
+
+    @property
+    def llm(self) -> LLMProvider:
+        """The model."""
+        return self._llm
+
+    def estimate(self, chunks: Sequence[Chunk]) -> ExtractionEstimate:
+        """About what extraction from some chunks will take, each request being answered at once."""
+        planned = self._portions(chunks)
+        passages = [chunk for portion in planned for chunk in portion.chunks]
+        form = estimate_tokens(json.dumps(self._schema.schema, ensure_ascii=False))  # goes with each request
+        estimate = ExtractionEstimate(
+            passages=len(passages),
+            calls=len(planned),
+            input_tokens=sum(
+                form + estimate_tokens(self._instruction(portion)) + estimate_tokens(shown(portion.chunks))
+                for portion in planned
+            ),
+            output_tokens=sum(map(self._answer_tokens, passages)),
+        )
+        return replace(estimate, cost=estimate.cost_of(self._llm))
+
+    def _portions(self, chunks: Sequence[Chunk]) -> list[Portion]:
+        return portions(chunks, tokens=self._request_tokens, most=self._request_passages)
+
+    def _instruction(self, portion: Portion) -> str:
+        return instruction(self._config, chinese=portion.chinese)
+
+    def _answer_tokens(self, chunk: Chunk) -> int:
+        """About as many as the passage has: names come with braces, quotes and keys around them."""
+        limit = 20 * self._config.max_entities_per_chunk + 30 * self._config.max_relations_per_chunk
+        return 20 + min(estimate_tokens(chunk.text), limit)
+
+    async def _read(self, portion: Portion, found: dict[int, Extraction]) -> dict[int, Extraction]:
+        """What is found in some chunks, by number."""
+        try:
+            said = await self._ask(portion)
+        except LLMError as error:
+            if error.failure in _FOR_ALL:
+                raise
+            if len(portion.chunks) > 1 and error.failure in _FOR_SO_MANY:
+                if error.failure == "timeout":
+                    self._request_passages = max(1, len(portion.chunks) // 2)
+                return await self._read_singly(portion, portion.numbers, found)
+            if error.failure not in _FOR_THESE:
+                self._failures += 1
+                if self._failures >= self._patience:
+                    raise
+            return self._by_rules(portion, found, error.message)
+        self._failures = 0
+        read: dict[int, Extraction] = {}
+        for shown_as, (number, chunk) in enumerate(
+            zip(portion.numbers, portion.chunks, strict=True), start=1
+        ):
+            placed = self._placed(said, chunk, None if len(portion.chunks) == 1 else shown_as)
+            if placed is not None:
+                read[number] = merged(placed, found[number], config=self._config)
+        self._count(passages=len(read))
+        left = [number for number in portion.numbers if number not in read]
+        return read | await self._read_singly(portion, left, found)
+
+    async def _read_singly(
+        self, portion: Portion, numbers: Sequence[int], found: dict[int, Extraction]
+    ) -> dict[int, Extraction]:
+        """Ask for some chunks of a portion one by one."""
+        read: dict[int, Extraction] = {}
+        for number in numbers:
+            read |= await self._read(portion.only(number), found)
+        return read
+
+    def _by_rules(self, portion: Portion, found: dict[int, Extraction], why: str) -> dict[int, Extraction]:
+        _log.info("%d passages are read by rules alone: %s", len(portion.numbers), why)
+        self._count(by_rules=len(portion.numbers))
+        return {number: replace(found[number], problem=why) for number in portion.numbers}
+
+    def _placed(self, said: Said, chunk: Chunk, number: int | None) -> Placed | None:
+        """What an answer says of a passage, be it that it names nothing; None if it does not say.
+
+        Args:
+            said: the answer.
+            chunk: the passage.
+            number: of the passage in the request; None where it was alone, and all is about it.
+        """
+        about = {number, None}
+        entities = [e for e in said.entities if number is None or e.passage in about]
+        relations = [r for r in said.relations if number is None or r.passage in about]
+        placed = place(chunk.text, entities, relations, config=self._config)
+        # What comes without a number is of the passages in which it stands.
+        is_told = number is None or number in said.passages or (None in said.passages and not said.entities)
+        return placed if is_told or placed.mentions else None
+
+    async def _ask(self, portion: Portion) -> Said:
+        """Ask for some passages.
+
+        Raises:
+            LLMError: the model fails, refuses, does not answer in time, or not with anything of use.
+        """
+        self._count(calls=1)
+        try:
+            with anyio.fail_after(self._timeout):
+                response = await self._llm.chat(
+                    [
+                        {"role": "system", "content": self._instruction(portion)},
+                        {"role": "user", "content": shown(portion.chunks)},
+                    ],
+                    max_tokens=self._max_tokens,
+                    temperature=0.0,
+                    effort="off",
+                    output=self._schema,
+                )
+        except TimeoutError:
+            raise LLMError(
+                f"The language model gave no answer within {self._timeout:g} s.", failure="timeout"
+            ) from None
+        usage = response.usage
+        self._count(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+        cost = self.spent.cost
+        known = None if cost is None or usage.cost is None else cost + usage.cost
+        self.spent = replace(self.spent, cost=known)
+        if response.finish == "refused":
+            raise LLMError("The language model refuses to read the passage.", failure="refused")
+        said = read_answer(response.content)
+        if not said.passages:
+            raise LLMError(
+                "The language model's answer names nothing that can be read.", failure="unreadable"
+            )
+        return said
+
+    def _count(self, **more: int) -> None:
+        now = {name: getattr(self.spent, name) + number for name, number in more.items()}
+        self.spent = replace(self.spent, **now)
+
+
+def _stopping(error: LLMError, llm: LLMProvider) -> LLMError:
+    model = f"{llm.name} ({llm.model})" if llm.model else llm.name
+    return LLMError(
+        f"Extraction with the language model {model} has stopped: {error.message}",
+        advice=f"{error.advice} What is written stays; it goes on there when the model can be asked.".strip(),
+        failure=error.failure,
+        provider=error.provider,
+        status=error.status,
+        retry_after=error.retry_after,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Passages of one request.
+
+    Attributes:
+        numbers: of the chunks among those that were given, from 0.
+        chunks: the chunks.
+        chinese: whether they are in Chinese, and so is what is said of them.
+    """
+
+    numbers: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+    chinese: bool
+
+    def only(self, number: int) -> Portion:
+        """One of its chunks alone."""
+        return Portion((number,), (self.chunks[self.numbers.index(number)],), self.chinese)
+
+
+def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[Portion]:
+    """Divide chunks into requests, in order, those in Chinese apart; chunks without a word go nowhere.
+
+    Args:
+        chunks: the chunks.
+        tokens: of chunks in one request, by `estimate_tokens`; one that is longer goes alone.
+        most: chunks in one request.
+    """
+    divided: list[Portion] = []
+    for chinese in (False, True):
+        numbers: list[int] = []
+        left = 0
+        for number, chunk in enumerate(chunks):
+            if (chunk.language == "zh") != chinese or not any(map(str.isalnum, chunk.text)):
+                continue
+            size = estimate_tokens(chunk.text)
+            if numbers and (size > left or len(numbers) == most):
+                divided.append(_portion(chunks, numbers, chinese=chinese))
+                numbers = []
+            if not numbers:
+                left = tokens
+            numbers.append(number)
+            left -= size
+        if numbers:
+            divided.append(_portion(chunks, numbers, chinese=chinese))
+    return divided
+
+
+def _portion(chunks: Sequence[Chunk], numbers: Sequence[int], *, chinese: bool) -> Portion:
+    return Portion(tuple(numbers), tuple(chunks[number] for number in numbers), chinese)

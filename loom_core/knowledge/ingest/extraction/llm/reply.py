@@ -1,0 +1,181 @@
+"""Reading what a language model says it found in passages, whatever form it chose.
+
+Asked for is JSON of one form (`prompts`). Models also write fences and prose around it, stop in the middle
+of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and lists. All
+that can be read is read, and nothing is believed: `placing` looks for it in the passages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from loom_core.knowledge.ingest.extraction.llm.lines import read_lines
+from loom_core.knowledge.ingest.extraction.llm.raw_extraction import MOST_SAID, Said, SaidEntity, SaidRelation
+from loom_core.llm.content import without_thinking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["read_answer"]
+
+_MAX_ANSWER = 200_000  # characters of an answer that are read, after the thinking
+_MAX_DEAD_ENDS = 500  # places where JSON might begin and does not
+_MAX_DEPTH = 8
+
+_FENCE = re.compile(r"^[ \t]*```.*$", re.MULTILINE)
+_START = re.compile(r"[\[{]")
+_CUT_PASSAGE = re.compile(r'\{\s*"(?:passage|id|number|段落|编号)"\s*:\s*"?(\d{1,4})"?\s*,')
+_NUMBER = re.compile(r"\D{0,12}(\d{1,4})\D?")
+
+_PASSAGE_OF_ITEM = ("passage", "passage_id", "段落")
+_PASSAGE = (*_PASSAGE_OF_ITEM, "id", "number", "编号")
+_NAME = ("name", "entity", "text", "实体", "名称", "名字")
+_TYPE = ("type", "entity_type", "label", "category", "类型", "类别")
+_SUBJECT = ("subject", "source", "head", "from", "主语", "主体", "头实体")
+_PREDICATE = ("predicate", "relation", "relation_type", "type", "label", "谓语", "关系", "关系类型")
+_OBJECT = ("object", "target", "tail", "to", "宾语", "客体", "尾实体")
+_ENTITIES = ("entities", "nodes", "实体", "实体列表")
+_RELATIONS = ("relations", "relationships", "triples", "edges", "关系", "关系列表", "三元组")
+
+_Role: TypeAlias = Literal["", "entities", "relations"]
+
+
+def read_answer(answer: str) -> Said:
+    """What an answer says of which passage, nothing twice, in its order.
+
+    Args:
+        answer: what the model wrote.
+    """
+    text = _FENCE.sub("", without_thinking(answer)[:_MAX_ANSWER])
+    reader = _JsonReader()
+    reader.read(text)
+    if not reader.said and "{'" in text:  # as Python writes it
+        reader.read(text.replace("'", '"'))
+    return reader.result() if reader.said or reader.covered else read_lines(text)
+
+
+class _JsonReader:
+    """Collects entities and relations from all JSON of a text, be it cut off or wrong in places."""
+
+    def __init__(self) -> None:
+        self.said: dict[SaidEntity | SaidRelation, None] = {}
+        self.covered: set[int | None] = set()
+        self._passage: int | None = None
+
+    def read(self, text: str) -> None:
+        """Read all that is JSON, from the outside in: what is inside of something broken, too."""
+        decoder = json.JSONDecoder(strict=False)
+        place = dead_ends = 0
+        while dead_ends < _MAX_DEAD_ENDS and (start := _START.search(text, place)) is not None:
+            try:
+                value, place = decoder.raw_decode(text, start.start())
+            except (ValueError, RecursionError):
+                place = start.end()
+                dead_ends += 1
+                if (cut := _CUT_PASSAGE.match(text, start.start())) is not None:
+                    self._passage = int(cut[1])
+            else:
+                # A list of texts is one of names; three of them may be a relation that has lost its list.
+                role: _Role = "entities" if _are_names(value) else ""
+                self._take(value, self._passage, role)
+
+    def result(self) -> Said:
+        return Said(
+            tuple(each for each in self.said if isinstance(each, SaidEntity)),
+            tuple(each for each in self.said if isinstance(each, SaidRelation)),
+            frozenset(self.covered.union(each.passage for each in self.said)),
+        )
+
+    def _take(self, value: object, passage: int | None, role: _Role, *, depth: int = _MAX_DEPTH) -> None:
+        if not depth:
+            return
+        if isinstance(value, str):
+            if role == "entities":
+                self._add(SaidEntity(value, "", passage))
+        elif isinstance(value, list):
+            elements = cast("list[object]", value)
+            if role == "relations" and len(texts := _texts(elements)) == len(elements) == 3:
+                self._add(SaidRelation(texts[0], texts[1], texts[2], passage))
+                return
+            for element in elements:
+                self._take(element, passage, role, depth=depth - 1)
+        elif isinstance(value, dict):
+            self._take_object(cast("dict[str, object]", value), passage, role, depth=depth)
+
+    def _take_object(
+        self, members: Mapping[str, object], passage: int | None, role: _Role, *, depth: int
+    ) -> None:
+        fields = {key.casefold(): child for key, child in members.items()}
+        roles: dict[str, _Role] = {key: _role_of(key.casefold(), child) for key, child in members.items()}
+        holds_lists = any(roles.values())
+        numbered = _passage_of(fields, _PASSAGE if holds_lists else _PASSAGE_OF_ITEM)
+        passage = passage if numbered is None else numbered
+        if holds_lists:
+            self.covered.add(passage)  # it says so even where there is nothing
+        elif (subject := _text(fields, _SUBJECT)) and (object_ := _text(fields, _OBJECT)):
+            self._add(SaidRelation(subject, _text(fields, _PREDICATE), object_, passage))
+            return
+        elif name := _text(fields, _NAME):
+            self._add(SaidEntity(name, _text(fields, _TYPE), passage))
+            return
+        for key, child in members.items():
+            if role == "entities" and not holds_lists:
+                self._take_named(key, child, passage)
+            elif isinstance(child, str):
+                continue
+            else:
+                numbered = None if roles[key] else _number(key)
+                within = passage if numbered is None else numbered
+                self._take(child, within, roles[key], depth=depth - 1)
+
+    def _take_named(self, key: str, child: object, passage: int | None) -> None:
+        """`{"Ada": "person"}`, or `{"person": ["Ada"]}`."""
+        if isinstance(child, str):
+            self._add(SaidEntity(key, child, passage))
+        elif isinstance(child, list):
+            for name in _texts(cast("list[object]", child)):
+                self._add(SaidEntity(name, key, passage))
+
+    def _add(self, said: SaidEntity | SaidRelation) -> None:
+        if len(self.said) < MOST_SAID and said.is_usable:
+            self.said.setdefault(said)
+
+
+def _are_names(value: object) -> bool:
+    if not isinstance(value, list):
+        return False
+    elements = cast("list[object]", value)
+    return len(elements) != 3 and len(_texts(elements)) == len(elements)
+
+
+def _texts(elements: Sequence[object]) -> list[str]:
+    return [element for element in elements if isinstance(element, str)]
+
+
+def _text(fields: Mapping[str, object], keys: Sequence[str]) -> str:
+    """The first of some fields that is a text with something in it."""
+    values = (fields.get(key) for key in keys)
+    return next((value for value in values if isinstance(value, str) and value.strip()), "")
+
+
+def _role_of(key: str, child: object) -> _Role:
+    if not isinstance(child, list | dict):  # 关系 may be a list of relations, or a field of one
+        return ""
+    if key in _ENTITIES:
+        return "entities"
+    return "relations" if key in _RELATIONS else ""
+
+
+def _passage_of(fields: Mapping[str, object], keys: Sequence[str]) -> int | None:
+    value = next((fields[key] for key in keys if key in fields), None)
+    if isinstance(value, str):
+        return _number(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(text: str) -> int | None:
+    """The number in `2`, `[2]`, `passage_2` or `段落2`."""
+    match = _NUMBER.fullmatch(text)
+    return int(match[1]) if match else None

@@ -1,0 +1,176 @@
+"""Finding in a passage what a language model says is in it: what has no place there is not kept."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from loom_core.knowledge.ingest.extraction.choosing import distinct, surest_mentions, without_overlap
+from loom_core.knowledge.ingest.extraction.llm.prompts import OTHER
+from loom_core.knowledge.model import Extraction, Mention, Relation
+from loom_core.knowledge.text.analysis import is_stop_word
+from loom_core.knowledge.text.scripts import normalise
+from loom_core.knowledge.text.surface_forms import POSSESSIVE, name_key, surface_keys, surface_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+    from loom_core.knowledge.ingest.extraction.llm.raw_extraction import SaidEntity, SaidRelation
+    from loom_core.knowledge.text.surface_forms import SurfaceToken
+
+__all__ = ["METHOD", "Placed", "merged", "place"]
+
+METHOD = "llm"
+"""What mentions and relations say that a model found."""
+
+_ENTITY_CONFIDENCE = 0.95  # above all rules, so that these are kept where there are too many
+_RELATION_CONFIDENCE = 0.8
+_MAX_NAME_TOKENS = 24
+_MAX_GAP = 4  # characters between two words of a name
+_MAX_TYPE = 40  # characters
+_MAX_PREDICATE = 60
+_UNTYPED = "thing"
+_UNNAMED = "related to"
+
+
+class Placed(NamedTuple):
+    """What of an answer stands in one passage."""
+
+    mentions: tuple[Mention, ...]
+    relations: tuple[Relation, ...]
+
+
+def place(
+    text: str,
+    entities: Sequence[SaidEntity],
+    relations: Sequence[SaidRelation],
+    *,
+    config: ExtractionConfig,
+) -> Placed:
+    """Find what a model says in a passage.
+
+    Names are kept as the passage writes them, at every place where they stand; one that does not stand there
+    is dropped, and so is a relation one of whose ends is not among the entities that were found.
+
+    Args:
+        text: the passage.
+        entities: most important first; more than the configuration allows are dropped.
+        relations: likewise.
+        config: the types and predicates that are looked for.
+    """
+    passage = _Passage(text)
+    types = {_folded(type_): type_ for type_ in config.entity_types}
+    predicates = {_folded(predicate): predicate for predicate in config.relation_types}
+    mentions: dict[str, list[Mention]] = {}
+    for entity in entities:
+        if len(mentions) == config.max_entities_per_chunk:
+            break
+        key = name_key(entity.name)
+        if key in mentions or not (spans := passage.spans(entity.name)):
+            continue
+        type_ = _type(entity, types)
+        mentions[key] = [
+            Mention(text[start:end], start, end, type_, METHOD, _ENTITY_CONFIDENCE) for start, end in spans
+        ]
+    kept = without_overlap(mention for found in mentions.values() for mention in found)
+    standing = set(kept)
+    placed = {key: [mention for mention in found if mention in standing] for key, found in mentions.items()}
+    found = (_relation(relation, placed, predicates) for relation in relations)
+    stated = distinct(relation for relation in found if relation is not None)
+    return Placed(tuple(kept), tuple(stated[: config.max_relations_per_chunk]))
+
+
+def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) -> Extraction:
+    """What a model found in a passage, with what rules find beside it.
+
+    Where both see a name, the model's is kept; so is what the model says of two entities. The rules alone say
+    what a passage is about, and which names are the same.
+    """
+    taken = [False] * max((mention.end for mention in placed.mentions), default=0)
+    for mention in placed.mentions:
+        taken[mention.start : mention.end] = [True] * (mention.end - mention.start)
+    beside = [mention for mention in by_rules.mentions if not any(taken[mention.start : mention.end])]
+    mentions = sorted((*placed.mentions, *beside), key=lambda mention: mention.start)
+    related = {frozenset((name_key(r.subject), name_key(r.object))) for r in placed.relations}
+    others = [
+        r for r in by_rules.relations if frozenset((name_key(r.subject), name_key(r.object))) not in related
+    ]
+    relations = sorted((*placed.relations, *others), key=lambda relation: -relation.confidence)
+    return Extraction(
+        mentions=tuple(surest_mentions(mentions, config.max_entities_per_chunk)),
+        abouts=by_rules.abouts,
+        relations=tuple(relations[: config.max_relations_per_chunk]),
+        aliases=by_rules.aliases,
+    )
+
+
+class _Passage:
+    """A text in which names are looked for, however they are spelt."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[SurfaceToken] = list(surface_tokens(text))
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, token in enumerate(self._tokens):
+            self._places[token.key].append(number)
+
+    def spans(self, name: str) -> list[tuple[int, int]]:
+        """Where a name stands; nowhere if it says nothing, such as a pronoun or a number."""
+        key = name_key(name)
+        if len(key) < 2 or key.isdigit() or is_stop_word(key):
+            return []
+        keys = surface_keys(key)
+        if len(keys) > _MAX_NAME_TOKENS:
+            return []
+        spans: list[tuple[int, int]] = []
+        for first in self._places.get(keys[0], []) if keys else ():
+            tokens = self._tokens[first : first + len(keys)]
+            if [token.key for token in tokens] == keys and self._is_close(tokens):
+                last = self._text[tokens[-1].start : tokens[-1].end]
+                spans.append((tokens[0].start, tokens[-1].start + len(POSSESSIVE.sub("", last) or last)))
+        return spans
+
+    def _is_close(self, tokens: Sequence[SurfaceToken]) -> bool:
+        gaps = [self._text[a.end : b.start] for a, b in pairwise(tokens)]
+        return all(len(gap) <= _MAX_GAP and gap.count("\n") < 2 for gap in gaps)
+
+
+def _relation(
+    said: SaidRelation, placed: dict[str, list[Mention]], predicates: dict[str, str]
+) -> Relation | None:
+    """A relation and the stretch that supports it: from the one end to the other, where they are nearest."""
+    one, two = name_key(said.subject), name_key(said.object)
+    if one == two or not placed.get(one) or not placed.get(two):
+        return None
+    predicate = predicates.get(_folded(said.predicate)) if predicates else _predicate(said.predicate)
+    if predicate is None:
+        return None
+    subject, object_ = min(
+        ((a, b) for a in placed[one] for b in placed[two]),
+        key=lambda ends: abs(ends[0].start - ends[1].start),
+    )
+    start, end = min(subject.start, object_.start), max(subject.end, object_.end)
+    return Relation(subject.name, predicate, object_.name, start, end, METHOD, _RELATION_CONFIDENCE)
+
+
+def _type(said: SaidEntity, types: dict[str, str]) -> str:
+    """The type that is meant: one of those that are looked for, if there are any."""
+    folded = _folded(said.type)
+    if types:
+        return types.get(folded) or types.get(folded.removesuffix("s")) or OTHER
+    repeats = folded == _folded(said.name)  # as small models do
+    return folded if 0 < len(folded) <= _MAX_TYPE and not repeats else _UNTYPED
+
+
+def _predicate(said: str) -> str:
+    predicate = _folded(said)
+    return predicate if 0 < len(predicate) <= _MAX_PREDICATE else _UNNAMED
+
+
+def _folded(text: str) -> str:
+    """A type or a predicate in the form in which its spellings are the same: `DEPENDS_ON`, `Depends on`."""
+    plain = (" " if unicodedata.category(c)[0] in "CZ" or c in "_-" else c for c in normalise(text))
+    return " ".join("".join(plain).split())

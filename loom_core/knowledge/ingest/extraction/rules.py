@@ -1,0 +1,250 @@
+"""Extraction by rules: no model, no key, hundreds of passages a second.
+
+What it reads: titles, headings and definitions say what a passage is *about*; capitalised phrases,
+titles of works, identifiers and, in Chinese, words that jieba tags as names are *mentions*; the words
+between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. How sure a
+rule is stands on everything it finds.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.cjk import holds_cjk, is_cjk
+from loom_core.knowledge.ingest.extraction.aliases import aliases_in
+from loom_core.knowledge.ingest.extraction.chinese import (
+    chinese_definition,
+    chinese_mentions,
+    chinese_predicate,
+)
+from loom_core.knowledge.ingest.extraction.choosing import distinct, surest_mentions, without_overlap
+from loom_core.knowledge.ingest.extraction.english import english_definition, english_mentions
+from loom_core.knowledge.ingest.extraction.english_predicates import english_predicate
+from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
+from loom_core.knowledge.ingest.extraction.subject_types import (
+    SubjectTypes,
+    subject_types,
+    with_title,
+    with_types,
+)
+from loom_core.knowledge.model import About, Extraction, Mention, Relation
+from loom_core.knowledge.text.keywords import extract_chunk_keywords
+from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.surface_forms import name_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from loom_core.knowledge.model import Chunk
+
+__all__ = ["RuleExtractor"]
+
+# All begins with one set of marks, before the alternatives, so that the engine leaps from mark to mark.
+_SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
+_CODE_CONFIDENCE = 0.7
+_FIRST_WORDS = 80  # characters
+_LAST_GAP = re.compile(r"\s+\S*$")
+_MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
+
+_TITLE_CONFIDENCE = {"given": 1.0, "metadata": 0.9, "heading": 0.9, "filename": 0.4, "none": 0.4}
+
+_GENERIC_HEADINGS = """
+introduction;overview;summary;abstract;background;conclusion;conclusions;discussion;references;
+bibliography;see also;external links;further reading;notes;contents;table of contents;appendix;
+example;examples;usage;installation;getting started;quick start;faq;license;changelog;contributing;
+history;description;parameters;arguments;returns;raises;requirements;preface;acknowledgements;
+acknowledgments;about;index;misc;miscellaneous;others;general;details;results;methods;step;steps;
+简介;介绍;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
+外部链接;附录;目录;注释;注意;说明;示例;例子;用法;使用方法;安装;快速开始;快速入门;常见问题;许可证;更新日志;
+其他;其它;参数;返回值;步骤;历史;备注
+"""
+
+
+class RuleExtractor:
+    """Finds entities, subjects and relations in English and Chinese passages by rules."""
+
+    def __init__(self, settings: RuleSettings | None = None) -> None:
+        self._settings = settings or RuleSettings()
+
+    @property
+    def settings(self) -> RuleSettings:
+        """Their settings."""
+        return self._settings
+
+    @property
+    def id(self) -> str:
+        """Name and version of the rules and their settings."""
+        s = self._settings
+        chosen = (",".join(sorted(types)) for types in (s.entity_types, s.relation_types))
+        return "/".join(["rules-3", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
+
+    async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
+        """One extraction for each chunk, in order."""
+        return await to_thread.run_sync(lambda: [self.extract_one(chunk) for chunk in chunks])
+
+    def extract_one(self, chunk: Chunk) -> Extraction:
+        """What the rules find in one chunk."""
+        definition = chinese_definition(chunk.text) or english_definition(chunk.text)
+        if chunk.language == "code" or (definition and not _says_something(definition.subject)):
+            definition = None
+        known = subject_types(chunk, definition)
+        mentions = self._mentions(chunk, known)
+        subjects, defined = self._abouts(chunk, mentions, definition)
+        relations = [*defined, *_heading_relations(chunk)]
+        subject = chunk.title if _says_something(chunk.title) else ""
+        for start, end, inside in _by_sentence(chunk.text, mentions):
+            relations += _sentence_relations(chunk.text, start, end, inside, subject)
+        if self._settings.relation_types:
+            relations = [r for r in relations if r.predicate in self._settings.relation_types]
+        kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
+        if known and not self._settings.entity_types:
+            kept = with_title(kept, chunk, known)
+        relations.sort(key=lambda r: -r.confidence)
+        return Extraction(
+            mentions=tuple(kept),
+            abouts=tuple(subjects),
+            relations=tuple(distinct(relations)[: self._settings.max_relations_per_chunk]),
+            aliases=()
+            if chunk.language == "code"
+            else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
+        )
+
+    def _mentions(self, chunk: Chunk, known: SubjectTypes) -> list[Mention]:
+        text = chunk.text
+        # Capital letters mean names in prose, and nothing in source code.
+        found = [] if chunk.language == "code" else [*chinese_mentions(text), *english_mentions(text)]
+        for keyword in extract_chunk_keywords(text, limit=12):
+            if not is_cjk(keyword[0]):
+                start = text.find(keyword)
+                if start >= 0:
+                    end = start + len(keyword)
+                    found.append(Mention(keyword, start, end, "code", "identifier", _CODE_CONFIDENCE))
+        found = with_types(found, known)
+        if self._settings.entity_types:
+            found = [m for m in found if m.type in self._settings.entity_types]
+        return without_overlap(found)
+
+    def _abouts(
+        self, chunk: Chunk, mentions: list[Mention], definition: Relation | None
+    ) -> tuple[list[About], list[Relation]]:
+        abouts: list[About] = []
+        if _says_something(chunk.title):
+            abouts.append(About(chunk.title, "title", _TITLE_CONFIDENCE[chunk.title_source]))
+        for depth, heading in enumerate(reversed(chunk.heading_path)):
+            if _says_something(heading):
+                abouts.append(About(heading, "heading", 0.8 if depth == 0 else 0.5))
+        if chunk.name:
+            abouts.append(About(chunk.name, "definition", 0.8))
+        relations: list[Relation] = []
+        if definition is not None:
+            # Under a title or heading the first "X is a Y" is mostly background, not what it is about.
+            abouts.append(About(definition.subject, "definition", 0.3 if _is_placed(chunk) else 0.6))
+            relations.append(definition)
+        if not abouts and mentions:
+            abouts.append(About(mentions[0].name, "first_phrase", 0.3))
+        return abouts, relations
+
+
+def _is_placed(chunk: Chunk) -> bool:
+    return bool(chunk.heading_path) or (bool(chunk.title) and chunk.title_source != "filename")
+
+
+@remembered
+def _says_something(name: str) -> bool:
+    key = name_key(name)
+    return len(key) > 1 and not key.isdigit() and key not in _generic_keys()
+
+
+@cache
+def _generic_keys() -> frozenset[str]:
+    # Not at import, as keys of words load a stemmer.
+    return frozenset(map(name_key, _GENERIC_HEADINGS.replace("\n", "").split(";")))
+
+
+def _heading_relations(chunk: Chunk) -> list[Relation]:
+    path = [name for name in (chunk.title, *chunk.heading_path) if _says_something(name)]
+    return [
+        Relation(inner, "part of", outer, 0, _first_words(chunk.text), "heading", 0.7)
+        for outer, inner in pairwise(path)
+        if name_key(outer) != name_key(inner)
+    ]
+
+
+def _first_words(text: str) -> int:
+    """Where the first words of a text end, which stand for a passage that says something as a whole."""
+    if len(text) <= _FIRST_WORDS or is_cjk(text[_FIRST_WORDS]) or is_cjk(text[_FIRST_WORDS - 1]):
+        return min(len(text), _FIRST_WORDS)
+    match = _LAST_GAP.search(text[: _FIRST_WORDS + 1])
+    return match.start() if match else _FIRST_WORDS
+
+
+def _sentences(text: str) -> Iterable[tuple[int, int]]:
+    start = 0
+    for match in _SENTENCE_END.finditer(text):
+        end = match.start() if text[match.start()] == "\n" else match.start() + 1
+        if end > start:
+            yield start, end
+        start = match.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def _by_sentence(text: str, mentions: list[Mention]) -> Iterable[tuple[int, int, list[Mention]]]:
+    """The sentences that hold mentions, which come by place and do not overlap, and the mentions."""
+    place = 0
+    for start, end in _sentences(text):
+        while place < len(mentions) and mentions[place].start < start:
+            place += 1  # it begins in a sentence that ends before it does
+        first = place
+        while place < len(mentions) and mentions[place].end <= end:
+            place += 1
+        if place > first:
+            yield start, end, mentions[first:place]
+
+
+def _sentence_relations(
+    text: str, start: int, end: int, mentions: list[Mention], subject: str
+) -> list[Relation]:
+    relations: list[Relation] = []
+    for first, second in pairwise(mentions):
+        between = text[first.end : second.start]
+        if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
+            continue
+        predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
+        confidence = 0.5 if predicate else 0.2
+        relations.append(
+            Relation(
+                first.name,
+                predicate or "related to",
+                second.name,
+                first.start,
+                second.end,
+                "between",
+                confidence,
+            )
+        )
+    if subject and mentions:
+        relations += _pronoun_relation(text[start:end], start, mentions[0], subject)
+    return relations
+
+
+_PRONOUN = re.compile(r"(?:He|She|It|They|His|Her|Its)\s+|[他她它该其](?:们)?")
+
+
+def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -> list[Relation]:
+    """Read "She was born in Paris" as a statement about the document's subject."""
+    match = _PRONOUN.match(sentence)
+    if match is None or name_key(first.name) == name_key(subject):
+        return []
+    between = sentence[match.end() : first.start - start]
+    if not between or len(between) > _MAX_BETWEEN:
+        return []
+    predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
+    if not predicate:
+        return []
+    return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]

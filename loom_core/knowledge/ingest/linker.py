@@ -1,0 +1,217 @@
+"""Linking passages to the subjects they name, as documents come."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError
+from loom_core.knowledge.store.graph import Link
+from loom_core.knowledge.text.analysis import lookup_tokens
+from loom_core.knowledge.text.name_matching import NameIndex, bare
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from loom_core.knowledge.indexes import WordIndex
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.graph import NewName
+
+__all__ = ["Linker"]
+
+_CHUNKS_FOR_A_NAME = 2  # to read so many chunks takes as long as to look a name up and read what may hold it
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Going through all earlier chunks for many new names at once.
+
+    Attributes:
+        names: what is looked for.
+        entities: theirs.
+        last: the last chunk there was at the beginning.
+        until: the last chunk that may hold one of them unseen.
+        at: the last chunk that was read.
+    """
+
+    names: NameIndex
+    entities: list[int]
+    last: int
+    until: int
+    at: int = 0
+
+
+class Linker:
+    """Keeps the links of the record complete: every known name in every chunk.
+
+    New chunks are searched for all names, and what they bring of new names is looked for in the chunks
+    that were searched before: few names in those that the index of words finds, many in all of them. The
+    record knows what is still to be done of both, so that it does not matter when it is, or by which process.
+    The more chunks come between two times, the fewer are searched twice, for the names that came after them.
+
+    Args:
+        record: where names, chunks and links are.
+        words: finds the chunks that may hold a name.
+        chunks: how many are searched in a step.
+        names: how many new ones are looked for in earlier chunks in a step.
+    """
+
+    def __init__(self, record: Record, words: WordIndex, *, chunks: int = 500, names: int = 1000) -> None:
+        self._record = record
+        self._words = words
+        self._chunks_at_once = chunks
+        self._names_at_once = names
+        self._names: NameIndex | None = None
+        self._newest = 0  # the chunk that was the last one when the names were read
+        self._linked = 0  # the last one that had been searched then
+        self._indexed = 0  # the index of words has the chunks up to this one
+        self._reading: _Reading | None = None
+
+    def forget(self) -> None:
+        """Drop what is held in memory, as other processes may write from now on."""
+        self._names = self._reading = None
+        self._indexed = 0
+
+    def link_some(self, *, spare: int = 0) -> bool:
+        """Search some chunks for names. Blocks.
+
+        Args:
+            spare: how many new chunks, and how many new names, may be left for later. A name that is there
+                when a chunk is searched costs next to nothing; one that comes later is looked for by itself.
+
+        Returns:
+            Whether there was anything to do.
+        """
+        graph, last = self._record.graph, self._record.documents.last_chunk()
+        if last - graph.linked() > spare:
+            self._search_new(last)
+        elif graph.new_name_count() > spare:
+            self._search_earlier(last)
+        else:
+            return False
+        return True
+
+    def _search_new(self, last: int) -> None:
+        """Search the next chunks that came since the last time, for all names that have come so far."""
+        graph, limit = self._record.graph, self._chunks_at_once
+        names = self._known_names(last)
+        texts = graph.texts_after(graph.linked(), limit=limit)
+        links = list(_links_in(texts, names))
+        with self._record.database.write():
+            # A name comes with a chunk. One that came meanwhile was not looked for.
+            if self._record.documents.last_chunk() == last:
+                self._write(links)
+                graph.note_linked(texts[-1][0] if len(texts) == limit else last)
+
+    def _search_earlier(self, last: int) -> None:
+        """Look for some new names in the chunks that were searched before they came."""
+        self._known_names(last)  # before they are forgotten, as the next chunks are searched for them, too
+        if self._reading is None:
+            self._reading = self._new_reading(last)
+        if self._reading is not None:
+            self._read_some(self._reading)
+        else:
+            self._look_up_some(last)
+
+    def _new_reading(self, last: int) -> _Reading | None:
+        """The begin of going through all earlier chunks, or None where to look the names up takes less."""
+        graph = self._record.graph
+        if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.linked():
+            return None
+        new, names = graph.new_names(), NameIndex()
+        looked_for = [name.newest for name in new if name.newest and names.add(name.entity, name.id)]
+        until = min(max(looked_for, default=0), graph.linked())
+        return _Reading(names, [name.entity for name in new], last, until)
+
+    def _read_some(self, reading: _Reading) -> None:
+        """Go on with going through the earlier chunks."""
+        graph, limit = self._record.graph, self._chunks_at_once
+        texts = graph.texts_after(reading.at, limit=limit) if reading.at < reading.until else []
+        links = list(_links_in(texts, reading.names))
+        with self._record.database.write():
+            self._write(links)
+            reading.at = texts[-1][0] if len(texts) == limit else reading.until
+            if reading.at >= reading.until:
+                # Not those that ceased to be names meanwhile and became some again: with it their links went.
+                graph.forget_new_names(graph.subjects_since(reading.entities, reading.last))
+                self._reading = None
+
+    def _look_up_some(self, last: int) -> None:
+        """Look for some new names in the chunks that may hold them by the index of words."""
+        graph, names = self._record.graph, NameIndex()
+        new = graph.new_names(limit=self._names_at_once)
+        looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
+        try:
+            links = list(self._earlier_links(looked_for, names))
+        except IndexDamagedError as error:
+            self._indexed = 0
+            self._words.report_damage(error)
+            return
+        with self._record.database.write():
+            if self._record.documents.last_chunk() == last:
+                self._write(links)
+                graph.forget_new_names(name.entity for name in new)
+
+    def _known_names(self, newest: int) -> NameIndex:
+        """All names that came with the chunks up to one.
+
+        The first time they are read, which takes seconds where there are many.
+        """
+        if self._names is not None and newest == self._newest:
+            return self._names
+        graph = self._record.graph
+        linked = graph.linked()  # names that come from now on are noted with this or more
+        if self._names is None:
+            self._names = NameIndex()
+            for entity, id_ in graph.subjects():
+                self._names.add(entity, id_)
+        else:
+            for name in graph.new_names(since=self._linked):
+                self._names.add(name.entity, name.id)
+        self._newest, self._linked = newest, linked
+        return self._names
+
+    def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[Link]:
+        """Links to new names, which are those of an index, from the chunks that may hold them."""
+        if not new:
+            return
+        if max(name.newest for name in new) > self._indexed:
+            newest = self._record.documents.last_chunk()
+            self._words.sync_all()
+            self._indexed = newest
+        words = self._words.searcher()
+        if words is None:
+            raise IndexDamagedError("The index of words does not open.")
+        candidates: defaultdict[int, list[bytes]] = defaultdict(list)
+        for name in new:
+            letters = bare(name.id)
+            for key in words.containing(lookup_tokens(name.id)):
+                if key <= name.newest:
+                    candidates[key].append(letters)
+        chunks = sorted(candidates)
+        for start in range(0, len(chunks), self._chunks_at_once):
+            texts = self._record.graph.texts(chunks[start : start + self._chunks_at_once])
+            # Most have the words of a name somewhere, and not the name.
+            yield from _links_in((row for row in texts if _may_hold(row[1], candidates[row[0]])), names)
+
+    def _write(self, links: Iterable[Link]) -> None:
+        found = list(links)
+        there = set(self._record.documents.existing(sorted({link.chunk for link in found})))
+        # The index in memory may know names whose last title is gone.
+        alive = self._record.graph.still_subjects(sorted({link.entity for link in found}))
+        touched = self._record.graph.add_links(
+            link for link in found if link.chunk in there and link.entity in alive
+        )
+        self._record.changes.note("entity", sorted(touched))
+
+
+def _may_hold(text: str, names: Collection[bytes]) -> bool:
+    letters = bare(text)
+    return any(name in letters for name in names)
+
+
+def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[Link]:
+    for chunk, text in texts:
+        for entity, start, end in names.find(text):
+            yield Link(chunk, entity, start, end, text[start:end])

@@ -1,0 +1,195 @@
+"""Finding what a job is about: files of folders, portion by portion, and documents whose files are gone."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loom_core.files.opening import leads_within
+from loom_core.knowledge.ingest.loaders import scan
+from loom_core.knowledge.ingest.stored_documents import stored_uris
+from loom_core.knowledge.store.jobs import Found
+from loom_core.knowledge.uris import uri_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from loom_core.knowledge.ingest.loaders.folder import ScanEntry
+    from loom_core.knowledge.store import Job, Record
+
+__all__ = ["Listing", "outermost"]
+
+_PORTION = 1000
+_SECONDS = 0.25  # a portion's: then progress is told, and cancellation seen
+_FEW = 10  # documents that may go with the last file of their folder
+_COUNTED = 10_000
+
+
+class Listing:
+    """What one job is about. In memory only: whoever goes on after a kill lists from the start.
+
+    Files that are surely what they were when they were read become no items; they are counted. For a `sync`
+    the documents below its folders whose files are gone follow at the end, as `leaving`.
+
+    Args:
+        record: where the items are written.
+        job: the job, which has been started.
+        settings: what its files are read by, see `FileTable`.
+    """
+
+    def __init__(self, record: Record, job: Job, *, settings: bytes) -> None:
+        self._record = record
+        self._settings = settings
+        self._seen = bytearray()  # a bit for each document that still has its file
+        self._kept: list[str] = []  # addresses of what could not be looked at
+        self._places: list[Path] = []  # below which documents are to be removed whose files are gone
+        # One after the other, as only all the files tell which documents have none.
+        self._phases = deque([self._files(job), self._leaving()])
+        self.job = job
+
+    def step(self) -> bool:
+        """Find some more, and write it down. Blocks for a moment.
+
+        Returns:
+            Whether there may be more.
+
+        Raises:
+            InvalidInputError: a pattern is malformed.
+        """
+        until = time.monotonic() + _SECONDS
+        portion: list[ScanEntry | Found] = []
+        for each in islice(self._phases[0], _PORTION):
+            portion.append(each)
+            if time.monotonic() > until:
+                break
+        if not portion:
+            self._phases.popleft()
+        found = [each for each in portion if isinstance(each, Found)]
+        entries = [each for each in portion if not isinstance(each, Found)]
+        changed, unchanged = self._changed(entries)
+        self._record.jobs.append(self.job, [*found, *changed], unchanged=unchanged)
+        if not self._phases:
+            self._record.jobs.listed(self.job)
+        return bool(self._phases)
+
+    def _files(self, job: Job) -> Iterator[ScanEntry | Found]:
+        request = job.request
+        if "stored" in request:
+            wanted = frozenset(request["stored"])
+            for uri, size in stored_uris(self._record.database):
+                if not wanted or uri in wanted:
+                    yield Found(uri, size)
+        elif "urls" in request:
+            yield from map(Found, request["urls"])
+        elif job.kind == "sync":
+            roots = outermost([Path(path).resolve() for path in request["paths"]])
+            within = outermost(list(map(Path, request.get("within", ()))))
+            self._places = within or roots
+            for root in roots:
+                yield from self._folder(root, request, within)
+        else:
+            for path in map(Path, request["paths"]):
+                if job.roots and not leads_within(path, job.roots):
+                    yield Found(uri_of(path), 0, "failed", "it leads out of the folders that may be read")
+                elif path.exists():
+                    yield from _scanned(path, request)
+                else:
+                    yield Found(uri_of(path), 0, "skipped", "there is no such file or folder")
+
+    def _changed(self, entries: Sequence[ScanEntry]) -> tuple[list[Found], int]:
+        """What is to be done about some files, and how many surely did not change."""
+        uris = [uri_of(entry.path) for entry in entries]
+        loadable = [uri for uri, entry in zip(uris, entries, strict=True) if not entry.skipped]
+        known = self._record.files.known(loadable, self._settings)
+        if self.job.kind == "sync":
+            for key in self._record.files.documents_at(loadable).values():
+                self._mark(key)
+        found: list[Found] = []
+        unchanged = 0
+        for uri, entry in zip(uris, entries, strict=True):
+            before = known.get(uri)
+            if not entry.is_known and self.job.kind == "sync":
+                self._kept.append(uri)
+                reason = f"{entry.skipped}; what was read from it before is kept"
+                found.append(Found(uri, 0, "failed", reason))
+            elif entry.skipped:
+                found.append(Found(uri, entry.size, "skipped", entry.skipped))
+            elif before is not None and before.state.is_untouched(
+                size=entry.size, mtime_ns=entry.mtime_ns, ctime_ns=entry.ctime_ns
+            ):
+                unchanged += 1
+            else:
+                found.append(Found(uri, entry.size))
+        return found, unchanged
+
+    # -- keeping in step ---------------------------------------------------------------------------
+
+    def _folder(
+        self, root: Path, request: dict[str, Any], within: Sequence[Path]
+    ) -> Iterator[ScanEntry | Found]:
+        uri = uri_of(root)
+        documents = self._record.files.count_under(uri, limit=_COUNTED)
+        state = _state_of(root)
+        lost = state == "gone" or (state == "empty" and documents > _FEW)
+        if lost and documents and not request.get("allow_empty"):
+            self._kept.append(uri)
+            more = " or more" if documents == _COUNTED else ""
+            yield Found(
+                uri,
+                0,
+                "failed",
+                f"the folder is {state}, so nothing was removed: {documents:,}{more} documents came from it. "
+                "Is its drive connected? If they are to go, use --allow-empty",
+            )
+        elif state != "gone":
+            yield from _scanned(root, request, within)
+        elif not documents:
+            yield Found(uri, 0, "failed", "there is no such folder")
+
+    def _leaving(self) -> Iterator[ScanEntry | Found]:
+        for uri in map(uri_of, self._places):
+            for at, key in self._record.files.documents_at([uri]).items():
+                if self._is_leaving(key, at):
+                    yield Found(at, 0, "leaving")
+            after = ""
+            while page := self._record.files.documents_under(uri, after=after, limit=_PORTION):
+                after = page[-1][1]
+                yield from (Found(below, 0, "leaving") for key, below in page if self._is_leaving(key, below))
+
+    def _is_leaving(self, key: int, uri: str) -> bool:
+        at = key >> 3
+        if at < len(self._seen) and self._seen[at] >> (key & 7) & 1:
+            return False
+        return not any(uri == kept or uri.startswith(f"{kept}/") for kept in self._kept)
+
+    def _mark(self, key: int) -> None:
+        at = key >> 3
+        if at >= len(self._seen):
+            self._seen.extend(bytes(at + 1 - len(self._seen) + 1024))
+        self._seen[at] |= 1 << (key & 7)
+
+
+def outermost(paths: Sequence[Path]) -> list[Path]:
+    """Paths without those that are below another of them, sorted."""
+    found: list[Path] = []
+    for path in sorted(set(paths), key=lambda path: path.parts):
+        if not found or not path.is_relative_to(found[-1]):
+            found.append(path)
+    return found
+
+
+def _scanned(path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -> Iterator[ScanEntry]:
+    return scan(path, include=request.get("include", ()), exclude=request.get("exclude", ()), within=within)
+
+
+def _state_of(folder: Path) -> str:
+    """`gone`, `empty`, or nothing if there is something in it or it cannot be read."""
+    try:
+        return "" if any(folder.iterdir()) else "empty"
+    except (FileNotFoundError, NotADirectoryError):
+        return "gone"
+    except OSError:
+        return ""

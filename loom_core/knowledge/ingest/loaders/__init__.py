@@ -1,0 +1,41 @@
+"""Loading documents: one function for any file, one for a folder's listing.
+
+Format libraries are imported when the first file of their format is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.files.encoding import decode
+    from loom_core.knowledge.ingest.loaders.folder import ScanEntry, scan
+    from loom_core.knowledge.ingest.loaders.load import load_bytes, load_file
+    from loom_core.knowledge.ingest.loaders.registry import supported_extensions
+    from loom_core.knowledge.ingest.loaders.source import LoadLimits
+
+__all__ = [
+    "LoadLimits",
+    "ScanEntry",
+    "decode",
+    "load_bytes",
+    "load_file",
+    "scan",
+    "supported_extensions",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "LoadLimits": ".source",
+            "ScanEntry": ".folder",
+            "decode": "loom_core.files.encoding",
+            "load_bytes": ".load",
+            "load_file": ".load",
+            "scan": ".folder",
+            "supported_extensions": ".registry",
+        },
+    )

@@ -1,0 +1,282 @@
+"""HTML: the article without the page around it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from loom_core.files.encoding import decode
+from loom_core.knowledge.ingest.loaders.cleaning import clean_line, clean_text, join_lines
+from loom_core.knowledge.ingest.loaders.content import ContentWriter
+from loom_core.knowledge.ingest.loaders.tables import write_table
+from loom_core.knowledge.ingest.loaders.titles import usable_title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.source import Source
+
+__all__ = ["load_html", "write_page"]
+
+_INVISIBLE = (
+    "script, style, noscript, template, svg, math annotation, iframe, object, embed, canvas, audio, video, "
+    "select, button, input, textarea, dialog, rp, rt, [hidden], [aria-hidden=true]"
+)
+_BOILERPLATE = "nav, footer, aside, [role=navigation], [role=banner], [role=contentinfo], [role=search]"
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = frozenset(
+    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure"
+    " footer form header hgroup hr legend main nav ol p section summary table tbody td tfoot th thead tr"
+    " ul".split()
+)
+# Void elements, those that close by themselves, and mere formatting.
+_NOT_NESTING = frozenset(
+    "a area b base big body br code col colgroup dd dt em embed font head hr html i img input li link meta"
+    " nobr option p param rp rt s small source span strike strong tbody td tfoot th thead tr track tt u"
+    " wbr".split()
+)
+_TAG = re.compile(
+    r"<(?:script\b.*?(?:</script|\Z)|style\b.*?(?:</style|\Z)|!--.*?(?:-->|\Z)"
+    r"|(?P<closing>/?)(?P<name>[a-z][^\s/>]*))",
+    re.DOTALL | re.IGNORECASE,
+)
+_MAX_DEPTH = 1_000
+_HEAD = 2_000
+_XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
+# In XHTML these may be closed at once; an HTML parser would take all that follows for their content.
+_CLOSED = re.compile(r"<(title|script|style|iframe|textarea|noscript|template)\b([^<>]*)/>", re.IGNORECASE)
+_SPACES = re.compile(r"\s+")
+_SOURCE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
+_SPAN = re.compile("[1-9][0-9]?")
+_META = {
+    "author": "author",
+    "article:author": "author",
+    "description": "description",
+    "og:description": "description",
+    "og:title": "title",
+    "date": "date",
+    "article:published_time": "date",
+    "keywords": "tags",
+}
+
+
+def load_html(source: Source) -> Content:
+    """Read a web page: headings, paragraphs, list items, table rows and preformatted code.
+
+    Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
+    all that is not in it. A page that is nothing but boilerplate is read whole.
+    """
+    writer = ContentWriter(source)
+    title, metadata = write_page(source, writer, source.data)
+    return writer.finish(title=title, title_source="metadata" if title else "none", metadata=metadata)
+
+
+def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str, dict[str, Any]]:
+    """Write the content of a page.
+
+    Args:
+        source: the file that the page is or is in.
+        writer: where to.
+        data: the page.
+
+    Returns:
+        Its title and the other fields that it has.
+
+    Raises:
+        DocumentError: its elements are nested too deep, or it holds too much text.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    text = clean_text(decode(data, hint=source.charset)[0])
+    if _XHTML in text[:_HEAD]:
+        text = _CLOSED.sub(r"<\1\2></\1>", text)
+    if _depth(text) > _MAX_DEPTH:  # the time the parser takes grows with the square of the depth
+        raise source.broken("HTML", f"its elements are nested more than {_MAX_DEPTH:,} deep")
+    tree = LexborHTMLParser(text)
+    metadata = _metadata(tree)
+    shared_title = metadata.pop("title", "")
+    invisible = _ids(tree.css(_INVISIBLE))
+    # What lays out a page is no table of data.
+    tables = _ids(tree.css("table")) - _ids(tree.css("table:has(table, h1, h2, h3, pre)"))
+    before = writer.count
+    mains = tree.css("main, [role=main]")
+    roots = [*mains, tree.body] if len(mains) == 1 else [tree.body]
+    for skipped in (invisible | _boilerplate(tree), invisible):
+        for root in roots:
+            if root is not None and writer.count == before:
+                _Reader(writer, skipped, tables).read(root)
+    element = tree.css_first("head > title")
+    title = usable_title(element.text() if element is not None else "") or usable_title(shared_title)
+    return _without_site(title, tree), metadata
+
+
+def _depth(text: str) -> int:
+    """How deep elements are nested at most, about: only those count that nest until they are closed."""
+    depth = deepest = 0
+    for match in _TAG.finditer(text):
+        name = match["name"]
+        if name and name.lower() not in _NOT_NESTING:
+            depth = max(depth - 1, 0) if match["closing"] else depth + 1
+            deepest = max(deepest, depth)
+    return deepest
+
+
+def _ids(nodes: Iterable[LexborNode]) -> frozenset[int]:
+    return frozenset(node.mem_id for node in nodes)
+
+
+def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
+    """What surrounds the article; a page's header stays if it has the only first-level heading."""
+    within = _ids(tree.css("main header, article header, section header"))
+    headers = [header for header in tree.css("header") if header.mem_id not in within]
+    titled = _ids(tree.css("header:has(h1)"))
+    only = len(tree.css("h1")) == len(tree.css("header h1"))
+    return _ids(tree.css(_BOILERPLATE)) | _ids(
+        header for header in headers if not (only and header.mem_id in titled)
+    )
+
+
+class _Reader:
+    """Walks a tree in document order, gathers running text, and writes it at every block's border."""
+
+    def __init__(self, writer: ContentWriter, skipped: frozenset[int], tables: frozenset[int]) -> None:
+        self._writer = writer
+        self._skipped = skipped
+        self._tables = tables
+        self._lines: list[tuple[str, list[str]]] = [("", [])]  # what stands before a line, its pieces
+        self._depth = 0  # list items that are open
+
+    def read(self, root: LexborNode) -> None:
+        # A stack of its own: hostile pages nest deeper than Python's.
+        stack = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                self._leave(node)
+            elif self._enter(node):
+                stack.append((node, True))
+                stack.extend((child, False) for child in reversed(list(node.iter(include_text=True))))
+        self._flush()
+
+    def _enter(self, node: LexborNode) -> bool:
+        """Handle a node's beginning; False if its inside is done with."""
+        tag = node.tag or "-"
+        if tag == "-text":
+            self._lines[-1][1].append(join_lines(_SOURCE_BREAK.sub("\n", node.text())))
+        elif tag == "br":
+            self._lines.append((self._indent(), []))
+        elif node.mem_id in self._skipped:
+            return False
+        elif tag in _HEADINGS:
+            self._flush()
+            self._writer.heading(self._line(node), level=_HEADINGS[tag])
+        elif tag == "pre":
+            self._flush()
+            self._writer.write("code", node.text())
+        elif node.mem_id in self._tables:
+            self._flush()
+            self._table(node)
+        elif tag == "li":
+            self._open_item()
+            return True
+        elif tag[0] != "-":
+            self._border(tag)
+            return True
+        return False
+
+    def _leave(self, node: LexborNode) -> None:
+        if node.tag != "li":
+            self._border(node.tag or "")
+        elif self._depth == 1:
+            self._flush()
+            self._depth = 0
+        else:
+            self._depth -= 1
+            self._break()
+
+    def _border(self, tag: str) -> None:
+        """Where a block begins or ends; inside a list item that is only a new line."""
+        if tag in _BLOCKS:
+            if self._depth:
+                self._break()
+            else:
+                self._flush()
+
+    def _open_item(self) -> None:
+        if self._depth == 0:
+            self._flush()
+        self._break()
+        self._lines[-1] = (f"{self._indent()}- ", [])
+        self._depth += 1
+
+    def _indent(self) -> str:
+        return "  " * self._depth
+
+    def _break(self) -> None:
+        """Begin a line, unless the last one is still empty: its item mark is for what comes."""
+        if "".join(self._lines[-1][1]).strip():
+            self._lines.append((self._indent(), []))
+
+    def _flush(self) -> None:
+        lines = [(mark, _SPACES.sub(" ", "".join(pieces)).strip()) for mark, pieces in self._lines]
+        self._lines = [("", [])]
+        text = "\n".join(mark + line for mark, line in lines if line)
+        self._writer.write("list" if self._depth else "paragraph", text)
+
+    def _table(self, table: LexborNode) -> None:
+        for caption in table.css("caption"):
+            self._writer.write("paragraph", self._line(caption))
+        rows = [cells for row in table.css("tr") if (cells := row.css("td, th"))]
+        header = None
+        if len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0]):
+            header = self._cells(rows.pop(0))
+        write_table(self._writer, map(self._cells, rows), header=header)
+
+    def _cells(self, cells: list[LexborNode]) -> list[str]:
+        """The texts of a row, each in its column: a cell over several is followed by empty ones."""
+        row: list[str] = []
+        for cell in cells:
+            span = _SPAN.fullmatch(cell.attributes.get("colspan") or "")
+            row.append(self._line(cell))
+            row.extend([""] * (int(span[0]) - 1 if span else 0))
+        return row
+
+    def _line(self, node: LexborNode) -> str:
+        """All text below a node on one line; blocks inside it stay words apart."""
+        pieces: list[str] = []
+        stack = [node]
+        while stack:
+            inner = stack.pop()
+            if inner.tag == "-text":
+                pieces.append(inner.text())
+            elif inner.mem_id not in self._skipped:
+                if inner.tag in _BLOCKS or inner.tag == "br":
+                    pieces.append(" ")
+                stack.extend(reversed(list(inner.iter(include_text=True))))
+        return clean_line("".join(pieces))
+
+
+def _metadata(tree: LexborHTMLParser) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for node in tree.css("meta[content]"):
+        attributes = node.attributes
+        name = _META.get((attributes.get("name") or attributes.get("property") or "").lower())
+        value = clean_line(attributes.get("content") or "")
+        if name and value:
+            fields.setdefault(name, value)
+    if tags := fields.pop("tags", ""):
+        fields["tags"] = [tag for piece in re.split("[,，、;；]", tags) if (tag := piece.strip())]
+    root = tree.css_first("html")
+    if root is not None and (language := clean_line(root.attributes.get("lang") or "")):
+        fields["lang"] = language
+    return fields
+
+
+def _without_site(title: str, tree: LexborHTMLParser) -> str:
+    """`Article – Site` as the page's own first heading has it: `Article`."""
+    heading = tree.css_first("h1")
+    text = clean_line(heading.text()) if heading is not None else ""
+    return text if text and text in title else title

@@ -1,0 +1,1 @@
+"""Loaders of office formats: documents, slides, spreadsheets."""

@@ -1,0 +1,106 @@
+"""Presentations (PPTX): a slide is a page, its title a heading."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.ingest.loaders.archive import open_archive
+from loom_core.knowledge.ingest.loaders.cleaning import clean_line
+from loom_core.knowledge.ingest.loaders.content import ContentWriter
+from loom_core.knowledge.ingest.loaders.office.drawings import write_drawing
+from loom_core.knowledge.ingest.loaders.office.ooxml import check_parts, core_properties
+from loom_core.knowledge.ingest.loaders.tables import write_table
+from loom_core.knowledge.ingest.loaders.titles import usable_title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pptx.shapes.base import BaseShape
+    from pptx.slide import Slide
+    from pptx.text.text import TextFrame
+
+    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.source import Source
+
+__all__ = ["load_slides"]
+
+
+def load_slides(source: Source) -> Content:
+    """Read a presentation: each slide's title, its text in `slide` blocks, tables as rows, notes last.
+
+    Shapes are read from top to bottom and left to right, then charts and diagrams. The title is the one in
+    the properties, else the first slide's.
+    """
+    from pptx import Presentation
+
+    check_parts(source, open_archive(source, "a PowerPoint presentation"))
+    presentation = Presentation(io.BytesIO(source.data))
+    slides = list(presentation.slides)
+    if len(slides) > source.limits.max_pages:
+        raise source.error(
+            f"has {len(slides):,} slides, more than are read ({source.limits.max_pages:,}).",
+            advice="Split it into smaller presentations.",
+        )
+    writer = ContentWriter(source)
+    for page, slide in enumerate(slides, start=1):
+        _write_slide(writer, slide, page)
+    metadata = core_properties(presentation.core_properties)
+    title = usable_title(str(metadata.pop("title", "")))
+    if title:
+        return writer.finish(title=title, title_source="metadata", metadata=metadata)
+    first = _title(slides[0]) if slides else ""
+    return writer.finish(title=first, title_source="heading" if first else "none", metadata=metadata)
+
+
+def _title(slide: Slide) -> str:
+    shape = slide.shapes.title
+    return clean_line(shape.text_frame.text) if shape is not None else ""
+
+
+def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
+    from pptx.shapes.autoshape import Shape
+    from pptx.shapes.graphfrm import GraphicFrame
+
+    writer.leave(level=1)
+    writer.heading(_title(slide), level=1, page=page)
+    title = slide.shapes.title
+    for shape in _in_reading_order(slide.shapes):
+        if title is not None and shape.shape_id == title.shape_id:
+            continue
+        if isinstance(shape, GraphicFrame) and shape.has_table:
+            write_table(writer, ([cell.text for cell in row.cells] for row in shape.table.rows), page=page)
+        elif isinstance(shape, Shape):
+            writer.write("slide", _lines(shape.text_frame), page=page)
+    for relation in slide.part.rels.values():
+        write_drawing(writer, relation, kind="slide", page=page)
+    if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
+        writer.write("slide", _lines(notes), page=page)
+
+
+def _in_reading_order(shapes: Iterable[BaseShape]) -> Iterator[BaseShape]:
+    """Shapes by position, groups opened; one without a position of its own comes first."""
+    from pptx.shapes.group import GroupShape
+
+    stack = [iter(sorted(shapes, key=_position))]
+    while stack:
+        shape = next(stack[-1], None)
+        if shape is None:
+            stack.pop()
+        elif isinstance(shape, GroupShape):
+            stack.append(iter(sorted(shape.shapes, key=_position)))
+        else:
+            yield shape
+
+
+def _position(shape: BaseShape) -> tuple[int, int]:
+    return (shape.top or 0, shape.left or 0)
+
+
+def _lines(frame: TextFrame) -> str:
+    """Paragraphs on a line each, indented by their level, so that a list still shows."""
+    return "\n".join(
+        f"{'  ' * paragraph.level}{text}"
+        for paragraph in frame.paragraphs
+        if (text := clean_line(paragraph.text))
+    )

@@ -1,0 +1,115 @@
+"""Finding documents that have the same text as others, or nearly the same."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.store.duplicates import Likeness
+from loom_core.knowledge.text.shingles import bands_of, likeness, shingles, text_hash
+from loom_core.knowledge.uris import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store.duplicates import CopyOf
+
+__all__ = ["ALIKE", "compare_some", "copy_note", "percent"]
+
+ALIKE = 0.8
+"""From this share of common shingles on two texts are nearly the same."""
+
+_SECONDS = 0.2  # of computing at a time
+_BATCH = 200
+_CANDIDATES = 8  # looked at of each text: of a hundred letters made by one template, those most alike
+
+
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """A text as it is compared; a text that is in the record already has only its hash."""
+
+    document: int
+    hash: bytes
+    shingles: NDArray[np.uint64] | None
+    bands: Sequence[int]
+
+
+def compare_some(record: Record, job: Job | None = None) -> bool:
+    """Compare the texts of some documents that are new or have changed with all others. Blocks for moments.
+
+    Args:
+        record: where they are, and what is found is written.
+        job: whose notes say what is found of documents that were written since it began.
+
+    Returns:
+        Whether there were any.
+    """
+    documents = record.duplicates.uncompared(_BATCH)
+    if not documents:
+        return False
+    until = time.monotonic() + _SECONDS
+    sketches: list[_Sketch] = []
+    for key in documents:
+        sketches.append(_sketch(record, key))
+        if time.monotonic() > until:
+            break
+    with record.database.write():
+        for sketch in sketches:
+            if sketch.shingles is None and record.duplicates.text_with(sketch.hash) is None:
+                sketch = _sketch(record, sketch.document)  # the text has gone with one before it
+            alike = _alike(record, sketch)
+            record.duplicates.put(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
+        if job is not None and job.started_at is not None:
+            rows = record.documents.by_key([sketch.document for sketch in sketches])
+            recent = [row for row in rows.values() if row.updated_at >= job.started_at]
+            found = ((row.uri, record.duplicates.of(row.key)) for row in recent)
+            record.progress.note(job, [copy_note(uri, copies) for uri, copies in found if copies])
+    return True
+
+
+def copy_note(uri: str, copies: Sequence[CopyOf]) -> str:
+    """A line that says which documents one is the same as, or nearly."""
+    nearest = copies[0]
+    same = "same text as" if nearest.likeness == 1 else f"{percent(nearest.likeness)} the same as"
+    more = " (and others)" if len(copies) > 1 else ""
+    return f"{shown(uri)}: {same} {shown(nearest.uri)}{more}"
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it; never 100 % of what is not quite the same."""
+    return f"{min(int(100 * share), 99)} %" if share < 1 else "100 %"
+
+
+def _sketch(record: Record, key: int) -> _Sketch:
+    text = record.documents.text(key)
+    hash_ = text_hash(text)
+    if record.duplicates.text_with(hash_) is not None:
+        return _Sketch(key, hash_, None, ())
+    shingled = shingles(text)
+    return _Sketch(key, hash_, shingled, bands_of(shingled))
+
+
+def _alike(record: Record, sketch: _Sketch) -> list[Likeness]:
+    if sketch.shingles is None or not sketch.bands:
+        return []
+    if record.duplicates.text_with(sketch.hash) is not None:
+        return []
+    alike: list[Likeness] = []
+    for text in record.duplicates.candidates(sketch.bands, limit=_CANDIDATES):
+        other = _text_of(record, text)
+        share = likeness(sketch.shingles, shingles(other)) if other is not None else 0.0
+        if share >= ALIKE:
+            alike.append(Likeness(text, share))
+    return alike
+
+
+def _text_of(record: Record, text: int) -> str | None:
+    """A text by its key; None if every document that had it has another by now, so that it is to go."""
+    hash_, documents = record.duplicates.documents_with(text)
+    texts = map(record.documents.text, documents)
+    return next((found for found in texts if text_hash(found) == hash_), None)

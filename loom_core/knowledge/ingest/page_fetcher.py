@@ -1,0 +1,92 @@
+"""Fetching the pages of a job from the web, in the process that works for the knowledge base."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from anyio import from_thread
+
+from loom_core.errors import NetError
+from loom_core.knowledge.ingest.workers.fetched_page import Fetched
+from loom_core.net import HttpClient, NetPolicy, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.store import Job, JobItem
+    from loom_core.net import HttpResponse
+
+__all__ = ["PageFetcher", "client_for"]
+
+_SECONDS = 1.0  # after which what there is goes on, so that progress is told
+_BYTES = 8 << 20
+_ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/markdown,text/plain;q=0.9,*/*;q=0.5"
+
+
+class PageFetcher:
+    """Fetches what jobs name by web addresses, one page after the other.
+
+    Args:
+        max_bytes: a larger page is refused.
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._job = 0
+        self._client: HttpClient | None = None
+
+    def fill(self, job: Job, items: Sequence[JobItem]) -> list[JobItem]:
+        """Fetch the pages of items, for a moment. Blocks; only for threads that `to_thread` began.
+
+        Args:
+            job: whose `allow_net` says what may be asked besides the open internet.
+            items: its next items, of any kind.
+
+        Returns:
+            The first of the items, at least one, with the page or the reason why there is none as payload.
+        """
+        if "urls" not in job.request:
+            return list(items)
+        until = time.monotonic() + _SECONDS
+        filled: list[JobItem] = []
+        for item in items:
+            payload = from_thread.run(self._fetched, job, item.uri).payload()
+            filled.append(replace(item, payload=payload, size=len(payload)))
+            if time.monotonic() > until or sum(each.size for each in filled) > _BYTES:
+                break
+        return filled
+
+    async def _fetched(self, job: Job, url: str) -> Fetched:
+        if self._client is None or self._job != job.key:
+            self._job, self._client = job.key, client_for(job.request["allow_net"], max_bytes=self._max_bytes)
+        try:
+            response = await self._client.request("GET", url, headers={"accept": _ACCEPT})
+        except NetError as error:
+            return Fetched(refusal=str(error))
+        if response.status != HTTPStatus.OK:
+            return Fetched(refusal=f"{redacted(url)} was answered with {_named(response)}.")
+        return Fetched(response.body, response.media_type, response.charset)
+
+
+def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpClient:
+    """The client that may also ask what rules allow.
+
+    Args:
+        rules: hosts and networks, see `NetPolicy.allowing`.
+        max_bytes: of an answer, where it is not what the policy has.
+
+    Raises:
+        ConfigError: a rule is neither.
+    """
+    policy = NetPolicy.allowing(rules)
+    return HttpClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
+
+
+def _named(response: HttpResponse) -> str:
+    try:
+        return f"{response.status} {HTTPStatus(response.status).phrase}"
+    except ValueError:
+        return str(response.status)

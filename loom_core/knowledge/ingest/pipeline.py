@@ -1,0 +1,262 @@
+"""From a loaded document to what is written into the record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.knowledge.ingest.chunking import create_chunker
+from loom_core.knowledge.ingest.extraction import RuleExtractor
+from loom_core.knowledge.store.blocks import encode_blocks
+from loom_core.knowledge.store.fields import field_rows
+from loom_core.knowledge.store.prepared import FoundColumns, PreparedChunk, PreparedDocument, found_in
+from loom_core.knowledge.text.analysis import analyse_passage
+from loom_core.knowledge.text.hyphenation import hyphenated_words, unhyphenated
+from loom_core.knowledge.text.keywords import extract_chunk_keywords
+from loom_core.knowledge.text.languages import detect_language
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from loom_core.knowledge.ingest.chunking.registry import ChunkerName
+    from loom_core.knowledge.ingest.extraction import RuleSettings
+    from loom_core.knowledge.interface import Chunker, Extractor
+    from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
+
+__all__ = ["Pipeline", "Recipe", "document_id", "embedding_text", "index_tokens"]
+
+_VERSION = "3"
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_as_sorted_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str).encode
+_HEADINGS_SEEN = 200  # a heading in the first characters of a passage need not be repeated before it
+
+
+def document_id(uri: str) -> str:
+    """Public id of the document at a URI: the same for ever, and in every knowledge base."""
+    return "d" + hashlib.sha256(uri.encode()).hexdigest()[:12]
+
+
+def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
+    """The text that is embedded of a chunk: title, headings above it, and its text, see `unhyphenated`."""
+    return "\n".join([*_above(title, heading_path, text), unhyphenated(text)])
+
+
+def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
+    head = text[:_HEADINGS_SEEN]
+    return [name for name in (title, *heading_path) if name and name not in head]
+
+
+def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
+    """What is indexed of a chunk by words: the same text as is embedded.
+
+    Beside the tokens that questions are made of there are those by which names are looked up, as far as
+    they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
+    """
+    return joined_index_tokens(title, heading_path, text).split()
+
+
+def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
+    """`index_tokens`, joined by spaces."""
+    # Above the text is a line of its own each, so that no token spans the two.
+    above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
+    tokens = analyse_passage(unhyphenated(text), above=above)
+    if whole := hyphenated_words(text):
+        tokens = f"{tokens} {analyse_passage(whole)}"
+    return tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Of what a pipeline is made, so that another process can make the same.
+
+    Attributes:
+        chunker: name of the chunker.
+        options: its settings.
+        rules: settings of the rules that find entities, or None where there is nothing to find or where
+            an extractor of the program's own does it.
+    """
+
+    chunker: ChunkerName
+    options: dict[str, int]
+    rules: RuleSettings | None
+
+
+class Pipeline:
+    """Cuts documents into chunks and finds what they hold.
+
+    Args:
+        chunker: cuts documents.
+        chunker_id: name and settings of the chunker; with the extractor's it tells documents that were
+            prepared in another way.
+        extractor: finds entities and relations; None leaves the graph empty.
+        recipe: how another process makes the same; None where it cannot.
+        id_: in another process, the id of the one that it is to be the same as.
+    """
+
+    def __init__(
+        self,
+        chunker: Chunker,
+        *,
+        chunker_id: str,
+        extractor: Extractor | None,
+        recipe: Recipe | None = None,
+        id_: str = "",
+    ) -> None:
+        self._chunker = chunker
+        self._rules = extractor if type(extractor) is RuleExtractor else None
+        self._extractor = None if self._rules else extractor
+        self.recipe = recipe
+        self.id = id_ or f"{_VERSION}/{chunker_id}/{extractor.id if extractor else 'none'}"
+
+    @classmethod
+    def of(cls, recipe: Recipe, *, extractor: Extractor | None = None, id_: str = "") -> Pipeline:
+        """The pipeline of a recipe.
+
+        Args:
+            recipe: of what it is made.
+            extractor: one of the program's own, in place of the recipe's rules.
+            id_: see the class.
+        """
+        rules = RuleExtractor(recipe.rules) if recipe.rules is not None else None
+        return cls(
+            create_chunker(recipe.chunker, **recipe.options),
+            chunker_id=f"{recipe.chunker}{sorted(recipe.options.items())}",
+            extractor=extractor or rules,
+            recipe=recipe,
+            id_=id_,
+        )
+
+    def hash(self, draft: DocumentDraft) -> bytes:
+        """What a document is to this pipeline: equal hashes, equal results."""
+        described = _as_sorted_json([self.id, draft.title, draft.title_source, draft.mime, draft.metadata])
+        return hashlib.sha256(f"{described}\0{draft.text}".encode()).digest()[:16]
+
+    async def prepare(self, drafts: Sequence[DocumentDraft]) -> list[PreparedDocument]:
+        """Chunk documents and extract from their chunks.
+
+        Documents without any text are left out of the result.
+        """
+        prepared = await to_thread.run_sync(lambda: list(map(self.prepare_one, drafts)))
+        return await self.extract([document for document in prepared if document is not None])
+
+    def prepare_one(self, draft: DocumentDraft, *, hash_: bytes | None = None) -> PreparedDocument | None:
+        """Chunk a document, with all that the rules find in it. Blocks.
+
+        Args:
+            draft: the document.
+            hash_: what `hash` gives for it, if that is known.
+
+        Returns:
+            The document, or None if there is no text in it.
+        """
+        id_ = document_id(draft.uri)
+        chunks = self._prepared(id_, draft)
+        if not chunks:
+            return None
+        language = _prevailing([prepared.chunk for prepared in chunks])
+        return PreparedDocument(
+            id=id_,
+            uri=draft.uri,
+            title=draft.title,
+            title_source=draft.title_source,
+            mime=draft.mime,
+            language=language,
+            metadata=_as_sorted_json(draft.metadata),
+            hash=self.hash(draft) if hash_ is None else hash_,
+            length=len(draft.text),
+            text=zlib.compress(draft.text.encode(), 1),
+            blocks=encode_blocks(draft.blocks),
+            fields=tuple(field_rows(draft, language=language)),
+            chunks=tuple(chunks),
+        )
+
+    @property
+    def extractor(self) -> Extractor | None:
+        """The extractor of the program's own, or None where there are only rules, or nothing to find."""
+        return self._extractor
+
+    async def extract(
+        self, documents: Sequence[PreparedDocument], *, known: Collection[str] = ()
+    ) -> list[PreparedDocument]:
+        """The documents with what an extractor of the program's own finds in them.
+
+        Args:
+            documents: the documents.
+            known: ids of chunks that are in the record and stay as they are: nothing is looked for in them.
+
+        Raises:
+            LLMError: see `Extractor.extract`.
+        """
+        if self._extractor is None:
+            return list(documents)
+        looked_at = [c for document in documents for c in document.chunks if c.id not in known]
+        found = iter(await self._extractor.extract([c.chunk for c in looked_at]) if looked_at else ())
+        return [_with_found(document, found, known=known) for document in documents]
+
+    def _completed(self, chunk: Chunk, draft: DocumentDraft) -> Chunk:
+        return replace(
+            chunk,
+            title=draft.title,
+            title_source=draft.title_source,
+            language="code" if chunk.kind == "code" else detect_language(chunk.text),
+            keywords=tuple(extract_chunk_keywords(chunk.text)),
+        )
+
+    def _prepared(self, document: str, draft: DocumentDraft) -> list[PreparedChunk]:
+        seen: dict[bytes, int] = {}
+        prepared: list[PreparedChunk] = []
+        for cut in self._chunker.chunk(draft):
+            # One chunk after the other, as what is found out about its words is not kept for long.
+            chunk = self._completed(cut, draft)
+            described = _as_json(
+                [self.id, chunk.title, chunk.title_source, chunk.heading_path, chunk.kind, chunk.name]
+            )
+            hash_ = hashlib.sha256(f"{described}\0{chunk.text}".encode()).digest()[:16]
+            copy = seen[hash_] = seen.get(hash_, 0) + 1
+            embedded = embedding_text(chunk.title, chunk.heading_path, chunk.text)
+            prepared.append(
+                PreparedChunk(
+                    # Ids say nothing of the place, so that a passage keeps its id when others move.
+                    id=f"{document}.{hash_.hex()[:12]}" + (f".{copy}" if copy > 1 else ""),
+                    chunk=chunk,
+                    found=found_in(self._rules.extract_one(chunk)) if self._rules else FoundColumns(),
+                    hash=hash_,
+                    vector_hash=hashlib.sha256(embedded.encode()).digest()[:16],
+                    tokens=joined_index_tokens(chunk.title, chunk.heading_path, chunk.text),
+                )
+            )
+        return prepared
+
+
+def _with_found(
+    document: PreparedDocument, found: Iterator[Extraction], *, known: Collection[str]
+) -> PreparedDocument:
+    """A document with what was found in its chunks, and a note on those in which not all was looked for."""
+    chunks: list[PreparedChunk] = []
+    problems: list[str] = []
+    for chunk in document.chunks:
+        if chunk.id in known:
+            chunks.append(chunk)
+            continue
+        extraction = next(found)
+        chunks.append(replace(chunk, found=found_in(extraction)))
+        if extraction.problem:
+            problems.append(extraction.problem)
+    notes = (
+        (f"{len(problems)} of {len(chunks)} passages were read by rules alone: {problems[0]}",)
+        if problems
+        else ()
+    )
+    return replace(document, chunks=tuple(chunks), notes=notes)
+
+
+def _prevailing(chunks: Sequence[Chunk]) -> str:
+    sizes: dict[str, int] = {}
+    for chunk in chunks:
+        sizes[chunk.language] = sizes.get(chunk.language, 0) + len(chunk.text)
+    return max(sizes, key=lambda language: sizes[language])

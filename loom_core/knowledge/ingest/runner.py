@@ -1,0 +1,296 @@
+"""Carrying out jobs: list, prepare, write, index words, link."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.ingest.batches import BatchMaker, BatchWriter
+from loom_core.knowledge.ingest.extraction_step import ExtractionStep
+from loom_core.knowledge.ingest.file_check import FileCheck
+from loom_core.knowledge.ingest.job_trace import JobTrace
+from loom_core.knowledge.ingest.linker import Linker
+from loom_core.knowledge.ingest.listing import Listing
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.near_duplicates import compare_some
+from loom_core.knowledge.ingest.page_fetcher import PageFetcher
+from loom_core.knowledge.ingest.workers import Preparer
+from loom_core.observability.families import INGESTED_DOCUMENTS
+from loom_core.observability.metrics import process_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.indexes import WordIndex
+    from loom_core.knowledge.ingest.batches import Batch
+    from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+    from loom_core.knowledge.ingest.pipeline import Pipeline
+    from loom_core.knowledge.ingest.workers.worker import ChildLimits
+    from loom_core.knowledge.store import Job, JobItem, Record
+
+__all__ = ["Ingest", "IngestLimits"]
+
+_FIRST_BYTES = 96 << 10  # of a batch before it is known how fast this goes, and of any afterwards
+_REMOVE_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class IngestLimits:
+    """How much is done at a time.
+
+    Attributes:
+        seconds: what writing a batch should take, in which nobody else can write: progress is told and a
+            cancellation seen between two.
+        items: documents of a batch.
+        size: bytes of a batch.
+        ahead: batches that are prepared while one is written.
+        words: seconds after which what was written is indexed by words, while a job goes on.
+        unlinked: new chunks, and new names, that are not linked yet while a job goes on: the more, the fewer
+            names come when the chunks that hold them have been searched already.
+        patience: seconds after which what is prepared of a batch is written, though the rest is not.
+    """
+
+    seconds: float = 0.3
+    items: int = 1024
+    size: int = 4 << 20
+    ahead: int = 2
+    words: float = 2.5
+    unlinked: int = 10_000
+    patience: float = 1.0
+
+
+class Ingest:
+    """Carries out the jobs of a knowledge base, oldest first, a batch of documents at a time.
+
+    Whatever happens between two steps, the next step (of this process or another) goes on where the
+    record says. Only the holder of the knowledge base's lock calls `step`.
+
+    Args:
+        record: where jobs are read and documents written.
+        pipeline: prepares documents.
+        words: index of words, kept in step.
+        extraction: how much a language model may read without a confirmation.
+        files: what a file may be at the most.
+        limits: how much is done at a time.
+        children: how many processes prepare documents beside this one, see `Preparer`.
+        child_limits: what they may take.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        pipeline: Pipeline,
+        words: WordIndex,
+        *,
+        extraction: ExtractionConfig | None = None,
+        files: LoadLimits | None = None,
+        limits: IngestLimits | None = None,
+        children: int | None = None,
+        child_limits: ChildLimits | None = None,
+    ) -> None:
+        files = files or LoadLimits()
+        self._record = record
+        self._pipeline = pipeline
+        self._words = words
+        self._limits = limits or IngestLimits()
+        self._files = FileCheck(record, pipeline=pipeline.id, limits=files)
+        self._trace = JobTrace(record)
+        self._listing: Listing | None = None
+        self._preparer = Preparer(pipeline, limits=files, children=children, child_limits=child_limits)
+        self._fetcher = PageFetcher(max_bytes=files.max_bytes)
+        self._extraction = ExtractionStep(record, pipeline, config=extraction)
+        self._linker = Linker(record, words)
+        self._maker = BatchMaker(record, self._files)
+        self._writer = BatchWriter(record, self._files, words)
+        self._under_way: deque[Batch] = deque()
+        self._job = 0  # the one whose batches are under way
+        self._last = -1  # ordinal of the last item that is
+        self._bytes = _FIRST_BYTES
+        self._written_at = time.monotonic()
+        self._index_at = self._written_at + self._limits.words
+        self._spent = 0.0  # seconds of a job's work that are not noted yet
+
+    async def step(self) -> bool:
+        """Do the next piece of work.
+
+        Returns:
+            Whether there was any.
+        """
+        job = await to_thread.run_sync(self._record.jobs.next)
+        await self._trace.follow(job)
+        if job is None:
+            return await to_thread.run_sync(self._do_odd_work)
+        with self._trace.piece():
+            await self._go_on(job)
+        return True
+
+    async def _go_on(self, job: Job) -> None:
+        if job.state in {"queued", "listing"}:
+            await to_thread.run_sync(self._list_some, job)
+            return
+        if job.started_at is None:
+            await to_thread.run_sync(self._record.jobs.start, job)
+        started = time.monotonic()
+        goes_on = await self._process(job)
+        self._spent += time.monotonic() - started
+        if goes_on:
+            await to_thread.run_sync(self._note_work, job)
+        elif not await to_thread.run_sync(self._finish_some, job):
+            await to_thread.run_sync(self._record.jobs.finish, job)
+            self._files.forget()
+
+    def forget(self) -> None:
+        """Drop what is held in memory, as another process may write from now on."""
+        self._abandon()
+        self._trace.interrupted()
+        self._preparer.close()
+        self._linker.forget()
+        self._listing = None
+        self._files.forget()
+
+    # -- a job's documents -------------------------------------------------------------------------
+
+    def _list_some(self, job: Job) -> None:
+        """Find some more of what a job is about; from the start, if nobody here has begun."""
+        listing = self._listing
+        if listing is None or listing.job.key != job.key:
+            self._record.jobs.start(job)
+            listing = self._listing = Listing(self._record, job, settings=self._files.settings(job))
+        try:
+            if not listing.step():
+                self._listing = None
+        except InvalidInputError as error:
+            self._record.jobs.finish(job, "failed", error=str(error))
+            self._listing = None
+
+    def _finish_some(self, job: Job) -> bool:
+        """Do some of what is left when all of a job's documents are in; False if there is nothing."""
+        if self._linker.link_some():
+            return True
+        self._words.sync_all()
+        leaving = self._record.jobs.pending(job, self._limits.items, state="leaving")
+        if leaving:
+            self._remove_some(job, leaving)
+            return True
+        return compare_some(self._record, job)
+
+    def _remove_some(self, job: Job, leaving: Sequence[JobItem]) -> None:
+        """Remove documents whose files are gone, for a moment."""
+        until = time.monotonic() + _REMOVE_SECONDS
+        record, removed = self._record, 0
+        with record.database.write():
+            if not record.jobs.is_open(job):
+                return
+            for item in leaving:
+                document = record.documents.get(item.uri)
+                if document is not None:
+                    record.documents.remove(document.key)
+                record.jobs.settle(job, item, "removed")
+                removed += 1
+                if time.monotonic() > until:
+                    break
+        process_metrics.add(INGESTED_DOCUMENTS, "removed", by=removed)
+        self._words.sync_all()
+
+    def _do_odd_work(self) -> bool:
+        """What no job waits for."""
+        return self._linker.link_some() or compare_some(self._record) or self._record.jobs.tidy()
+
+    def _note_work(self, job: Job) -> None:
+        """Note how long the last documents of a job took."""
+        now = self._record.jobs.get(job.id)
+        if now is not None and now.processed > job.processed:
+            self._record.progress.note_work(
+                job,
+                seconds=self._spent,
+                documents=now.processed - job.processed,
+                chunks=now.chunks - job.chunks,
+            )
+            self._spent = 0.0
+
+    def _next_items(self, job: Job) -> list[JobItem]:
+        size = min(self._bytes, self._limits.size)
+        return self._record.jobs.pending(job, self._limits.items, size=size, after=self._last)
+
+    async def _process(self, job: Job) -> bool:
+        """Write the next batch of a job when it is prepared, while others are being prepared.
+
+        Returns:
+            Whether there was any.
+        """
+        if self._job != job.key:
+            await to_thread.run_sync(self._abandon)
+            self._job = job.key
+        try:
+            await to_thread.run_sync(self._begin_some, job)
+            if not self._under_way:
+                return False
+            batch = self._under_way[0]
+            if await to_thread.run_sync(self._prepare_some, batch):
+                self._under_way.popleft()
+            else:
+                # Now the worker may look whether the job is still wanted.
+                patient = time.monotonic() < self._written_at + self._limits.patience
+                if patient or not (batch := batch.take_ready()).items:
+                    return True
+            made = await self._extraction.run(job, batch.made())
+            if made is None:
+                self._abandon()
+                return True
+            self._written_at = started = time.monotonic()
+            goes_on = await to_thread.run_sync(self._writer.write, job, batch, made)
+            in_time = int(batch.size * self._limits.seconds / max(time.monotonic() - started, 1e-3))
+            if self._pipeline.extractor is None:
+                # Else batches stay small: what was found in one, and may have been paid for, is soon safe.
+                self._bytes = max(_FIRST_BYTES, min(in_time, 2 * self._bytes))
+            if not goes_on:
+                await to_thread.run_sync(self._abandon)
+            else:
+                await to_thread.run_sync(self._index_some)
+        except BaseException:
+            # Whatever is under way is still to be done by what the record says.
+            self._abandon()
+            raise
+        return True
+
+    def _begin_some(self, job: Job) -> None:
+        """Begin batches, so that some are prepared while one is written."""
+        while len(self._under_way) <= self._limits.ahead:
+            items = self._next_items(job)
+            if not items:
+                if not self._under_way:
+                    self._last = -1  # what could not be settled is looked at again
+                    items = self._next_items(job)
+                if not items:
+                    return
+            items = self._fetcher.fill(job, items)
+            changing = {uri for batch in self._under_way for uri in batch.changing()}
+            batch, materials = self._maker.make(job, items, changing=changing)
+            batch.preparation = self._preparer.begin(materials)
+            self._under_way.append(batch)
+            self._last = batch.last
+
+    def _prepare_some(self, batch: Batch) -> bool:
+        return batch.preparation is None or self._preparer.work(batch.preparation)
+
+    def _index_some(self) -> None:
+        """Index what was written by words, if it is time to, and link some of it, for a moment."""
+        now = time.monotonic()
+        if now > self._index_at:
+            self._words.sync_all()
+            self._index_at = time.monotonic() + self._limits.words
+        until = now + self._limits.seconds
+        while self._linker.link_some(spare=self._limits.unlinked) and time.monotonic() < until:
+            pass
+
+    def _abandon(self) -> None:
+        """Drop what is under way: it is begun anew by what the record says."""
+        if self._under_way:
+            self._preparer.close()
+        self._under_way.clear()
+        self._job, self._last, self._spent = 0, -1, 0.0

@@ -1,0 +1,168 @@
+"""Documents as the record holds them, to be cut and extracted from anew or carried elsewhere."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+from loom_core.errors import DocumentError
+from loom_core.knowledge.ingest.loaders import load_bytes
+from loom_core.knowledge.model import Block, DocumentDraft, TitleSource
+from loom_core.knowledge.store.blocks import block_rows, blocks_of_rows, decode_blocks
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+    from typing import Any
+
+    from loom_core.storage import Database
+
+__all__ = [
+    "draft_of_row",
+    "packed_draft",
+    "stored_draft",
+    "stored_drafts",
+    "stored_uris",
+    "unpacked_draft",
+]
+
+_COLUMNS = "key, uri, text, length, title, title_source, mime, metadata, blocks"
+_PAGE = 500
+
+
+def stored_draft(database: Database, uri: str) -> DocumentDraft | None:
+    """The document at a URI as it was loaded, or None if there is none. Blocks.
+
+    Raises:
+        DocumentError: its text in the record is damaged.
+    """
+    row = database.row(f"SELECT {_COLUMNS} FROM documents WHERE uri = ?", (uri,))
+    return None if row is None else _draft(database, row)
+
+
+def stored_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | DocumentError]]:
+    """Every document's URI with the document as it was loaded, or why that cannot be told, oldest first."""
+    after = 0
+    while rows := database.rows(
+        f"SELECT {_COLUMNS} FROM documents WHERE key > ? ORDER BY key LIMIT ?", (after, _PAGE)
+    ):
+        for row in rows:
+            try:
+                yield row["uri"], _draft(database, row)
+            except DocumentError as error:
+                yield row["uri"], error
+        after = rows[-1]["key"]
+
+
+def stored_uris(database: Database) -> Iterable[tuple[str, int]]:
+    """Every document's URI and length, oldest first."""
+    after = 0
+    while rows := database.rows(
+        "SELECT key, uri, length FROM documents WHERE key > ? ORDER BY key LIMIT ?", (after, _PAGE)
+    ):
+        yield from ((row["uri"], row["length"]) for row in rows)
+        after = rows[-1]["key"]
+
+
+def packed_draft(draft: DocumentDraft) -> dict[str, object]:
+    """A document as loaded, as JSON has it: what `unpacked_draft` takes."""
+    return {
+        "uri": draft.uri,
+        "text": draft.text,
+        "title": draft.title,
+        "title_source": draft.title_source,
+        "mime": draft.mime,
+        "metadata": draft.metadata,
+        "blocks": block_rows(draft.blocks),
+    }
+
+
+def unpacked_draft(fields: dict[str, Any]) -> DocumentDraft:
+    """A document from what `packed_draft` gave.
+
+    Raises:
+        DocumentError: it is none.
+    """
+    try:
+        text, title, mime, uri = (fields[name] for name in ("text", "title", "mime", "uri"))
+        if not all(isinstance(value, str) for value in (text, title, mime, uri)):
+            raise TypeError("a text was expected")
+        if fields["title_source"] not in get_args(TitleSource):
+            raise ValueError(f"{fields['title_source']!r} is no source of titles")
+        return DocumentDraft(
+            uri=uri,
+            text=text,
+            title=title,
+            title_source=fields["title_source"],
+            blocks=blocks_of_rows(fields["blocks"], length=len(text)),
+            mime=mime,
+            metadata=dict(fields["metadata"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DocumentError(
+            f"This is not a document as Loom packs it: {type(error).__name__}: {error}.",
+            advice="Export it again.",
+        ) from error
+
+
+def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
+    """The document of a row of the table `documents`, of any format; without blocks where none were kept.
+
+    Raises:
+        DocumentError: its text is damaged.
+    """
+    try:
+        text = zlib.decompress(row["text"]).decode()
+        metadata = json.loads(row["metadata"])
+        packed = row["blocks"] if "blocks" in row.keys() else None  # noqa: SIM118 - a Row, not a dict
+        blocks = () if packed is None else decode_blocks(packed, length=len(text))
+    except (zlib.error, TypeError, ValueError) as error:
+        raise _damaged(row["uri"], str(error)) from error
+    if len(text) != row["length"]:
+        raise _damaged(row["uri"], "its length is another than noted")
+    return DocumentDraft(
+        uri=row["uri"],
+        text=text,
+        title=row["title"],
+        title_source=row["title_source"],
+        blocks=blocks,
+        mime=row["mime"],
+        metadata=metadata,
+    )
+
+
+def _draft(database: Database, row: sqlite3.Row) -> DocumentDraft:
+    draft = draft_of_row(row)
+    return draft if row["blocks"] is not None else replace(draft, blocks=_guessed(database, row, draft.text))
+
+
+def _damaged(uri: str, reason: str) -> DocumentError:
+    return DocumentError(f"The text of {uri} in the record is damaged: {reason}.", advice="Add it again.")
+
+
+def _guessed(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:
+    """The structure of a document from before structure was kept.
+
+    What its text shows by itself, as Markdown does; else the places of its chunks, so that pages and headings
+    stay.
+    """
+    try:
+        loaded = load_bytes(text.encode(), uri=row["uri"], name="", mime=row["mime"])
+    except DocumentError:
+        loaded = None
+    if loaded is not None and loaded.text == text:
+        return loaded.blocks
+    blocks: list[Block] = []
+    position = 0
+    for chunk in database.rows(
+        "SELECT start, end, kind, page, name, heading_path FROM chunks WHERE document = ? ORDER BY ordinal",
+        (row["key"],),
+    ):
+        start = max(position, chunk["start"])
+        position = min(chunk["end"], len(text))
+        if text[start:position].strip():
+            path = tuple(json.loads(chunk["heading_path"]))
+            blocks.append(Block(chunk["kind"], start, position, path, 0, chunk["page"], chunk["name"]))
+    return tuple(blocks)

@@ -1,0 +1,105 @@
+"""A child process that prepares documents: what runs in it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
+
+from loom_core.knowledge.child_process import give_way, limit_memory
+from loom_core.knowledge.ingest.extraction import RuleSettings
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.workers.preparation import NO_MEMORY, made
+from loom_core.knowledge.ingest.workers.wire import decode_material, encode_made, read_frame, write_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.knowledge.ingest.chunking.registry import ChunkerName
+    from loom_core.knowledge.ingest.workers.material import Material
+
+__all__ = ["Settings", "main"]
+
+_ALLOCATIONS = 50_000  # between two searches for garbage; what is made of a document has no cycles
+_SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the child's own alarm does
+
+
+class Settings(TypedDict):
+    """What a child is told first.
+
+    Keys:
+        id: of the pipeline.
+        chunker: name of the chunker.
+        options: its settings.
+        rules: the fields of `RuleSettings`, or None.
+        limits: what a file may be at the most.
+        memory: bytes of address space the child may take, where the system can limit it; or None.
+        deadline: seconds a document may take.
+    """
+
+    id: str
+    chunker: ChunkerName
+    options: dict[str, int]
+    rules: dict[str, Any] | None
+    limits: Mapping[str, int]
+    memory: int | None
+    deadline: float
+
+
+def main() -> None:
+    """Prepare what comes in at stdin until it ends."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a parser prints must not get among the replies
+    requests = sys.stdin.buffer
+    give_way()
+    settings: Settings = json.loads(read_frame(requests))
+    limit_memory(settings["memory"])
+    materials: queue.SimpleQueue[Material] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests, materials), daemon=True).start()
+    pipeline, limits = _pipeline(settings), LoadLimits(**settings["limits"])
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS)
+    while True:
+        material = materials.get()
+        _set_alarm(settings["deadline"] + _SPARE_SECONDS)
+        result = made(material, pipeline=pipeline, limits=limits)
+        try:
+            reply = encode_made(result)
+        except MemoryError:
+            result, reply = NO_MEMORY, encode_made(NO_MEMORY)
+        _set_alarm(0)
+        write_frame(replies, reply)
+        if result == NO_MEMORY:
+            os._exit(0)  # a new child begins with clean memory
+
+
+def _receive(requests: BinaryIO, materials: queue.SimpleQueue[Material]) -> None:
+    """Take in what is to be done, so that the parent never waits to hand it over."""
+    try:
+        while True:
+            materials.put(decode_material(read_frame(requests), read_frame(requests)))
+    except EOFError:
+        os._exit(0)  # the parent is done with this child, or gone: nobody waits for what it is at
+
+
+def _pipeline(settings: Settings) -> Pipeline:
+    told = settings["rules"]
+    rules: RuleSettings | None = None
+    if told is not None:
+        types, predicates = tuple(told["entity_types"]), tuple(told["relation_types"])
+        rules = RuleSettings(
+            types, predicates, told["max_entities_per_chunk"], told["max_relations_per_chunk"]
+        )
+    return Pipeline.of(Recipe(settings["chunker"], settings["options"], rules), id_=settings["id"])
+
+
+def _set_alarm(seconds: float) -> None:
+    """End the process after some seconds, whatever it is at; 0 takes that back."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,0 +1,234 @@
+"""Where documents are prepared: few of Loom's own formats here, many and risky ones in children."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.workers.material import is_foreign
+from loom_core.knowledge.ingest.workers.preparation import made
+from loom_core.knowledge.ingest.workers.wire import json_frame
+from loom_core.knowledge.ingest.workers.worker import ChildLimits, Keeper, Order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from loom_core.knowledge.ingest.pipeline import Pipeline
+    from loom_core.knowledge.ingest.workers.child import Settings
+    from loom_core.knowledge.ingest.workers.material import Material
+    from loom_core.knowledge.ingest.workers.preparation import Made
+
+__all__ = ["Children", "Preparation", "Preparer"]
+
+_MANY = 64  # documents, and
+_MUCH = 192 << 10  # bytes of text that take about as long to prepare here as a child takes to start
+_LOOK_SECONDS = 0.25  # how often children are looked after while somebody waits for them
+_MOST_CHILDREN = 4
+
+
+class Preparation:
+    """Some materials on their way.
+
+    Attributes:
+        made: what became of each, in order; None while that is not known.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.made: list[Made | None] = [None] * count
+        self._left = count
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        if not count:
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of all of them."""
+        return self._done.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all are done, or some time has passed. Blocks.
+
+        Returns:
+            Whether all are done.
+        """
+        return self._done.wait(seconds)
+
+    def deliver(self, place: int, result: Made) -> None:
+        """Take in what became of the material at a place."""
+        with self._lock:
+            self.made[place] = result
+            self._left -= 1
+            if not self._left:
+                self._done.set()
+
+
+class Preparer:
+    """Prepares documents, here or in children.
+
+    Children are used where there is much to do or a foreign library parses a file: they use the other
+    processors, leave this process' interpreter to questions, and may crash, hang or run out of memory
+    without harm. A note is prepared here, so that it need not wait for a process to start.
+
+    Args:
+        pipeline: prepares; without a recipe everything is prepared here.
+        limits: what a file may be at the most.
+        children: how many processes at the most; None for one to four, as there are processors. With 0
+            everything is prepared here.
+        child_limits: what a child may take.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        limits: LoadLimits | None = None,
+        children: int | None = None,
+        child_limits: ChildLimits | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._files = limits or LoadLimits()
+        count = min(_MOST_CHILDREN, os.cpu_count() or 1) if children is None else children
+        self._children: Children | None = None
+        if count and pipeline.recipe is not None:
+            self._children = Children(
+                pipeline, files=self._files, limits=child_limits or ChildLimits(), count=count
+            )
+        self._orders: list[Order] = []
+
+    def begin(self, materials: Sequence[Material]) -> Preparation:
+        """Begin to prepare materials. Those that are prepared here are so by `work`."""
+        preparation = Preparation(len(materials))
+        orders = [Order(material, _deliverer(preparation, place)) for place, material in enumerate(materials)]
+        children = self._children
+        if children is None:
+            self._orders += orders
+        elif self._is_much(children, materials):
+            children.order(orders)
+        else:
+            foreign = [is_foreign(material) for material in materials]
+            children.order(order for order, is_risky in zip(orders, foreign, strict=True) if is_risky)
+            self._orders += [order for order, is_risky in zip(orders, foreign, strict=True) if not is_risky]
+        return preparation
+
+    def work(self, preparation: Preparation) -> bool:
+        """Prepare what is to be prepared here, or wait for the children, for a moment. Blocks.
+
+        Returns:
+            Whether all of a preparation is done.
+        """
+        until = time.monotonic() + _LOOK_SECONDS
+        while self._orders and not preparation.done:
+            order = self._orders.pop(0)
+            order.deliver(made(order.material, pipeline=self._pipeline, limits=self._files))
+            if time.monotonic() > until:
+                return preparation.done
+        if self._children is not None:
+            self._children.end_overdue()
+        return preparation.wait(max(0.0, until - time.monotonic()))
+
+    def close(self) -> None:
+        """Stop all that is under way and end the children; `begin` starts them again."""
+        self._orders.clear()
+        if self._children is not None:
+            self._children.close()
+
+    @staticmethod
+    def _is_much(children: Children, materials: Sequence[Material]) -> bool:
+        if children.running or len(materials) >= _MANY:
+            return bool(materials)
+        return sum(material.size for material in materials) >= _MUCH
+
+
+def _deliverer(preparation: Preparation, place: int) -> Callable[[Made], None]:
+    return lambda result: preparation.deliver(place, result)
+
+
+class Children:
+    """Prepares documents in up to `count` child processes, which are started when there is work.
+
+    Args:
+        pipeline: what the children are to do the same as; it must have a recipe.
+        files: what a file may be at the most.
+        limits: what a child may take.
+        count: how many there are at the most.
+
+    Raises:
+        ConfigError: the pipeline has no recipe.
+    """
+
+    def __init__(self, pipeline: Pipeline, *, files: LoadLimits, limits: ChildLimits, count: int) -> None:
+        self._settings = json_frame(_settings(pipeline, files, limits))
+        self._limits = limits
+        self._count = count
+        self._substitute = partial(made, pipeline=pipeline, limits=files)
+        self._orders: queue.Queue[Order | None] = queue.Queue()
+        self._lock = threading.Lock()
+        self._keepers: set[Keeper] = set()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is any child now."""
+        return bool(self._keepers)
+
+    def order(self, orders: Iterable[Order]) -> None:
+        """Have materials prepared; the children take them in this order."""
+        with self._lock:
+            for order in orders:
+                self._orders.put(order)
+            while len(self._keepers) < min(self._count, self._orders.qsize()):
+                self._keepers.add(
+                    Keeper(
+                        self._settings,
+                        self._limits,
+                        self._orders,
+                        retire=self._retire,
+                        substitute=self._substitute,
+                    )
+                )
+
+    def end_overdue(self) -> None:
+        """Kill the children that have been at one document for too long; whoever waits calls this."""
+        for keeper in list(self._keepers):
+            keeper.end_overdue()
+
+    def close(self) -> None:
+        """End all children now; what they are at is not delivered."""
+        with self._lock:
+            keepers, self._keepers = self._keepers, set()
+            while not self._orders.empty():
+                self._orders.get_nowait()
+            for keeper in keepers:
+                keeper.end()
+
+    def _retire(self, keeper: Keeper) -> bool:
+        """Let a keeper go that found nothing to do; False if there is something after all."""
+        with self._lock:
+            if not self._orders.empty():
+                return False
+            self._keepers.discard(keeper)
+            return True
+
+
+def _settings(pipeline: Pipeline, files: LoadLimits, limits: ChildLimits) -> Settings:
+    recipe = pipeline.recipe
+    if recipe is None:
+        raise ConfigError(
+            "Another process cannot make this pipeline.", advice="Make it of a recipe: Pipeline.of."
+        )
+    return {
+        "id": pipeline.id,
+        "chunker": recipe.chunker,
+        "options": recipe.options,
+        "rules": None if recipe.rules is None else asdict(recipe.rules),
+        "limits": asdict(files),
+        "memory": limits.memory,
+        "deadline": limits.deadline,
+    }

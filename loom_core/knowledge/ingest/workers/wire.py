@@ -1,0 +1,252 @@
+"""How parent and children talk: frames of JSON, which builds nothing but values.
+
+A child that a hostile file has taken over can send what it likes: the most it can do is to lie about that
+file's document, as nothing here runs what it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pydantic_core import from_json, to_json
+
+from loom_core.knowledge.ingest.workers.material import Material
+from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
+from loom_core.knowledge.model import Chunk
+from loom_core.knowledge.store.prepared import (
+    AboutColumns,
+    AliasColumns,
+    FoundColumns,
+    MentionColumns,
+    PreparedChunk,
+    PreparedDocument,
+    RelationColumns,
+)
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+    from loom_core.knowledge.ingest.workers.preparation import Made
+
+__all__ = [
+    "FrameReader",
+    "decode_made",
+    "decode_material",
+    "encode_made",
+    "encode_material",
+    "json_frame",
+    "read_frame",
+    "write_frame",
+]
+
+_LENGTH = struct.Struct(">I")
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_PIPE = 64 << 10  # bytes that a pipe holds at the most, as systems make them
+# How the frame of a document begins. It is UTF-8 throughout, and so large that it goes through Pydantic's
+# JSON, several times as fast; reasons of failures may hold names of files, which need not be UTF-8.
+_DOCUMENT = b'["document",'
+
+
+class FrameReader:
+    """Takes byte strings from the other side, as many at a time as are there: each wait costs a switch."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self._stream = stream
+        self._held = bytearray()
+
+    def read(self) -> list[bytes]:
+        """Read at least one byte string; waits for it.
+
+        Raises:
+            EOFError: the other side is gone.
+        """
+        while not (frames := self._whole()):
+            data = self._stream.read1(_PIPE)
+            if not data:
+                raise EOFError
+            self._held += data
+        return frames
+
+    def _whole(self) -> list[bytes]:
+        """Take what is whole out of what is held."""
+        frames: list[bytes] = []
+        start = 0
+        with memoryview(self._held) as held:
+            while len(held) - start >= _LENGTH.size:
+                end = start + _LENGTH.size + _LENGTH.unpack_from(held, start)[0]
+                if end > len(held):
+                    break
+                frames.append(bytes(held[start + _LENGTH.size : end]))
+                start = end
+        del self._held[:start]
+        return frames
+
+
+def write_frame(stream: BinaryIO, *parts: bytes) -> None:
+    """Write byte strings, each with its length before it.
+
+    Raises:
+        OSError: the other side is gone.
+    """
+    stream.write(b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part)))
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> bytes:
+    """Read one byte string.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        raise EOFError
+    size = _LENGTH.unpack(length)[0]
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def json_frame(value: object) -> bytes:
+    """A value as JSON."""
+    return _as_json(value).encode("utf-8", "surrogatepass")
+
+
+def encode_material(material: Material) -> tuple[bytes, bytes]:
+    """A material as two frames."""
+    described = [
+        material.uri,
+        material.metadata,
+        material.known.hex(),
+        material.payload is not None,
+        list(map(str, material.roots)),
+    ]
+    return json_frame(described), material.payload or b""
+
+
+def decode_material(described: bytes, payload: bytes) -> Material:
+    """A material of its two frames."""
+    uri, metadata, known, is_given, roots = json.loads(described.decode("utf-8", "surrogatepass"))
+    given = payload if is_given else None
+    return Material(uri, given, metadata, bytes.fromhex(known), roots=tuple(map(Path, roots)))
+
+
+def encode_made(made: Made) -> bytes:
+    """What became of a material, as a frame."""
+    if isinstance(made, Unchanged):
+        return json_frame(["unchanged", made.hash.hex()])
+    if isinstance(made, Failed):
+        return json_frame(["failed", made.reason, made.by_content])
+    head = [
+        made.id,
+        made.uri,
+        made.title,
+        made.title_source,
+        made.mime,
+        made.language,
+        made.metadata,
+        made.hash.hex(),
+        made.length,
+        b64encode(made.text).decode(),
+        b64encode(made.blocks).decode(),
+        made.fields,
+    ]
+    return to_json(["document", head, [_chunk_row(chunk) for chunk in made.chunks]])
+
+
+def decode_made(frame: bytes) -> Made:
+    """What became of a material.
+
+    Raises:
+        ValueError: the frame is not one of ours.
+    """
+    try:
+        if frame.startswith(_DOCUMENT):
+            # Looking every string up among those before takes longer than making it again.
+            return _document(*from_json(frame, cache_strings=False)[1:])
+        kind, *rest = json.loads(frame.decode("utf-8", "surrogatepass"))
+        match kind:
+            case "unchanged":
+                return Unchanged(bytes.fromhex(rest[0]))
+            case "failed":
+                return Failed(str(rest[0]), by_content=rest[1] is True)
+            case _:
+                raise ValueError(f"{kind!r} is no answer")
+    except (TypeError, IndexError) as error:
+        raise ValueError(f"the answer has another form: {error}") from error
+
+
+def _chunk_row(prepared: PreparedChunk) -> list[object]:
+    c = prepared.chunk
+    return [
+        prepared.id,
+        prepared.hash.hex(),
+        prepared.vector_hash.hex(),
+        prepared.tokens,
+        prepared.found,
+        [c.text, c.start, c.end, c.heading_path, c.page, c.kind, c.name, c.language, c.keywords],
+    ]
+
+
+def _tuples(rows: list[list[Any]]) -> tuple[Any, ...]:
+    return tuple(map(tuple, rows))
+
+
+def _found(
+    mentions: list[list[Any]], abouts: list[list[Any]], relations: list[list[Any]], aliases: list[list[Any]]
+) -> FoundColumns:
+    return FoundColumns(
+        MentionColumns(*map(tuple, mentions)),
+        AboutColumns(*map(tuple, abouts)),
+        RelationColumns(*map(tuple, relations)),
+        AliasColumns(*map(tuple, aliases)),
+    )
+
+
+def _document(head: list[Any], rows: list[Any]) -> PreparedDocument:
+    id_, uri, title, title_source, mime, language, metadata, hash_, length, text, blocks, fields = head
+    chunks: list[PreparedChunk] = []
+    for chunk_id, chunk_hash, vector_hash, tokens, found, chunk in rows:
+        written, start, end, heading_path, page, kind, name, chunk_language, keywords = chunk
+        chunks.append(
+            PreparedChunk(
+                chunk_id,
+                Chunk(
+                    written,
+                    start,
+                    end,
+                    title,
+                    title_source,
+                    tuple(heading_path),
+                    page,
+                    kind,
+                    name,
+                    chunk_language,
+                    tuple(keywords),
+                ),
+                _found(*found),
+                bytes.fromhex(chunk_hash),
+                bytes.fromhex(vector_hash),
+                tokens,
+            )
+        )
+    return PreparedDocument(
+        id_,
+        uri,
+        title,
+        title_source,
+        mime,
+        language,
+        metadata,
+        bytes.fromhex(hash_),
+        length,
+        b64decode(text),
+        b64decode(blocks),
+        _tuples(fields),
+        tuple(chunks),
+    )

@@ -1,0 +1,249 @@
+"""One child process that prepares documents, and the thread that feeds it and takes what it makes."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import subprocess
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
+
+from loom_core.knowledge.child_process import child_command, ending
+from loom_core.knowledge.ingest.workers.preparation import Failed
+from loom_core.knowledge.ingest.workers.wire import FrameReader, decode_made, encode_material, write_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from io import BufferedReader
+
+    from loom_core.knowledge.ingest.workers.material import Material
+    from loom_core.knowledge.ingest.workers.preparation import Made
+
+__all__ = ["ChildLimits", "Keeper", "Order"]
+
+_log = logging.getLogger(__name__)
+
+_AHEAD = 32  # materials that a child has before it, so that it never waits for the next one
+_AHEAD_BYTES = 1 << 20
+# Between two looks at what a busy child has made: to be woken for every document costs both processes a tenth
+# of their time. Meanwhile the answers wait in the pipe, which holds a dozen of usual ones.
+_GATHER_SECONDS = 0.005
+_ENDING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """What a child may take.
+
+    Attributes:
+        deadline: seconds for one document.
+        memory: bytes of address space, where the system can limit it; None for any.
+        idle: seconds without work after which it ends.
+    """
+
+    deadline: float = 120.0
+    memory: int | None = 3 << 30
+    idle: float = 15.0
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One material that is to be prepared, and who is told of the result.
+
+    Attributes:
+        deliver: called once with what became of it, from a keeper's thread.
+        tried: a child ended while it was at this.
+        dropped: nobody wants it any more.
+    """
+
+    material: Material
+    deliver: Callable[[Made], None]
+    tried: bool = False
+    dropped: bool = False
+
+
+class Keeper:
+    """A thread with a child process, which it feeds with orders and reads answers from.
+
+    A child that ends while it is at a document, whatever the reason, takes only that one with it: the
+    others go to the next child. So does the document itself, once, if the child had done others before,
+    as these may have been the cause.
+
+    Args:
+        settings: what the child is told first.
+        limits: what the child may take.
+        orders: what is to be done; None wakes a keeper that waits.
+        retire: asked when there has been nothing to do for a while, whether this keeper may go.
+        substitute: prepares in this process where no child can be started.
+    """
+
+    def __init__(
+        self,
+        settings: bytes,
+        limits: ChildLimits,
+        orders: queue.Queue[Order | None],
+        *,
+        retire: Callable[[Keeper], bool],
+        substitute: Callable[[Material], Made],
+    ) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._orders = orders
+        self._retire = retire
+        self._substitute = substitute
+        self._returned: deque[Order] = deque()  # taken from the orders, and not with a child now
+        self._sent: deque[Order] = deque()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: FrameReader | None = None
+        self._done = 0  # documents that the child has done so far
+        self._since = 0.0  # when it began with the one it is at
+        self._overdue = False
+        self._ended = False
+        threading.Thread(target=self._run, name="loom-prepare", daemon=True).start()
+
+    def end_overdue(self) -> None:
+        """Kill the child if it has been at one document for too long."""
+        process = self._process
+        if process is not None and self._sent and time.monotonic() - self._since > self._limits.deadline:
+            self._overdue = True
+            process.kill()
+
+    def end(self) -> None:
+        """End the child and the thread; nothing is delivered any more."""
+        self._ended = True
+        process = self._process
+        if process is not None:
+            process.kill()
+        self._orders.put(None)
+
+    def _run(self) -> None:
+        while not self._ended:
+            try:
+                self._fill()
+                if self._sent:
+                    self._take()
+                elif self._retire(self):
+                    break
+            except (OSError, EOFError, ValueError) as error:
+                self._settle(error)
+        self._close()
+
+    def _fill(self) -> None:
+        """Give the child what is to be done, up to what it may have before it."""
+        ahead = sum(order.material.size for order in self._sent)
+        frames: list[bytes] = []
+        while not self._sent or (len(self._sent) < _AHEAD and ahead < _AHEAD_BYTES):
+            order = self._next()
+            if order is None or self._ended:
+                break
+            if order.dropped:
+                continue
+            if self._process is None and not self._start():
+                order.deliver(self._substitute(order.material))
+                continue
+            if not self._sent:
+                self._since = time.monotonic()
+            self._sent.append(order)  # before it is sent: a child may end over the sending
+            ahead += order.material.size
+            frames += encode_material(order.material)
+        if frames:
+            write_frame(_stdin(self._process), *frames)
+
+    def _next(self) -> Order | None:
+        if self._returned:
+            return self._returned.popleft()
+        try:
+            return self._orders.get(block=not self._sent, timeout=self._limits.idle)
+        except queue.Empty:
+            return None
+
+    def _take(self) -> None:
+        """Take the answers that are there, or the next one, and deliver them."""
+        if self._answers is None:
+            raise EOFError
+        for frame in self._answers.read():
+            result = decode_made(frame)
+            if not self._sent:
+                raise ValueError("it answers what nobody asked")
+            order = self._sent.popleft()
+            self._since = time.monotonic()
+            self._done += 1
+            if not self._ended:
+                order.deliver(result)
+        if len(self._sent) > _AHEAD // 2:
+            time.sleep(_GATHER_SECONDS)
+
+    def _settle(self, error: Exception) -> None:
+        """The child ended, or talks nonsense: settle what it was at, and keep the rest for the next one."""
+        was_new, overdue, sent = self._done == 0, self._overdue, self._sent
+        self._sent = deque()
+        how = self._close()
+        if self._ended or not sent:
+            return
+        first = sent[0]
+        if overdue:
+            reason = f"it could not be prepared within {self._limits.deadline:g} s"
+        elif isinstance(error, ValueError):
+            reason = f"the process that prepared it gave no sense: {error}"
+        elif was_new or first.tried:
+            reason = f"the process that prepared it {how}"
+        else:
+            reason = ""
+            first.tried = True
+        if reason:
+            sent.popleft()
+            _log.warning("%s: %s", first.material.uri, reason)
+            first.deliver(Failed(reason))
+        self._returned.extendleft(reversed(sent))
+
+    def _start(self) -> bool:
+        """Start a child; False where that is not possible."""
+        try:
+            process = subprocess.Popen(
+                child_command("loom_core.knowledge.ingest.workers.child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            _log.warning("Documents are prepared without a child process: %s", error)
+            return False
+        self._done, self._overdue = 0, False
+        self._process, self._answers = process, FrameReader(cast("BufferedReader", process.stdout))
+        if self._ended:  # meanwhile, by somebody who saw no process yet
+            process.kill()
+        write_frame(_stdin(process), self._settings)
+        return True
+
+    def _close(self) -> str:
+        """End the child.
+
+        Returns:
+            How it ended, or that it had to be ended.
+        """
+        process, self._process, self._answers = self._process, None, None
+        if process is None:
+            return "could not be started"
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                _close_quietly(stream)
+        try:
+            # One that crashed is about to be gone, and how it ended is worth knowing.
+            code = process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        return ending(code)
+
+
+def _close_quietly(stream: IO[bytes]) -> None:
+    with suppress(OSError):  # what was written and not read by a child that is gone
+        stream.close()
+
+
+def _stdin(process: subprocess.Popen[bytes] | None) -> BinaryIO:
+    return cast("BinaryIO", None if process is None else process.stdin)

@@ -1,0 +1,317 @@
+"""Whether the derived indexes hold what the record holds, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.ingest.pipeline import index_tokens
+from loom_core.knowledge.maintenance.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from pathlib import Path
+
+    from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+    from loom_core.knowledge.interface import GraphStore, LexicalIndex
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.changes import ChangeKind, IndexName
+
+__all__ = ["check_chroma", "check_flat_vectors", "check_graph_store", "check_indexes", "check_words"]
+
+_ATTEMPTS = 5
+_SAMPLES = 25  # chunks whose content is looked up: a directory of another knowledge base has the same keys
+_CHROMA_SAMPLES = 1000  # passages whose vectors are looked up there, at the price of a file read each
+_BATCH = 5000
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """What an index holds against what it should hold.
+
+    Attributes:
+        expected: keys that should be in it.
+        missing: keys that are not in it.
+        surplus: keys that should not be in it, or are in it more than once.
+        settled: keys that are in both, and have not changed since.
+    """
+
+    expected: int
+    missing: tuple[int, ...]
+    surplus: tuple[int, ...]
+    settled: tuple[int, ...]
+
+    def findings(self, name: IndexName, what: str) -> Iterator[Finding]:
+        """The differences in plain words."""
+        if self.missing:
+            text = f"{len(self.missing):,} of {self.expected:,} {what} are not in the index {name!r}"
+            yield Finding("indexes", text, "index", (name,))
+        if self.surplus:
+            text = f"the index {name!r} has {len(self.surplus):,} {what} that are gone, or there twice"
+            yield Finding("indexes", text, "index", (name,))
+
+
+def _compared(
+    record: Record,
+    name: IndexName,
+    held: Callable[[], Collection[int]],
+    expected: Callable[[], Collection[int]],
+    *,
+    kinds: Sequence[ChangeKind],
+) -> _Comparison | None:
+    """Compare the keys in an index with those in the record, while both may change.
+
+    What the index had not yet taken over when it was read is left out of the comparison.
+
+    Args:
+        record: the record.
+        name: the index.
+        held: the keys that are in it, with repeats.
+        expected: the keys that should be, read from the record.
+        kinds: the changes by which such keys come and go.
+
+    Returns:
+        None if changes were taken over and forgotten meanwhile, again and again.
+
+    Raises:
+        IndexDamagedError: the index cannot be read.
+    """
+    for _ in range(_ATTEMPTS):
+        watermark = max(0, record.changes.state(name).watermark)
+        there = Counter(held())
+        with record.database.snapshot():
+            if not record.changes.reaches_back_to(watermark):
+                continue
+            open_: set[int] = set()
+            for kind in kinds:
+                open_ |= _changed(record, watermark, kind)
+            wanted = set(expected())
+        missing = sorted(key for key in wanted if not there[key] and key not in open_)
+        surplus = sorted(
+            key for key, times in there.items() if key not in open_ and (key not in wanted or times > 1)
+        )
+        settled = sorted(key for key in wanted if there[key] == 1 and key not in open_)
+        return _Comparison(len(wanted), tuple(missing), tuple(surplus), tuple(settled))
+    return None
+
+
+def _checked(
+    name: IndexName,
+    compare: Callable[[], _Comparison | None],
+    *,
+    what: str,
+    differing: Callable[[Sequence[int]], tuple[int, int]],
+) -> Iterator[Finding]:
+    """Compare an index with the record: its keys, and what it has for some of them.
+
+    Args:
+        name: the index.
+        compare: its keys, see `_compared`.
+        what: what it has for a key.
+        differing: of keys that are in both, for how many it has something else, and at how many it looked.
+    """
+    try:
+        found = compare()
+        if found is None:
+            return
+        yield from found.findings(name, "passages")
+        wrong, seen = differing(found.settled)
+    except IndexDamagedError as error:
+        yield Finding("indexes", f"the index {name!r} cannot be read: {error.message}", "index", (name,))
+        return
+    if wrong:
+        text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages looked at"
+        yield Finding("indexes", text, "index", (name,))
+
+
+def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
+    """Every chunk is in the index of words once, some with their own words."""
+
+    def differing(keys: Sequence[int]) -> tuple[int, int]:
+        chosen = _sample(keys, _SAMPLES)
+        return _wrong_words(record, index, chosen), len(chosen)
+
+    def expected() -> list[int]:
+        return record.documents.chunk_keys(limit=_ALL)
+
+    compare = partial(_compared, record, "words", index.keys, expected, kinds=("chunk+", "chunk-"))
+    return _checked("words", compare, what="words", differing=differing)
+
+
+def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
+    """The graph store has the entities and relations of the record. Nobody may be writing to it."""
+    graph, after, wrong = record.graph, 0, 0
+    try:
+        with record.database.snapshot():
+            entities, relations, _ = graph.counts()
+            counted = store.counts()
+            if counted != (entities, relations):
+                text = (
+                    f"the graph has {counted[0]:,} entities and {counted[1]:,} relations, "
+                    f"not {entities:,} and {relations:,}"
+                )
+                yield Finding("indexes", text, "index", ("graph",))
+                return
+            while keys := graph.keys(after=after, limit=_BATCH):
+                wrong += len(set(graph.nodes(keys)) ^ set(store.get(keys)))
+                wrong += len(set(graph.edges_from(keys)) ^ set(store.relations(after + 1, keys[-1])))
+                after = keys[-1]
+    except IndexDamagedError as error:
+        yield Finding("indexes", f"the graph cannot be read: {error.message}", "index", ("graph",))
+        return
+    if wrong:
+        text = f"{wrong:,} entities or relations of the graph are not those of the record"
+        yield Finding("indexes", text, "index", ("graph",))
+
+
+def _sample(keys: Sequence[int], count: int) -> list[int]:
+    """So many of many keys, from the first to the last."""
+    return list(keys[:: max(1, len(keys) // count)][:count])
+
+
+def _wrong_words(record: Record, index: LexicalIndex, chosen: Sequence[int]) -> int:
+    wrong = 0
+    for key, row in record.documents.chunks(chosen).items():
+        tokens = index_tokens(row.title, row.heading_path, row.text)
+        # A chunk that was changed or went since has no say.
+        if tokens and key not in index.containing(tokens) and record.documents.chunks([key]):
+            wrong += 1
+    return wrong
+
+
+def _changed(record: Record, watermark: int, kind: ChangeKind) -> set[int]:
+    changed: set[int] = set()
+    while (pending := record.changes.since(watermark)) is not None:
+        changed.update(pending.keys[kind])
+        watermark = pending.watermark
+    return changed
+
+
+def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Finding]:
+    """Every chunk that has a vector is in the index of vectors once, with its own vector."""
+
+    def differing(settled: Sequence[int]) -> tuple[int, int]:
+        import numpy as np
+
+        wrong = 0
+        for start in range(0, len(settled), _BATCH):
+            keys, expected = record.vectors.of(settled[start : start + _BATCH])
+            wrong += int(np.count_nonzero((index.vectors(keys) != expected).any(axis=1))) if keys else 0
+        return wrong, len(settled)
+
+    return _checked_vectors(record, "vectors", index.keys, differing)
+
+
+def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
+    """Chroma has every chunk that has a vector once, some with their own vector. Nobody may be writing to it.
+
+    Args:
+        record: says what it should hold.
+        indexes: the index of each language.
+    """
+    from loom_core.knowledge.indexes import chroma_vectors
+
+    def held() -> list[int]:
+        return list(chain.from_iterable(index.keys() for index in indexes))
+
+    def differing(keys: Sequence[int]) -> tuple[int, int]:
+        chosen = _sample(keys, _CHROMA_SAMPLES)
+        return len(chroma_vectors.differing(record.vectors.of(chosen), indexes)), len(chosen)
+
+    return _checked_vectors(record, "chroma", held, differing)
+
+
+def _checked_vectors(
+    record: Record,
+    name: IndexName,
+    held: Callable[[], Collection[int]],
+    differing: Callable[[Sequence[int]], tuple[int, int]],
+) -> Iterator[Finding]:
+    kinds: tuple[ChangeKind, ...] = ("chunk+", "chunk-", "vector+")
+    compare = partial(_compared, record, name, held, partial(_embedded, record), kinds=kinds)
+    return _checked(name, compare, what="vectors", differing=differing)
+
+
+def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Finding]:
+    """Check the derived indexes of a knowledge base on disk. Blocks.
+
+    Args:
+        record: its record.
+        folder: where they are.
+        owned: whether to open the graph and Chroma, too, which only the holder of the lock may, and not
+            while it has them open otherwise.
+    """
+    from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
+
+    state = record.changes.state("words")
+    if state.built:
+        try:
+            words = TantivyIndex(folder / f"words-{state.generation}", read_only=True)
+        except IndexDamagedError as error:
+            text = f"the index 'words' does not open: {error.message}"
+            yield Finding("indexes", text, "index", ("words",))
+        else:
+            yield from check_words(record, words)
+            words.close()
+    state = record.changes.state("vectors")
+    if state.built:
+        path = folder / f"vectors-{state.generation}"
+        try:
+            if not path.is_dir():
+                raise IndexDamagedError(f"There are no vectors at {path}.")
+            vectors = LanguageVectors(int(record.get("dimension") or 0), path, writable=False)
+        except IndexDamagedError as error:
+            text = f"the index 'vectors' does not open: {error.message}"
+            yield Finding("indexes", text, "index", ("vectors",))
+        else:
+            yield from check_flat_vectors(record, vectors)
+            vectors.close()
+    state = record.changes.state("graph")
+    if owned and state.built and state.watermark >= record.changes.head():
+        yield from _check_kuzu(record, folder / f"graph-{state.generation}")
+    state = record.changes.state("chroma")
+    if owned and state.built:
+        yield from _check_chroma(record, folder / f"chroma-{state.generation}")
+
+
+def _check_kuzu(record: Record, path: Path) -> Iterator[Finding]:
+    from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
+    from loom_core.knowledge.indexes.engines.probe import probe_kuzu
+
+    if reason := probe_kuzu(path):
+        yield Finding("indexes", f"the graph does not open: {reason}", "index", ("graph",))
+        return
+    store = KuzuGraphStore(path)
+    try:
+        yield from check_graph_store(record, store)
+    finally:
+        store.close()
+
+
+def _check_chroma(record: Record, path: Path) -> Iterator[Finding]:
+    from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex, groups_in
+    from loom_core.knowledge.indexes.engines.probe import probe_chroma
+
+    dimension = int(record.get("dimension") or 0)
+    if reason := probe_chroma(path, dimension=dimension):
+        yield Finding("indexes", f"the index 'chroma' does not open: {reason}", "index", ("chroma",))
+        return
+    with ExitStack() as opened:
+        indexes = [ChromaVectorIndex(path, dimension=dimension, group=group) for group in groups_in(path)]
+        for index in indexes:
+            opened.callback(index.close)
+        yield from check_chroma(record, indexes)
+
+
+def _embedded(record: Record) -> list[int]:
+    rows = record.database.rows(
+        "SELECT key FROM chunks AS c WHERE EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)"
+    )
+    return [row["key"] for row in rows]

@@ -1,0 +1,195 @@
+"""Entities under several names: what was merged and why, and deciding otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.knowledge.store.aliases import AliasDecision
+from loom_core.knowledge.store.spellings import in_several_scripts, spellings_of
+from loom_core.knowledge.text.surface_forms import name_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.aliases import AliasPair, PairKind
+
+__all__ = ["AliasGroup", "AliasReason", "EntityAliases"]
+
+
+@dataclass(frozen=True, slots=True)
+class AliasReason:
+    """Why two names are, or may be, the same entity's.
+
+    Attributes:
+        name: the one, in its most frequent spelling.
+        other: the other.
+        kind: `acronym`, `also_called`, `translation`, `spelling` or `decision` (of a person).
+        confidence: 0 to 1; of spellings, how alike they are to the embedder.
+        passage_id: a passage that says so, or empty.
+        evidence: what it says, or empty.
+    """
+
+    name: str
+    other: str
+    kind: PairKind
+    confidence: float
+    passage_id: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AliasGroup:
+    """Names of one entity, the most frequent first, and why they are the same."""
+
+    names: tuple[str, ...]
+    reasons: tuple[AliasReason, ...]
+
+
+class EntityAliases:
+    """Lists, merges and splits entities of a knowledge base. All methods block for milliseconds.
+
+    Merging and splitting are decisions, which are remembered by the names: they hold for documents that come
+    later, too, and each takes the place of what was decided of the same two names before.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def groups(self, *, limit: int = 100, after: int = 0) -> tuple[list[AliasGroup], int | None]:
+        """Entities that have several names.
+
+        Args:
+            limit: how many at the most.
+            after: what the call before gave to go on from.
+
+        Returns:
+            The groups, and from where to go on, or None if these were the last.
+        """
+        keys = self._record.aliases.groups(after=after, limit=limit + 1)
+        more = keys[limit - 1] if len(keys) > limit else None
+        members = self._record.aliases.members_of(keys[:limit])
+        return [self._group(members[key]) for key in keys[:limit]], more
+
+    def group_of(self, name: str) -> AliasGroup:
+        """All names of the entity with a name.
+
+        Raises:
+            NotFoundError: no entity has this name.
+        """
+        return self._group(self._members(self._key(name)))
+
+    def names_of(self, entity: int) -> list[str]:
+        """All names of an entity given by its key, whatever their script, the most used first."""
+        return spellings_of(self._record.database, self._members(entity))
+
+    def in_several_scripts(self) -> list[tuple[str, ...]]:
+        """Names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.
+
+        Each is one name, which cannot be split. This reads the names of all entities: a second for millions.
+        """
+        return in_several_scripts(self._record.database)
+
+    def suggestions(self, *, limit: int = 100) -> list[AliasReason]:
+        """Pairs of names that may be the same entity's, but are not merged: too little speaks for it."""
+        return self._reasons(self._record.aliases.suggestions(limit=limit))
+
+    def merge(self, name: str, other: str) -> AliasGroup:
+        """Take two names for the same entity's from now on.
+
+        Returns:
+            The group that both are in.
+
+        Raises:
+            NotFoundError: no entity has one of the names.
+            InvalidInputError: they are spellings of one name, or other names of theirs were split.
+        """
+        one, two = self._members(self._key(name)), self._members(self._key(other))
+        if self._record.aliases.are_apart([*one, *two], but=(name_key(name), name_key(other))):
+            raise InvalidInputError(
+                f"{name!r} and {other!r} cannot be merged: other names of theirs were split.",
+                advice="Undo that first (`undecide`).",
+            )
+        return self._group(self._members(self._decide(name, other, same=True)[0]))
+
+    def split(self, name: str, other: str) -> tuple[AliasGroup, AliasGroup]:
+        """Keep two names apart from now on, whatever passages say.
+
+        Returns:
+            The groups that each of them is in then.
+
+        Raises:
+            NotFoundError: no entity has one of the names.
+            InvalidInputError: they are spellings of one name.
+        """
+        one, two = self._decide(name, other, same=False)
+        return self._group(self._members(one)), self._group(self._members(two))
+
+    def undecide(self, name: str, other: str) -> bool:
+        """Forget what was decided of two names; returns whether anything was."""
+        record = self._record
+        with record.database.write():
+            known = record.aliases.undecide(name_key(name), name_key(other))
+            if known:
+                self._regroup(record.graph.find([name_key(name), name_key(other)]).values())
+        return known
+
+    def _decide(self, name: str, other: str, *, same: bool) -> tuple[int, int]:
+        record, (one, two) = self._record, (self._key(name), self._key(other))
+        if one == two:
+            raise InvalidInputError(
+                f"{name!r} and {other!r} are spellings of one name.",
+                advice="Only different names can be merged or split.",
+            )
+        with record.database.write():
+            record.aliases.decide(AliasDecision(name_key(name), name_key(other), same))
+            self._regroup([one, two])
+        return one, two
+
+    def _regroup(self, entities: Collection[int]) -> None:
+        changed = self._record.aliases.regroup(entities)
+        self._record.changes.note("entity", sorted(changed))
+
+    def _key(self, name: str) -> int:
+        key = self._record.graph.find([name_key(name)]).get(name_key(name))
+        if key is None:
+            raise NotFoundError(
+                f"There is no entity {name!r}.", advice="Give a name as the documents use it."
+            )
+        return key
+
+    def _members(self, key: int) -> list[int]:
+        aliases = self._record.aliases
+        canonical = aliases.canonical_of([key]).get(key)
+        return [key] if canonical is None else aliases.members_of([canonical])[canonical]
+
+    def _group(self, members: Sequence[int]) -> AliasGroup:
+        names = self._record.graph.spellings(members)
+        inside = set(members)
+        pairs = [
+            pair for pair in self._record.aliases.pairs_of(members) if {pair.entity, pair.other} <= inside
+        ]
+        return AliasGroup(tuple(names[key] for key in names), tuple(self._reasons(pairs)))
+
+    def _reasons(self, pairs: Sequence[AliasPair]) -> list[AliasReason]:
+        record = self._record
+        names = record.graph.spellings(sorted({end for pair in pairs for end in (pair.entity, pair.other)}))
+        chunks = record.documents.chunks(sorted({pair.chunk for pair in pairs if pair.chunk is not None}))
+        reasons: list[AliasReason] = []
+        for pair in pairs:
+            row = chunks.get(pair.chunk) if pair.chunk is not None else None
+            place = record.aliases.place(pair) if row is not None else None
+            told = " ".join(row.text[slice(*place)].split()) if row and place else ""
+            reasons.append(
+                AliasReason(
+                    name=names.get(pair.entity, ""),
+                    other=names.get(pair.other, ""),
+                    kind=pair.kind,
+                    confidence=pair.confidence,
+                    passage_id=row.id if row is not None else "",
+                    evidence=told,
+                )
+            )
+        return reasons

@@ -1,0 +1,176 @@
+"""Keeping a knowledge base in step with folders for as long as somebody wants."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError
+from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
+from loom_core.knowledge.ingest.listing import outermost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.store import Job
+
+__all__ = ["FolderWatch"]
+
+_log = logging.getLogger(__name__)
+_MANY = 5_000  # changes at once: Linux keeps 16,384 and drops the rest without a word
+_IGNORE_FILES = frozenset({".gitignore", ".loomignore"})
+_POLL_SECONDS = 0.1
+_TIMEOUT = 500  # milliseconds without a change after which the folder itself is looked at
+
+
+class FolderWatch:
+    """Watches folders and syncs what changes below them; someone else has to `work` meanwhile.
+
+    The file system tells of changes, gathered for a moment; where it does not (network drives) the
+    environment variable WATCHFILES_FORCE_POLLING has the folders looked through instead, as is done where
+    watching fails. As a file system may lose events, all is synced at the start, after very many changes at
+    once, when a folder comes back that was gone, and every so often.
+
+    A sync for which a language model would read more than is done without a confirmation, or cannot be asked,
+    is left out, which the log tells; the next change, or the next look at everything, tries again.
+
+    Args:
+        knowledge_base: what is kept in step.
+        folders: the folders.
+        include: patterns as in .gitignore; only what matches is taken, where given.
+        exclude: patterns of what is left out.
+        metadata: fields for all the documents.
+        told: called with every job that is finished.
+        debounce: milliseconds for which changes are gathered at the most.
+        every: seconds after which all is synced, whatever was told.
+        missing: seconds after which a folder that is gone is looked for again.
+    """
+
+    def __init__(
+        self,
+        knowledge_base: GraphRAGKnowledgeBase,
+        folders: Sequence[Path],
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        told: Callable[[Job], None] | None = None,
+        debounce: int = 1_600,
+        every: float = 900.0,
+        missing: float = 2.0,
+    ) -> None:
+        self._knowledge_base = knowledge_base
+        self._folders = outermost([folder.resolve() for folder in folders])
+        self._options: dict[str, Any] = {"include": include, "exclude": exclude, "metadata": metadata}
+        self._told = told
+        self._debounce = debounce
+        self._every = every
+        self._missing = missing
+        self._left_out: dict[Path, str] = {}
+
+    async def run(self) -> None:
+        """Watch for ever; cancel it to stop.
+
+        Raises:
+            InvalidInputError: one of the folders is a file.
+        """
+        async with anyio.create_task_group() as tasks:
+            for folder in self._folders:
+                tasks.start_soon(self._keep, folder)
+
+    async def _keep(self, folder: Path) -> None:
+        polling: bool | None = None  # as the environment says
+        while True:
+            if not await anyio.Path(folder).is_dir():
+                await self._sync(folder)  # which refuses to remove everything, and says so
+                await self._until_there(folder)
+            try:
+                await self._follow(folder, polling=polling)
+            except* (OSError, RuntimeError) as errors:  # from the watcher, which may have no more watches
+                reason = errors.exceptions[0]
+                _log.warning("%s is looked through, as it cannot be watched: %s", folder, reason)
+                polling = True
+                await anyio.sleep(self._missing)
+
+    async def _follow(self, folder: Path, *, polling: bool | None) -> None:
+        """Sync a folder, and then what is told to have changed, until all has to be synced again."""
+        from watchfiles import awatch
+
+        started = anyio.current_time()
+        stop = anyio.Event()
+        in_step = False
+        async with anyio.create_task_group() as tasks:
+            # The thread that waits for events is told to stop by this; cancelling alone would wait for it.
+            tasks.start_soon(_set_in_the_end, stop)
+            watch = awatch(
+                folder,
+                watch_filter=None,
+                debounce=self._debounce,
+                stop_event=stop,
+                rust_timeout=_TIMEOUT,
+                yield_on_timeout=True,
+                force_polling=polling,
+                ignore_permission_denied=True,
+            )
+            async with aclosing(watch):
+                async for changes in watch:
+                    if not in_step:  # only now, as from here on every change is told
+                        await self._sync(folder)
+                        in_step = True
+                        continue
+                    changed = sorted({Path(path) for _, path in changes})
+                    late = anyio.current_time() - started > self._every
+                    if late or await to_thread.run_sync(_concerns_all, folder, changed):
+                        break
+                    if changed:
+                        await self._sync(folder, within=changed)
+            tasks.cancel_scope.cancel()
+
+    async def _until_there(self, folder: Path) -> None:
+        while not await anyio.Path(folder).is_dir():  # noqa: ASYNC110 - nobody tells of it
+            await anyio.sleep(self._missing)
+
+    async def _sync(self, folder: Path, *, within: Sequence[Path] = ()) -> None:
+        knowledge_base = self._knowledge_base
+        try:
+            await knowledge_base.agree_on_extraction([folder], within=within, **self._options)
+        except (ConfigError, ConfirmationNeededError) as error:
+            if self._left_out.get(folder) != error.message:
+                _log.warning(
+                    "%s is not synced: %s To have it synced, sync it once by yourself, and confirm it.",
+                    folder,
+                    error.message,
+                )
+            self._left_out[folder] = error.message
+            return
+        self._left_out.pop(folder, None)
+
+        def submit() -> str:
+            return knowledge_base.submit_sync([folder], within=within, **self._options)
+
+        id_ = await to_thread.run_sync(submit)
+        knowledge_base.worker.wake()
+        while not (job := await to_thread.run_sync(knowledge_base.job, id_)).finished:  # noqa: ASYNC110
+            await anyio.sleep(_POLL_SECONDS)
+        if self._told is not None:
+            self._told(job)
+
+
+def _concerns_all(folder: Path, changed: Sequence[Path]) -> bool:
+    """Whether a change is about more than the paths that it names."""
+    if len(changed) > _MANY or folder in changed or not folder.is_dir():
+        return True
+    return any(path.name in _IGNORE_FILES for path in changed)
+
+
+async def _set_in_the_end(event: anyio.Event) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        event.set()

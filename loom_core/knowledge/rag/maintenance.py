@@ -1,0 +1,234 @@
+"""Looking after a knowledge base: checking and repairing it, building its indexes anew."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, EmbeddingError, StoreBusyError
+from loom_core.knowledge.maintenance.check import check_record
+from loom_core.knowledge.maintenance.index_checks import check_indexes
+from loom_core.knowledge.maintenance.repair import repair as repair_record
+from loom_core.knowledge.rag.extraction_plan import stored_materials
+from loom_core.knowledge.rag.intake import DocumentIntake
+from loom_core.storage.ownership import holder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.ingest.pipeline import Pipeline
+    from loom_core.knowledge.maintenance.finding import CheckReport, Finding
+    from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
+    from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store.changes import IndexName
+
+__all__ = ["Upkeep"]
+
+_POLL_SECONDS = 0.2
+_ROUNDS = 3  # what is wrong with an index may show only once the record is right
+
+
+class Upkeep(DocumentIntake):
+    """What the owner of a knowledge base does with it now and then."""
+
+    def __init__(
+        self,
+        record: Record,
+        worker: Worker,
+        *,
+        pipeline: Pipeline,
+        plan: ExtractionPlan,
+        folder: Path | None,
+        embedder: CurrentEmbedder | None,
+    ) -> None:
+        super().__init__(record, worker, plan=plan)
+        self._pipeline = pipeline
+        self._folder = folder
+        self._current = embedder
+
+    async def check(self, *, repair: bool = False) -> CheckReport:
+        """See whether everything is as it should be: the record in itself, and the indexes against it.
+
+        Other processes may be working meanwhile. It takes as long as reading everything.
+
+        Args:
+            repair: put right what can be; then this process works until that is done.
+
+        Returns:
+            What was looked at and what is wrong; after a repair, what still is.
+
+        Raises:
+            StoreBusyError: there is something to repair, and another process works for the knowledge base.
+        """
+        report = await self._checked()
+        if report.sound or not repair:
+            return report
+        if not await to_thread.run_sync(self.worker.acquire):
+            raise StoreBusyError(
+                f"{len(report.findings)} things are to be repaired, and {self._other()} works for the "
+                "knowledge base.",
+                advice="Close it and try again.",
+            )
+        found = dict.fromkeys(finding.text for finding in report.findings)
+        for _ in range(_ROUNDS):
+            await to_thread.run_sync(self._repair, report)
+            await self.worker.drain()
+            report = await self._checked()
+            if report.sound:
+                break
+            found |= dict.fromkeys(finding.text for finding in report.findings)
+        left = {finding.text for finding in report.findings}
+        report.repaired = [text for text in found if text not in left]
+        return report
+
+    async def rebuild(
+        self, indexes: Collection[IndexName], *, progress: Callable[[], None] | None = None
+    ) -> None:
+        """Build derived indexes anew from the record, and wait for it; whichever process works does it.
+
+        Args:
+            indexes: which.
+            progress: called now and then.
+        """
+        before = await to_thread.run_sync(self._distrust, indexes)
+        while True:
+            await self.worker.drain(progress=progress)
+            state = self.record.changes.state
+            if all(state(name).built or not before[name] for name in before):
+                return
+            await anyio.sleep(_POLL_SECONDS)  # another process builds them
+
+    async def rebuild_from_texts(
+        self, *, progress: Callable[[], None] | None = None, confirm: bool = False
+    ) -> Job:
+        """Cut all documents into passages and extract from them anew, from their texts in the record.
+
+        Documents that today's rules made are left as they are, and so are vectors of texts that stay.
+
+        Args:
+            progress: called after every step of the work.
+            confirm: whether a language model may read much for it; see `estimate_extraction`.
+
+        Returns:
+            The finished job.
+
+        Raises:
+            InvalidInputError: it takes a confirmation; nothing is done.
+            LLMError: as for `add_documents`.
+        """
+        await self.agree_on_rebuild(confirm=confirm)
+        job = await to_thread.run_sync(partial(self.submit_stored, confirm=confirm))
+        await self.worker.drain(progress=progress)
+        return self.job(job)
+
+    async def agree_on_rebuild(self, *, confirm: bool = False) -> None:
+        """See, before `submit_stored`, that a language model may and can read all documents.
+
+        Args:
+            confirm: as for `agree_on_extraction`.
+
+        Raises:
+            ConfigError: as for `agree_on_extraction`.
+            ConfirmationNeededError: likewise.
+        """
+        await self._plan.agree(stored_materials(self.record.database), confirm=confirm)
+
+    def submit_stored(self, *, confirm: bool = False) -> str:
+        """Have all documents cut and extracted from anew as far as the rules have changed. Blocks.
+
+        Args:
+            confirm: as for `submit_documents`.
+
+        Returns:
+            Id of the job.
+        """
+        return self.record.jobs.submit(self._request({"stored": []}, confirm=confirm))
+
+    async def change_embedder(
+        self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None
+    ) -> None:
+        """Have another embedder make the vectors, and wait until it has taken over.
+
+        Its vectors are made in the background, by whichever process works, and questions are answered with
+        the old ones until there are all of them. A process that ends meanwhile loses nothing. To call a
+        change off, change to the embedder in charge.
+
+        Args:
+            provider: the embedder that is to take over.
+            progress: called now and then.
+
+        Raises:
+            ConfigError: the knowledge base was opened without an embedder.
+            EmbeddingError: the new embedder fails; the change goes on when it works again, or is called off.
+        """
+        await provider.prepare()
+        await to_thread.run_sync(self.submit_embedder, provider)
+        while await to_thread.run_sync(self.record.next_vectors.wanted) == provider.id:
+            await self.worker.drain(progress=progress)
+            if self.worker.stopped_change:
+                raise EmbeddingError(
+                    self.worker.stopped_change, advice="Change to the embedder in charge to call it off."
+                )
+            await anyio.sleep(_POLL_SECONDS)
+        if self._current is not None:
+            await to_thread.run_sync(self._current.follow)
+
+    def submit_embedder(self, provider: EmbeddingProvider) -> None:
+        """Write down that another embedder is to take over; see `change_embedder`. Blocks.
+
+        Raises:
+            ConfigError: the knowledge base was opened without an embedder.
+        """
+        if self._current is None:
+            raise ConfigError(
+                "This knowledge base was opened without an embedder.", advice="Open it with the one it has."
+            )
+        self._current.learn(provider)
+        self.record.next_vectors.begin(provider)
+
+    def reembedded(self) -> tuple[int, int]:
+        """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
+        return self.record.next_vectors.coverage()
+
+    async def _checked(self) -> CheckReport:
+        report = await to_thread.run_sync(check_record, self.record, self._pipeline.hash)
+        if self._folder is None:
+            return report
+        if any(finding.subject in {"references", "documents"} for finding in report.findings):
+            report.notes.append("the indexes were not looked at, as the record they follow is damaged")
+            return report
+        ours = not self.worker.holds and await to_thread.run_sync(self.worker.acquire)
+        try:
+            report.findings += await to_thread.run_sync(self._check_indexes, self._folder, ours)
+        finally:
+            if ours:
+                await to_thread.run_sync(self.worker.release)
+        owned = ", graph, chroma" if self.record.changes.state("chroma").built else ", graph"
+        report.checked.append("indexes: words, vectors" + (owned if ours else ""))
+        if not ours:
+            report.notes.append(f"not looked at, as {self._other()} works with it: {owned.lstrip(' ,')}")
+        return report
+
+    def _check_indexes(self, folder: Path, owned: bool) -> list[Finding]:
+        return list(check_indexes(self.record, folder, owned=owned))
+
+    def _repair(self, report: CheckReport) -> None:
+        repair_record(self.record, report.findings)
+
+    def _distrust(self, indexes: Collection[IndexName]) -> dict[IndexName, int]:
+        changes = self.record.changes
+        generations: dict[IndexName, int] = {name: changes.state(name).generation for name in indexes}
+        for name, generation in generations.items():
+            changes.distrust(name, generation=generation)
+        return generations
+
+    def _other(self) -> str:
+        holder = holder_of(self._folder) if self._folder is not None else None
+        return str(holder or "another program")

@@ -1,0 +1,195 @@
+"""What processes that share a knowledge base say to each other: JSON, one request and one answer.
+
+A request names the protocol, and by `settings` what has to be equal on both sides for the answer to be the
+same. The answer is a result, an error of Loom's as it was raised, or a refusal: then the process that asked
+finds the answer by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from loom_core.errors import ConfigError, EmbeddingError, InvalidInputError, NotFoundError, PeerError
+from loom_core.storage.local_socket import Transport, default_transport
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.retrieval.config import RAGConfig
+
+__all__ = [
+    "PROTOCOL",
+    "Failure",
+    "Method",
+    "OwnerStatus",
+    "PeerSettings",
+    "Refused",
+    "Reply",
+    "Request",
+    "Result",
+    "decode",
+    "encode",
+    "loom_version",
+    "settings_digest",
+]
+
+PROTOCOL = 3
+"""Goes up with every change of what is said, or of what it means."""
+
+Method = Literal["search", "ask", "embed", "wake", "status"]
+"""What an owner can be asked for."""
+
+_Message = TypeVar("_Message", bound=BaseModel)
+_OF_THE_CALLER = {
+    kind.__name__: kind for kind in (InvalidInputError, NotFoundError, EmbeddingError, ConfigError)
+}
+"""Errors that the question would meet anywhere; any other is the owner's own."""
+
+
+class Request(BaseModel):
+    """What one process asks of the owner.
+
+    Attributes:
+        protocol: number of the protocol it is written in.
+        method: what is asked for.
+        settings: see `settings_digest`.
+        params: the arguments, by name.
+        trace: the trace that it belongs to (`traceparent`), or empty.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    protocol: int
+    method: Method
+    settings: str
+    params: dict[str, Any] = {}
+    trace: dict[str, str] = {}
+
+
+class Refused(BaseModel):
+    """Why the owner does not answer."""
+
+    refused: str
+
+
+class Failure(BaseModel):
+    """An error as it was raised: the name of its class in `loom_core.errors`, and what it says."""
+
+    error: str
+    message: str
+    advice: str
+
+
+class Result(BaseModel):
+    """What was found."""
+
+    result: Any
+
+
+class Reply(BaseModel):
+    """What the owner answers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reply: Result | Failure | Refused
+
+    def result(self) -> Any:  # noqa: ANN401 - what it is, the method says
+        """The result.
+
+        Raises:
+            PeerError: there is none, for a reason of the owner's own.
+            InvalidInputError, NotFoundError, EmbeddingError, ConfigError: the owner raised it.
+        """
+        match self.reply:
+            case Result(result=result):
+                return result
+            case Failure(error=name, message=message, advice=advice):
+                raise _OF_THE_CALLER.get(name, PeerError)(message, advice=advice)
+            case Refused(refused=reason):
+                raise PeerError(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerStatus:
+    """How the work stands.
+
+    Attributes:
+        problem: why work or a part of it has stopped for now; or empty.
+        embeds: whether vectors are made.
+        stopped: why jobs do not go on, where they wait for a language model that cannot be asked; or empty.
+    """
+
+    problem: str
+    embeds: bool
+    stopped: str = ""
+
+
+def encode(message: Request | Reply) -> bytes:
+    """A message as it is sent.
+
+    Raises:
+        TypeError: JSON has no form for what is in it.
+        ValueError: it refers to itself.
+    """
+    # Text of documents may hold halves of characters, which UTF-8 proper has no form for.
+    plain = message.model_dump()
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def decode(kind: type[_Message], body: bytes) -> _Message:
+    """A message as it was received.
+
+    Raises:
+        PeerError: it is no such message.
+    """
+    try:
+        return kind.model_validate(json.loads(body.decode("utf-8", "surrogatepass")))
+    except (ValueError, RecursionError, ValidationError) as error:
+        raise PeerError(f"The other process said what is no {kind.__name__}.") from error
+
+
+@cache
+def loom_version() -> str:
+    """The version of Loom that runs here."""
+    return version("loom-mcp-core")
+
+
+def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reranks: bool) -> str:
+    """What must be equal for two processes to give the same answers from the same record, in short.
+
+    Args:
+        config: the settings of the knowledge base.
+        embeds: whether there is an embedder; which it is, the record says to all of them.
+        extractor_id: what finds entities; empty without.
+        reranks: whether there is a reranker that is asked unless a question says otherwise.
+    """
+    shaping = config.model_dump(
+        mode="json", exclude={"waits": True, "extraction": {"confirm_tokens", "confirm_cost"}}
+    )
+    same = [loom_version(), shaping, embeds, extractor_id, reranks]
+    return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSettings:
+    """What this process is called among the others, and how long it waits for them.
+
+    Attributes:
+        program: its name, such as `loom-kb`, for people who want to know who holds what.
+        transport: what its socket is made of, when it serves.
+        silence: seconds without a sign of life after which the owner is not waited for: it may be stopped,
+            or the machine be short of memory. The question is then answered here.
+        deadline: seconds for a whole answer of the owner's.
+        pause: seconds for which an owner that did not answer, or not for us, is not asked again.
+    """
+
+    program: str = "python"
+    transport: Transport = field(default_factory=default_transport)
+    silence: float = 2.0
+    deadline: float = 30.0
+    pause: float = 5.0

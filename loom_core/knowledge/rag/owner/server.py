@@ -1,0 +1,174 @@
+"""Answering the other processes that have a knowledge base open, while this one works for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import TASK_STATUS_IGNORED
+
+from loom_core.errors import LoomError, PeerError
+from loom_core.knowledge.rag.owner.protocol import (
+    PROTOCOL,
+    Failure,
+    Refused,
+    Reply,
+    Request,
+    Result,
+    decode,
+    encode,
+    loom_version,
+)
+from loom_core.observability.propagation import detached
+from loom_core.storage.local_socket import MOST_BYTES, answer_requests, forget, listen
+from loom_core.storage.ownership import OwnerCard, read_card, remove_card, write_card
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from anyio.abc import SocketStream, TaskStatus
+    from anyio.streams.stapled import MultiListener
+
+    from loom_core.knowledge.rag.owner.protocol import PeerSettings
+
+__all__ = ["OwnerServer"]
+
+_log = logging.getLogger(__name__)
+
+
+class OwnerServer:
+    """Serves the holder's answers over a local socket, and says in `owner.json` where that is.
+
+    Where no socket can be made a warning says so, and the other processes answer by themselves.
+
+    Args:
+        folder: the knowledge base's; this process holds its lock while it serves.
+        settings: the program's name, and the kind of socket.
+        digest: what must be equal on both sides for search, ask and embed; see `settings_digest`.
+        answer: carries out a request; what it returns has a form in JSON.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: PeerSettings,
+        digest: str,
+        answer: Callable[[Request], Awaitable[object]],
+    ) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._digest = digest
+        self._answer = answer
+        self._scope: anyio.CancelScope | None = None
+        self._card: OwnerCard | None = None
+
+    @property
+    def serving(self) -> bool:
+        """Whether it has begun and not ended yet."""
+        return self._scope is not None
+
+    async def serve(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, or until `retire`.
+
+        Args:
+            task_status: started once others can ask.
+        """
+        begun = False
+        with anyio.CancelScope() as scope, detached():  # each request says which trace it belongs to
+            self._scope = scope
+            try:
+                listener = await self._announced()
+                task_status.started()
+                begun = True
+                if listener is None:
+                    await anyio.sleep_forever()
+                else:
+                    await answer_requests(listener, self._secret(), self._replied)
+            except* (OSError, anyio.BrokenResourceError) as failed:
+                _log.warning("Other processes were not served any more: %s", failed.exceptions[0])
+            finally:
+                if self._scope is scope:
+                    self.retire()
+        if not begun:  # told to retire before
+            task_status.started()
+
+    def retire(self) -> None:
+        """End, and take back what tells others where to ask; called before the lock is given back."""
+        card, self._card = self._card, None
+        if card is not None:
+            remove_card(self._folder, card)
+            forget(card.address)
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.cancel()
+
+    async def _announced(self) -> MultiListener[SocketStream] | None:
+        """A listener that others know of; None if there can be none."""
+        if (last := read_card(self._folder)) is not None:
+            forget(last.address)  # of an owner that was killed: the lock is ours now
+        try:
+            listener, address = await listen(self._settings.transport)
+        except (OSError, PeerError) as error:
+            _log.warning("Other processes cannot be served, and answer by themselves: %s", error)
+            return None
+        self._card = OwnerCard(
+            protocol=PROTOCOL,
+            pid=os.getpid(),
+            program=self._settings.program,
+            version=loom_version(),
+            since=time.time(),
+            transport=address.transport,
+            place=address.place,
+            secret=address.secret,
+        )
+        try:
+            write_card(self._folder, self._card)
+        except OSError as error:
+            _log.warning("Other processes cannot be told of this one, and answer by themselves: %s", error)
+            await listener.aclose()
+            return None
+        return listener
+
+    def _secret(self) -> str:
+        if self._card is None:
+            raise AssertionError("a listener has been announced")
+        return self._card.secret
+
+    async def _replied(self, body: bytes) -> bytes:
+        reply = await self._reply(body)
+        try:
+            encoded = encode(reply)
+        except (TypeError, ValueError) as error:
+            _log.warning("an answer has no form in JSON: %s", error)
+            return encode(_refusal("The owner's answer has no form in JSON."))
+        if len(encoded) > MOST_BYTES:
+            return encode(_refusal("The owner's answer is too long."))
+        return encoded
+
+    async def _reply(self, body: bytes) -> Reply:
+        try:
+            request = decode(Request, body)
+        except PeerError as error:
+            return _refusal(error.message)
+        if request.protocol != PROTOCOL:
+            return _refusal(f"The owner speaks protocol {PROTOCOL}, not {request.protocol}.")
+        if request.method not in {"wake", "status"} and request.settings != self._digest:
+            return _refusal("The owner has other settings.")
+        try:
+            return Reply(reply=Result(result=await self._answer(request)))
+        except LoomError as error:
+            return Reply(
+                reply=Failure(error=type(error).__name__, message=error.message, advice=error.advice)
+            )
+        except Exception:  # noqa: BLE001 - the outermost handler of a request
+            _log.exception("answering %s to another process failed", request.method)
+            return _refusal("The owner failed.")
+
+
+def _refusal(reason: str) -> Reply:
+    return Reply(reply=Refused(refused=reason))

@@ -1,0 +1,1 @@
+"""Retrieval: channels, fusion, link expansion, strategies, retrievers, rerankers, generation."""

@@ -1,0 +1,221 @@
+"""A knowledge base as retrievers ask it: one channel at a time, with the channel's own scores."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError
+from loom_core.knowledge.retrieval.answer import channel_items
+from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
+from loom_core.knowledge.text.analysis import analyse, is_stop_word, words
+from loom_core.knowledge.text.keywords import extract_chunk_keywords
+from loom_core.knowledge.text.scripts import normalise
+from loom_core.knowledge.validation import check_limit
+from loom_core.observability.families import CHANNEL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.indexes import WordIndex
+    from loom_core.knowledge.indexes.vectors import Vectors
+    from loom_core.knowledge.interface import Channel, LexicalIndex
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.owner.client import OwnerClient
+    from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.retrieval.question import QuestionReader
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.chunk_keys import ChunkKeys
+    from loom_core.observability.metrics import LoomMetrics
+
+__all__ = ["ChannelSearch", "question_keywords"]
+
+_MAX_LIMIT = 10_000  # retrievers ask a channel for several times what they are asked for
+_KEYWORD_POOL = 400  # passages by words whose keywords are compared
+_CALLED: dict[Channel, str] = {"dense": "vector", "bm25": "lexical"}  # in the metrics of searches
+
+
+class ChannelSearch:
+    """Asks the channels of one knowledge base on their own.
+
+    Args:
+        channels: those it has.
+        record: what is searched.
+        words: index of words.
+        vectors: its vectors.
+        reader: reads the questions.
+        worker: builds the index of words anew where it is missing.
+        owner: asks the process that works for the knowledge base, where it is another; None in memory.
+        metrics: where questions are timed.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        *,
+        record: Record,
+        words: WordIndex,
+        vectors: Vectors,
+        reader: QuestionReader,
+        worker: Worker,
+        owner: OwnerClient | None,
+        metrics: LoomMetrics,
+    ) -> None:
+        self.channels = channels
+        self._record = record
+        self._words = words
+        self._vectors = vectors
+        self._reader = reader
+        self._worker = worker
+        self._owner = owner
+        self._metrics = metrics
+
+    async def ask(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None = None,
+        vector: NDArray[np.float32] | None = None,
+    ) -> list[KnowledgeItem]:
+        """See `PassageSource.ask`."""
+        if self._owner is not None and not self._worker.holds:
+            found = await self._owner.ask(channel, query, limit=limit, filters=filters, vector=vector)
+            if found is not None:
+                return found
+        return await self.find(channel, query, limit=limit, filters=filters, vector=vector)
+
+    async def find(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None,
+        vector: NDArray[np.float32] | None,
+    ) -> list[KnowledgeItem]:
+        """Ask one channel in this process."""
+        await self._reader.prepare()
+        if channel not in self.channels:
+            raise InvalidInputError(
+                f"This knowledge base has no channel {channel!r}.",
+                advice=f"Use one of: {', '.join(self.channels)}.",
+            )
+        text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
+        among = await self._reader.allowed(filters)
+        space = self._reader.space
+        if channel == "dense":
+            given = vector is not None
+            vector = self._checked(vector) if given else await self._reader.embed(text)
+        question = Question.of(text, vector=vector, among=among, space=space)
+        search = partial(self._scores, channel, question, limit)
+        began = time.perf_counter()
+        scores = await to_thread.run_sync(search)
+        if scores is None and not self._worker.runs:  # the index of words has to be built first
+            with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
+                await self._worker.drain()
+            scores = await to_thread.run_sync(search)
+        self._metrics.observe(CHANNEL_SECONDS, time.perf_counter() - began, _CALLED.get(channel, channel))
+        return await to_thread.run_sync(channel_items, self._record, scores or [], channel)
+
+    async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
+        """See `PassageSource.passages`."""
+        check_limit(limit, most=_MAX_LIMIT)
+        among = await self._reader.allowed(filters)
+        return await to_thread.run_sync(self._first, limit, among)
+
+    def _first(self, limit: int, among: ChunkKeys | None) -> list[KnowledgeItem]:
+        keys = self._record.documents.chunk_keys(limit=limit) if among is None else among.first(limit)
+        return channel_items(self._record, [(key, 0.0) for key in keys], None)
+
+    def _scores(self, channel: Channel, question: Question, limit: int) -> list[tuple[int, float]] | None:
+        """Keys with their scores, best first; None if there is no index to ask."""
+        if channel == "dense":
+            return self._by_vectors(question, limit)
+        if channel == "graph":
+            near = graph_channel(question, self._record.graph)
+            return sorted(near.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+        index = self._words.searcher()
+        try:
+            if index is None:
+                return None
+            if channel == "keyword":
+                return self._by_keywords(index, question, limit)
+            return index.search(question.tokens, limit, among=question.among) if question.tokens else []
+        except IndexDamagedError as error:
+            self._words.report_damage(error)
+            return None
+
+    def _by_vectors(self, question: Question, limit: int) -> list[tuple[int, float]] | None:
+        """Passages by cosine, without those whose vectors say nothing to the question; None as `_scores`."""
+        dense = self._vectors.current()
+        if dense is None and self._vectors.coverage()[0]:
+            return None
+        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+            return []
+        covered = self._reader.covered(question.language)
+        near = Channels(None, dense, covered=covered).semantic(question, limit=limit)
+        hits = [hit for group in near for hit in group.hits]
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
+
+    def _by_keywords(self, index: LexicalIndex, question: Question, limit: int) -> list[tuple[int, float]]:
+        """Passages by the share of the question's keywords that they have; BM25 decides ties.
+
+        One that is among the passage's own keywords counts in full, one that is only in its text, half.
+        """
+        wanted = question_keywords(question.text)
+        tokens = analyse(" ".join(wanted))
+        if not tokens:
+            return []
+        pool = [key for key, _ in index.search(tokens, max(_KEYWORD_POOL, limit), among=question.among)]
+        held: dict[int, set[str]] = {key: set() for key in pool}
+        for keyword in wanted:
+            # The first token is the whole word, and parts of it follow.
+            for key, _ in index.search(analyse(keyword)[:1], len(pool), among=pool):
+                held[key].add(keyword)
+        rows = self._record.documents.chunks(pool)
+        shares: dict[int, float] = {}
+        for key in pool:
+            if key in rows:
+                own = wanted & {_comparable(keyword) for keyword in rows[key].keywords}
+                shares[key] = (len(own) + len(held[key] - own) / 2) / len(wanted)
+        found = [(key, share) for key, share in shares.items() if share > 0]
+        return sorted(found, key=lambda pair: -pair[1])[:limit]
+
+    def _checked(self, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """A vector to search by, at length 1; None for one of length 0, which is near to nothing."""
+        import numpy as np
+
+        dimension = int(self._record.get("dimension") or 0)
+        given = np.asarray(vector, dtype=np.float32)
+        if given.shape != (dimension,) or not np.isfinite(given).all():
+            raise InvalidInputError(
+                f"The vector is no array of {dimension} finite numbers.",
+                advice="Make it with `embed` of the same knowledge base.",
+            )
+        length = float(np.linalg.norm(given))
+        return given / length if length else None
+
+
+def question_keywords(question: str) -> set[str]:
+    """What a passage's keywords are compared with: identifiers and significant words of a question.
+
+    Plain words count as well as identifiers, since people write `httpclient` for `HTTPClient`; a single
+    character is no word.
+    """
+    plain = (normalise(word) for word in words(question))
+    significant = {word for word in plain if len(word) > 1 and not is_stop_word(word)}
+    return significant | {_comparable(keyword) for keyword in extract_chunk_keywords(question)}
+
+
+def _comparable(keyword: str) -> str:
+    return normalise(keyword).lstrip("-")

@@ -1,0 +1,464 @@
+"""The first stage: words and vectors, each asked on its own, and their scores made one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from loom_core.knowledge.retrieval.confidence import Nearness
+from loom_core.knowledge.text.analysis import analyse, lookup_tokens
+from loom_core.knowledge.text.asked_identifiers import Grade, asked_identifiers, comparable_text
+from loom_core.knowledge.text.languages import detect_language, language_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.indexes.language_vectors import Neighbours
+    from loom_core.knowledge.interface import LexicalIndex
+    from loom_core.knowledge.store.chunk_keys import ChunkKeys
+    from loom_core.knowledge.text.asked_identifiers import AskedIdentifier
+
+__all__ = [
+    "ChannelHits",
+    "Channels",
+    "DenseSearch",
+    "FirstStage",
+    "FirstStageSettings",
+    "Question",
+    "first_stage",
+]
+
+_READ = 200  # passages that are read for one identifier at most
+_INSIDE = 50  # of them those that may hold it inside something longer
+_RARE_CODE, _RARE_CODE_SHARE = 20, 0.01  # passages that hold a code, or share of all, up to which it is rare
+_RARE_NAME = 5  # passages that hold a name up to which it is rare
+_OF_PART = 0.5  # what a part of an identifier is worth that no passage holds as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStageSettings:
+    """The numbers of the first stage, as measured (`benchmarks/RESULTS.md`)."""
+
+    lexical_pool: int = 400  # passages that words bring at the most
+    semantic_pool: int = 600  # passages of each language that vectors bring
+    centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
+    few: int = 20  # below about so many passages their average is drawn to what is usual in the language
+    lean: float = 0.1  # of the model's preference for the question's language, what stays where they are few
+    floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
+    looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
+
+
+class DenseSearch(Protocol):
+    """What retrieval needs of vectors: neighbours of the question, and similarity of given chunks."""
+
+    def search(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """The chunks most similar to a vector, with cosine, best first."""
+        ...
+
+    def by_language(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[Neighbours]:
+        """The chunks most similar to a vector in each language."""
+        ...
+
+    def languages(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of chunks; those without a vector may be left out."""
+        ...
+
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of; very rare ones may be left out."""
+        ...
+
+    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
+        """Cosine of given chunks; those without a vector are left out."""
+        ...
+
+    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """Vectors of given chunks, a row each; zeros where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        text: as it was given.
+        vector: its embedding, or None without an embedder that covers its language.
+        among: chunks that filters allow, or None for all.
+        tokens: what the lexical index is asked.
+        identifiers: those it names, see `asked_identifiers`.
+        language: its language group, see `language_group`.
+        space: id of the embedder that made the vector.
+    """
+
+    text: str
+    vector: NDArray[np.float32] | None = None
+    among: ChunkKeys | None = None
+    tokens: list[str] = field(default_factory=list[str])
+    identifiers: tuple[AskedIdentifier, ...] = ()
+    language: str = "alphabetic"
+    space: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        *,
+        vector: NDArray[np.float32] | None = None,
+        among: ChunkKeys | None = None,
+        space: str = "",
+    ) -> Question:
+        """A question with its tokens and identifiers."""
+        return cls(
+            text=text,
+            vector=vector,
+            among=among,
+            tokens=analyse(text),
+            identifiers=asked_identifiers(text),
+            language=language_group(detect_language(text)),
+            space=space,
+        )
+
+
+class Channels:
+    """Words and vectors of one knowledge base at one moment.
+
+    The two may be set and asked in different threads; everything else comes after both.
+
+    Args:
+        words: index of words, or None while there is none.
+        dense: the vectors, or None where they are not asked.
+        covered: language groups that the embedder covers; None for all. Vectors of passages in another
+            one are left out, as they say nothing.
+        centroids: what is usual in each language, see `LanguageCentroids`; empty where that is not known.
+        read: gives the texts of passages with what stands above them; without it, none are looked for.
+    """
+
+    def __init__(
+        self,
+        words: LexicalIndex | None,
+        dense: DenseSearch | None,
+        *,
+        covered: frozenset[str] | None = None,
+        centroids: Mapping[str, NDArray[np.float32]] | None = None,
+        read: Callable[[Sequence[int]], Mapping[int, str]] | None = None,
+    ) -> None:
+        self.words = words
+        self.dense = dense
+        self._covered = covered
+        self.centroids = centroids or {}
+        self._read = read
+        self._highest: dict[tuple[str, ...], float] = {}
+
+    def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
+        """BM25 of the best passages."""
+        if self.words is None or not question.tokens:
+            return {}
+        hits = self.words.search(question.tokens, limit, among=question.among)
+        if question.among is None:
+            self._highest[tuple(question.tokens)] = hits[0][1] if hits else 0.0
+        return dict(hits)
+
+    def lexical_among(self, tokens: tuple[str, ...], keys: Collection[int]) -> dict[int, float]:
+        """BM25 of given passages as a share of the highest that any passage has for these tokens."""
+        if self.words is None or not tokens:
+            return {}
+        if tokens not in self._highest:
+            hits = self.words.search(tokens, 1)
+            self._highest[tokens] = hits[0][1] if hits else 0.0
+        high = self._highest[tokens]
+        if not high:
+            return {}
+        return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
+
+    def identified(self, question: Question, lexical: dict[int, float]) -> dict[int, float]:
+        """How many of the question's identifiers each passage holds, and how exactly: 1 for each as a whole.
+
+        Identifiers that many passages hold tell none of them from the others, and are left out; so are names
+        that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
+
+        Args:
+            question: what is asked.
+            lexical: BM25 of the best passages, best first.
+        """
+        held: dict[int, float] = {}
+        for identifier in question.identifiers:
+            holders, worth = self._holders(identifier, question.among), 1.0
+            if holders is None or not (identifier.is_telling or list(holders) == list(lexical)[:1]):
+                continue
+            if not holders:
+                worth = _OF_PART
+                holders = {
+                    key: grade
+                    for part in identifier.parts
+                    for key, grade in (self._holders(part, question.among) or {}).items()
+                }
+            for key, grade in holders.items():
+                held[key] = held.get(key, 0.0) + worth * grade
+        return held
+
+    def _holders(self, identifier: AskedIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
+        """The passages that hold an identifier, with how exactly; None where it is not rare."""
+        if self.words is None or self._read is None:
+            return {}
+        most = max(_RARE_CODE, _RARE_CODE_SHARE * self.words.count()) if identifier.is_code else _RARE_NAME
+        for keys in self._candidates(identifier, self.words):
+            chosen = [key for key in keys if among is None or key in among]
+            if len(chosen) > _READ:
+                return None
+            holders = {
+                key: grade / Grade.WHOLE
+                for key, text in self._read(chosen).items()
+                if (grade := identifier.grade_in(comparable_text(text)))
+            }
+            if holders:
+                return holders if len(holders) <= most else None
+        return {}
+
+    def _candidates(self, identifier: AskedIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
+        """Passages that may hold an identifier, the likeliest first."""
+        pieces = lookup_tokens(identifier.form)
+        if not pieces:
+            return
+        yield words.containing([*analyse(identifier.form), *pieces])
+        for others in identifier.other_pieces():
+            yield words.containing([token for piece in others for token in lookup_tokens(piece)])
+        yield [key for key, _ in words.search(pieces, _INSIDE)]
+        if identifier.beginning:
+            yield words.beginning_with(identifier.beginning, _INSIDE)
+
+    def semantic(self, question: Question, *, limit: int) -> list[Neighbours]:
+        """Cosine of the best passages of each language that the embedder covers."""
+        if self.dense is None or question.vector is None:
+            return []
+        found = self.dense.by_language(question.vector, limit, among=question.among)
+        return [near for near in found if self._covered is None or near.language in self._covered]
+
+    def usual(self, question: Question, language: str) -> float | None:
+        """Cosine of the question with a text about anything in a language; None if that is not known."""
+        centroid = self.centroids.get(language)
+        return None if centroid is None or question.vector is None else float(question.vector @ centroid)
+
+    def has_vector(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of those of some passages whose vectors count."""
+        if self.dense is None:
+            return {}
+        found = self.dense.languages(keys)
+        if self._covered is None:
+            return found
+        return {key: language for key, language in found.items() if language in self._covered}
+
+    def coverage(self, question: Question, keys: Collection[int]) -> float:
+        """The largest share of the question's words that one of some passages holds, 0 to 1."""
+        tokens = dict.fromkeys(question.tokens)
+        if self.words is None or not tokens or not keys:
+            return 0.0
+        held = dict.fromkeys(keys, 0)
+        for token in tokens:
+            for key, _ in self.words.search([token], len(held), among=keys):
+                held[key] += 1
+        return max(held.values()) / len(tokens)
+
+
+@dataclass(slots=True)
+class ChannelHits:
+    """What the channels found for a question that were asked in parallel.
+
+    Attributes:
+        began: when the first one was asked, by `time.perf_counter`.
+        lexical: BM25 by passage, best first.
+        near: cosine by passage, of each language.
+        held: see `Channels.identified`.
+        ms: milliseconds of the channels that were asked: `lexical`, `vector`.
+    """
+
+    began: float = field(default_factory=time.perf_counter)
+    lexical: dict[int, float] = field(default_factory=dict[int, float])
+    near: list[Neighbours] = field(default_factory=list["Neighbours"])
+    held: dict[int, float] = field(default_factory=dict[int, float])
+    ms: dict[str, float] = field(default_factory=dict[str, float])
+
+    def ask_words(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
+        """Ask the words. Blocks."""
+        began = time.perf_counter()
+        self.lexical = channels.lexical(question, limit=settings.lexical_pool)
+        self.held = channels.identified(question, self.lexical)
+        self.ms["lexical"] = 1000 * (time.perf_counter() - began)
+
+    def ask_vectors(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
+        """Ask the vectors, where there are any and the question has one. Blocks."""
+        began = time.perf_counter()
+        self.near = channels.semantic(question, limit=settings.semantic_pool)
+        if channels.dense is not None and question.vector is not None:
+            self.ms["vector"] = 1000 * (time.perf_counter() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStage:
+    """What words and vectors found.
+
+    Attributes:
+        scores: both in one, 0 to 1, by passage.
+        lexical: BM25 by passage.
+        semantic: cosine by passage.
+        ms: milliseconds of the channels that were asked: `lexical`, `vector`.
+        held: how many identifiers of the question each passage holds, see `Channels.identified`.
+        nearness: how near the question is to the passages of each language, where vectors were asked.
+    """
+
+    scores: dict[int, float]
+    lexical: dict[int, float]
+    semantic: dict[int, float]
+    ms: dict[str, float] = field(default_factory=dict[str, float], compare=False)
+    held: dict[int, float] = field(default_factory=dict[int, float])
+    nearness: tuple[Nearness, ...] = ()
+
+
+def first_stage(
+    question: Question,
+    channels: Channels,
+    *,
+    lexical_weight: float,
+    vector_weight: float,
+    by_words: bool = True,
+    settings: FirstStageSettings | None = None,
+    hits: ChannelHits | None = None,
+) -> FirstStage:
+    """Ask words and vectors, unless they have been asked, and make their scores one.
+
+    The combination is convex (Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", 2023).
+    Both scores are brought to 0 to 1. BM25 has a natural zero; a cosine's is that of the average passage of
+    the same language, so that neither the size of the corpus nor a language that the model puts nearer to
+    the question matters. A passage that a channel did not bring has 0 there; one that has no vector yet, or
+    is in a language that the embedder does not cover, is judged by its words alone.
+
+    Where there are passages in several languages, those in the question's own count in full as far as
+    the question is answered there, and the others as far as it is not; see `_language_weights`.
+
+    A passage that holds a rare identifier of the question is above all that hold none.
+
+    Args:
+        question: what is asked.
+        channels: words and vectors.
+        lexical_weight: weight of BM25.
+        vector_weight: weight of the cosine.
+        by_words: whether words are asked at all.
+        settings: the numbers.
+        hits: what the channels found, where they have been asked with the same settings.
+    """
+    settings = settings or FirstStageSettings()
+    if hits is None:
+        hits = ChannelHits()
+        if by_words:
+            hits.ask_words(question, channels, settings)
+        hits.ask_vectors(question, channels, settings)
+    lexical, near, held, ms = hits.lexical, hits.near, hits.held, hits.ms
+    semantic = {key: cosine for group in near for key, cosine in group.hits}
+    high = max(lexical.values(), default=0.0)
+    words = {key: score / high if high else 0.0 for key, score in lexical.items()}
+    if not near:
+        return FirstStage(_lifted(words, held), lexical, semantic, ms, held)
+    typical = _typical(question, channels, near, settings)
+    rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
+    most = max(rise.values())
+    meaning: dict[int, float] = {}
+    language: dict[int, str] = {}
+    for group in near:
+        zero = typical[group.language]
+        for key, cosine in group.hits:
+            meaning[key] = max(0.0, (cosine - zero) / most) if most > 0 else float(cosine > 0)
+            language[key] = group.language
+    language |= channels.has_vector(words.keys() - language.keys())
+    weights = _language_weights(question, channels, lexical, rise, language, settings)
+    total = lexical_weight * bool(words) + vector_weight or 1.0
+    scores = {key: words[key] for key in words.keys() - language.keys()}
+    for key, group in language.items():
+        fused = (lexical_weight * words.get(key, 0.0) + vector_weight * meaning.get(key, 0.0)) / total
+        scores[key] = weights.get(group, 1.0) * fused
+    nearness = tuple(
+        Nearness(
+            group.language,
+            best=group.hits[0][1],
+            mean=group.mean,
+            size=group.size,
+            usual=channels.usual(question, group.language),
+        )
+        for group in near
+    )
+    return FirstStage(_lifted(scores, held), lexical, semantic, ms, held, nearness)
+
+
+def _lifted(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
+    """Scores of 0 to 1 with those of passages that hold identifiers above all others."""
+    return scores | {key: 1.0 + number + scores.get(key, 0.0) for key, number in held.items()}
+
+
+def _typical(
+    question: Question, channels: Channels, near: Sequence[Neighbours], settings: FirstStageSettings
+) -> dict[str, float]:
+    """What similarity begins at, by language: the average of its passages, or where they are few, the usual.
+
+    The average of a few passages is chance, and that of one is the passage itself. What is usual in their
+    language takes its place the more, the fewer they are: as a prior that weighs as much as `few` passages.
+    Unless that is known of every language, the average of all passages does: it favours the question's own
+    as much as the model does. A little of that (`lean`) is wanted, as a question is likelier answered there.
+    """
+    if not settings.centred:
+        return dict.fromkeys((group.language for group in near), min(group.hits[-1][1] for group in near))
+    total = sum(group.size for group in near) or 1
+    overall = sum(group.mean * group.size for group in near) / total
+    usual: dict[str, float] = {}
+    for group in near:
+        cosine = channels.usual(question, group.language) if len(near) > 1 else None
+        if cosine is not None:
+            usual[group.language] = cosine + settings.lean * (overall - cosine)
+    if len(usual) < len(near):
+        usual = {group.language: overall for group in near}
+    # Also where a question is farther from all passages than from the usual, the best of them is above it.
+    expected = sum(usual[group.language] * group.size for group in near) / total
+    shift = min(0.0, overall - expected)
+    return {
+        group.language: (group.mean * group.size + (usual[group.language] + shift) * settings.few)
+        / (group.size + settings.few)
+        for group in near
+    }
+
+
+def _language_weights(
+    question: Question,
+    channels: Channels,
+    lexical: dict[int, float],
+    rise: dict[str, float],
+    language: dict[int, str],
+    settings: FirstStageSettings,
+) -> dict[str, float]:
+    """How much passages of each language count, `floor` to 1.
+
+    Two things tell that a question is answered in its own language: a passage there holds many of its
+    words, and the best one there rises as high above the average as the best one elsewhere. Where neither
+    is so, the answer is more likely in another language, and those passages count in full instead.
+    """
+    others = {name: height for name, height in rise.items() if name != question.language}
+    own = rise.get(question.language)
+    if own is None or not others:
+        return {}
+    best = [key for key in lexical if language.get(key) == question.language][: settings.looked_at]
+    # Both ramps lie between what questions answered in another language and in their own have, as measured.
+    answered = max(
+        _ramp(channels.coverage(question, best), 0.25, 0.5),
+        _ramp(own / max(*others.values(), 1e-6), 0.55, 0.8),
+    )
+    gap = 1 - settings.floor
+    weights = dict.fromkeys(others, 1 - gap * answered)
+    return weights | {question.language: settings.floor + gap * answered}
+
+
+def _ramp(value: float, start: float, end: float) -> float:
+    return min(1.0, max(0.0, (value - start) / (end - start)))

@@ -1,0 +1,171 @@
+"""Settings of a GraphRAG knowledge base."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.indexes.vectors import VectorIndexChoice
+from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
+from loom_core.knowledge.retrieval.channels import FirstStageSettings
+from loom_core.knowledge.retrieval.expansion.links import LinkSettings
+from loom_core.knowledge.retrieval.expansion.walk import WalkSettings
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.interface import Reranker
+
+__all__ = [
+    "ExpandTo",
+    "NearDuplicates",
+    "RAGConfig",
+    "SearchOptions",
+    "SearchRequest",
+    "Strategy",
+    "WaitSettings",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSettings:
+    """Seconds.
+
+    Attributes:
+        embedder: for the vector of a question.
+        reranker: for the order of an answer's passages.
+        work: between two looks for work that nobody told of, such as other processes' jobs.
+        retry: until work is tried again that failed, as when the disk is full.
+        vectors: until an embedder that failed is asked again for those of passages.
+        batch: that making vectors takes before it makes way for new documents.
+    """
+
+    embedder: float = 20.0
+    reranker: float = 30.0
+    work: float = 0.5
+    retry: float = 5.0
+    vectors: float = 30.0
+    batch: float = 2.0
+
+
+Strategy = Literal["hybrid", "vector_first", "graph_first", "graph_only", "bm25"]
+"""How channels combine.
+
+`hybrid` fuses words and vectors and expands along links; `vector_first` is vectors alone; `graph_first`
+ranks what the graph finds by vectors; `graph_only` needs no embedder: words, entities and links;
+`bm25` is words alone.
+"""
+
+
+_STORES = ("elasticsearch", "es", "llamaindex", "milvus", "qdrant")
+"""Stores of vectors that people ask for, and that cannot be used yet."""
+
+
+class RAGConfig(BaseModel):
+    """How a knowledge base is built and asked. The defaults are what the benchmarks measured best.
+
+    The four weights are factors of the steps of `hybrid` (docs/knowledge.md), not shares of channels that are
+    added up: numbers such as 0.5, 0.5 and 0.3, chosen for a sum of graph, vectors and expansion, do not carry
+    over.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strategy: Strategy = Field(
+        default="hybrid",
+        description="Strategy where there is an embedder; without one it is graph_only, or bm25.",
+    )
+    extraction: ExtractionConfig = ExtractionConfig()
+    chunker: Literal["structure", "simple", "sliding"] = "structure"
+    chunker_options: dict[str, int] = Field(default={}, description="Sizes; see the chunkers.")
+    lexical_weight: float = Field(default=0.4, ge=0, description="Factor of BM25 in the first stage.")
+    vector_weight: float = Field(default=0.6, ge=0, description="Factor of the cosine in the first stage.")
+    expansion_weight: float = Field(default=2.0, ge=0, description="Factor of what a link passes on.")
+    graph_weight: float = Field(default=0.3, ge=0, description="Factor of the walk over the graph.")
+    first_stage: FirstStageSettings = Field(
+        default=FirstStageSettings(), description="Numbers of the fusion of words and vectors."
+    )
+    links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
+    walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
+    waits: WaitSettings = Field(default=WaitSettings(), description="How long to wait for what is needed.")
+    vector_index: VectorIndexChoice = Field(
+        default="auto",
+        description="How vectors are searched: exact compares all of them, chroma asks an approximate index "
+        "that takes memory of its own, auto does the latter from a million vectors on.",
+    )
+    near_duplicates: NearDuplicates = Field(
+        default="drop", description="Whether passages that say the same almost word for word are dropped."
+    )
+    diversity: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="How much variety counts against relevance (MMR); 0 for none.",
+    )
+    expand_to: ExpandTo = Field(
+        default="passage",
+        description="What is shown: the passage found, or as much of its section as fits (parent document).",
+    )
+
+    @field_validator("vector_index", mode="before")
+    @classmethod
+    def _is_connected(cls, value: object) -> object:
+        if value in _STORES:
+            raise ValueError(
+                f"Loom does not connect to {value} yet. Use auto, exact or chroma: the vectors are in the "
+                "knowledge base's own files."
+            )
+        return value
+
+
+NearDuplicates = Literal["keep", "drop"]
+"""What becomes of a passage that says again, almost word for word, what a better one says."""
+
+ExpandTo = Literal["passage", "section"]
+"""What is shown of a document: the passage that was found, or as much of its section as fits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How what is found is refined before it is shown. None is the knowledge base's own setting.
+
+    Attributes:
+        near_duplicates: whether near duplicates are kept or dropped.
+        diversity: how much variety counts against relevance, 0 (not at all) to 1.
+        expand_to: `passage`, or `section` for parent-document expansion.
+        rerank: whether a reranker orders the best passages anew; by default, if there is one.
+        reranker: one for this search, instead of the knowledge base's own.
+
+    Raises:
+        InvalidInputError: a value that is not among these.
+    """
+
+    near_duplicates: NearDuplicates | None = None
+    diversity: float | None = None
+    expand_to: ExpandTo | None = None
+    rerank: bool | None = None
+    reranker: Reranker | None = None
+
+    def __post_init__(self) -> None:
+        if self.diversity is not None and not 0 <= self.diversity <= 1:
+            raise InvalidInputError(
+                f"diversity is {self.diversity}.", advice="Use 0 (relevance alone) to 1 (variety)."
+            )
+        for name, value, known in (
+            ("near_duplicates", self.near_duplicates, get_args(NearDuplicates)),
+            ("expand_to", self.expand_to, get_args(ExpandTo)),
+        ):
+            if value is not None and value not in known:
+                raise InvalidInputError(f"{name} is {value!r}.", advice=f"Use one of: {', '.join(known)}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """One search as it was asked for, here or by another process; see `GraphRAGKnowledgeBase.search`."""
+
+    query: str
+    limit: int
+    filters: dict[str, Any] | None
+    strategy: Strategy
+    options: SearchOptions | None = None

@@ -1,0 +1,1 @@
+"""From the passages found to those they lead to: links, entities, graph walk."""

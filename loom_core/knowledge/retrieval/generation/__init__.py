@@ -1,0 +1,1 @@
+"""Answers generated from passages, and the patterns around them."""

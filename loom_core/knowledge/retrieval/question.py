@@ -1,0 +1,193 @@
+"""From what somebody asks to what retrieval works with: the text checked, embedded, narrowed by filters."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.embedding.numpy_import import import_numpy
+from loom_core.errors import EmbeddingError
+from loom_core.knowledge.filters import Filters, parse_filters, supported
+from loom_core.knowledge.retrieval.language_centroids import LanguageCentroids, covered_groups
+from loom_core.knowledge.store.chunk_keys import ChunkKeys
+from loom_core.knowledge.text.languages import detect_language
+from loom_core.knowledge.validation import check_limit, question_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.retrieval.channels import Question
+    from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.store import Record
+
+__all__ = ["ChunkFilter", "QuestionReader"]
+
+
+class QuestionReader:
+    """Reads questions for one knowledge base.
+
+    Args:
+        record: what is asked.
+        embedder: embeds questions; None where there are no vectors.
+        patience: seconds that this may take.
+    """
+
+    def __init__(self, record: Record, embedder: CurrentEmbedder | None, *, patience: float = 20.0) -> None:
+        self.filter = ChunkFilter(record)
+        self._record = record
+        self._embedder = embedder
+        self._patience = patience
+        self._centroids = LanguageCentroids(record, embedder) if embedder is not None else None
+
+    async def prepare(self) -> None:
+        """Import what questions and the work beside them both need, before either begins."""
+        if self._embedder is not None:
+            await import_numpy()
+            await to_thread.run_sync(self._embedder.follow)
+
+    @property
+    def space(self) -> str:
+        """The vector space of questions; empty without an embedder."""
+        return "" if self._embedder is None else self._embedder.id
+
+    def is_in_space(self, question: Question) -> bool:
+        """Whether the vectors of the record are still by the embedder that the question's is by. Blocks."""
+        return question.space == self.space == self._record.get("embedder")
+
+    def text(self, query: str, *, limit: int, most: int) -> str:
+        """The question without white space around it, and not too long.
+
+        Args:
+            query: as it was given.
+            limit: how many passages are asked for.
+            most: how many may be asked for.
+
+        Raises:
+            InvalidInputError: it is empty, or the limit is no whole number from 1 to the most.
+        """
+        text = question_text(query)
+        check_limit(limit, most=most)
+        return text
+
+    async def allowed(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
+        """The chunks that filters allow, see `ChunkFilter.allowed`."""
+        return await to_thread.run_sync(self.filter.allowed, filters) if filters else None
+
+    def uncovered(self, text: str) -> str:
+        """Why a question is not embedded although there is an embedder: its language; or empty."""
+        embedder, language = self._embedder, detect_language(text)
+        if embedder is None or embedder.languages is None or language in {*embedder.languages, "und"}:
+            return ""
+        return f"the embedder {embedder.id} does not cover {language!r}"
+
+    def covered(self, language: str) -> frozenset[str] | None:
+        """Language groups of the passages that a question's vector may be compared with; None for all.
+
+        Args:
+            language: the question's own group, see `language_group`.
+        """
+        embedder = self._embedder
+        if embedder is None:
+            return None
+        groups = covered_groups(embedder)
+        if embedder.cross_lingual:
+            return groups
+        own = frozenset({language})
+        return own if groups is None else own & groups
+
+    @property
+    def is_semantic(self) -> bool:
+        """Whether a cosine tells how near a passage is in meaning."""
+        return self._embedder is not None and self._embedder.semantic
+
+    def centroids(self, question: Question, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
+        """The centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
+
+        Args:
+            question: what is asked.
+            languages: the language groups of the passages.
+        """
+        return {} if self._centroids is None else self._centroids.of(languages, space=question.space)
+
+    async def embed(self, text: str) -> NDArray[np.float32] | None:
+        """The vector of a question; None without an embedder, or without one that covers its language.
+
+        Raises:
+            EmbeddingError: it fails, or takes too long.
+        """
+        if self._embedder is None or self.uncovered(text):
+            return None
+        try:
+            with anyio.fail_after(self._patience):
+                return (await self._embedder.embed([text], kind="query"))[0]
+        except TimeoutError:
+            raise EmbeddingError(
+                f"Embedding the question took over {self._patience:g} s.",
+                advice="Ask again when the machine has less to do, or use the strategy graph_only.",
+            ) from None
+
+
+_REMEMBERED = 8
+"""Filters whose chunks are kept: a conversation asks with the same ones again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What is known of the record as it was after one of its changes."""
+
+    head: int
+    names: list[str]
+    chunks: OrderedDict[Filters, ChunkKeys] = field(default_factory=OrderedDict[Filters, ChunkKeys])
+
+
+class ChunkFilter:
+    """Finds the chunks that filters allow, and remembers them until the record changes.
+
+    Args:
+        record: has the documents and their fields.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._moment: _Moment | None = None
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        """What filters may name. Blocks."""
+        return list(self._now().names)
+
+    def allowed(self, filters: dict[str, Any]) -> ChunkKeys | None:
+        """Chunks of the documents for which all filters hold; None without filters, for all. Blocks.
+
+        Raises:
+            InvalidInputError: a filter that is not supported, or not formed as it should be.
+        """
+        moment = self._now()
+        parsed = parse_filters(filters, moment.names)
+        if not parsed:
+            return None
+        with self._lock:
+            if parsed in moment.chunks:
+                moment.chunks.move_to_end(parsed)
+                return moment.chunks[parsed]
+        found = self._record.documents.chunk_keys_where(parsed)
+        # A change in between makes the next question begin another moment, and this one is forgotten.
+        with self._lock:
+            moment.chunks[parsed] = found
+            if len(moment.chunks) > _REMEMBERED:
+                moment.chunks.popitem(last=False)
+        return found
+
+    def _now(self) -> _Moment:
+        head = self._record.changes.head()  # read before all else: what is newer only makes it look older
+        moment = self._moment
+        if moment is None or moment.head != head:
+            moment = _Moment(head, supported(self._record.documents.field_names()))
+            self._moment = moment
+        return moment

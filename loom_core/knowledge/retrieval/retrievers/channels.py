@@ -1,0 +1,128 @@
+"""One source asked by one channel, with the scores that fusion works on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.embedding.registry import create_embedder
+from loom_core.errors import ConfigError
+from loom_core.knowledge.retrieval.fusion import min_max
+from loom_core.knowledge.retrieval.retrievers.passage_words import PassageWordsCache
+from loom_core.knowledge.retrieval.retrievers.passages import scored
+from loom_core.knowledge.text.languages import detect_language
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.interface import Channel, PassageSource
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.retrieval.retrievers.base import Request
+
+__all__ = ["DenseChannel", "WordChannel", "ask_channel", "fused_items"]
+
+
+async def ask_channel(
+    channel: Channel,
+    source: PassageSource,
+    request: Request,
+    *,
+    limit: int,
+    vector: NDArray[np.float32] | None = None,
+) -> list[KnowledgeItem]:
+    """What a source finds by one of its channels; the channel's score is kept in `metadata["scores"]`."""
+    items = await source.ask(channel, request.text, limit=limit, filters=request.filters, vector=vector)
+    return [scored(item, item.relevance, {channel: item.relevance}) for item in items]
+
+
+def fused_items(found: Iterable[Sequence[KnowledgeItem]], scores: Mapping[str, float]) -> list[KnowledgeItem]:
+    """What several channels found of one source, each passage once, in no order.
+
+    Args:
+        found: what each channel found.
+        scores: the fused score by id of the passage.
+    """
+    items: dict[str, KnowledgeItem] = {}
+    for item in chain.from_iterable(found):
+        others: dict[str, float] = items[item.id].metadata["scores"] if item.id in items else {}
+        items[item.id] = scored(item, scores[item.id], others)
+    return list(items.values())
+
+
+class DenseChannel:
+    """The dense channel, where the question may be embedded by a given model instead of the source.
+
+    Args:
+        sources: what is going to be asked.
+        embedding_config: the model, see `create_embedder`; None leaves the question to each source.
+
+    Raises:
+        ConfigError: there is no such model, or the vectors of a source were made by another.
+    """
+
+    def __init__(
+        self, sources: Sequence[PassageSource], embedding_config: Mapping[str, str] | str | None = None
+    ) -> None:
+        self._embedder = None if embedding_config is None else create_embedder(embedding_config)
+        for source in sources:
+            made_by = source.embedder_id if "dense" in source.channels else ""
+            if self._embedder is not None and made_by not in {"", self._embedder.id}:
+                raise ConfigError(
+                    f"`embedding_config` makes vectors of {self._embedder.id}, but the passages' vectors"
+                    f" of {source.name!r} were made by {made_by}.",
+                    advice="Name the model that made them, or leave `embedding_config` out.",
+                )
+
+    async def ask(self, source: PassageSource, request: Request, *, limit: int) -> list[KnowledgeItem]:
+        """The passages nearest to the question; `relevance` is the cosine.
+
+        Nothing for a question in a language that the given model does not cover.
+        """
+        if self._embedder is None:
+            return await ask_channel("dense", source, request, limit=limit)
+        languages = self._embedder.languages
+        if languages is not None and detect_language(request.text) not in {*languages, "und"}:
+            return []
+        vectors = await self._embedder.embed([request.text], kind="query")
+        return await ask_channel("dense", source, request, limit=limit, vector=vectors[0])
+
+
+class WordChannel:
+    """BM25, whether or not the source has an index of words.
+
+    A source without one is read, and indexed in memory for a while.
+
+    Args:
+        max_chunks: how many passages of such a source are read at the most.
+        cache_ttl: for how many seconds they are kept.
+        clock: seconds that never go backwards.
+
+    Raises:
+        ConfigError: a number is out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_chunks: int = 5000,
+        cache_ttl: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._words = PassageWordsCache(max_chunks=max_chunks, ttl=cache_ttl, clock=clock)
+
+    async def ask(self, source: PassageSource, request: Request, *, limit: int) -> list[KnowledgeItem]:
+        """The passages that share words with the question; `relevance` is BM25 by `min_max` over them."""
+        if "bm25" in source.channels:
+            items = await ask_channel("bm25", source, request, limit=limit)
+        else:
+            words = await self._words.of(source, request.filters)
+            items = await to_thread.run_sync(words.search, request.text, limit)
+        stretched = min_max({item.id: item.relevance for item in items})
+        return [replace(item, relevance=stretched[item.id]) for item in items]

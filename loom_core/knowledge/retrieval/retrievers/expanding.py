@@ -1,0 +1,207 @@
+"""What the retrievers that widen a question with a language model do alike."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from loom_core.errors import ConfigError, LoomError
+from loom_core.knowledge.model import QueryDetail
+from loom_core.knowledge.retrieval.fusion import reciprocal_rank
+from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model
+from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked
+from loom_core.plugins import create
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from loom_core.knowledge.interface import PassageSource
+    from loom_core.knowledge.model import RetrievedPassage
+    from loom_core.knowledge.retrieval.retrievers.base import Request
+    from loom_core.knowledge.retrieval.retrievers.passages import PassageKey
+    from loom_core.llm.interface import LLMProvider
+
+__all__ = ["ExpandingRetriever", "Expansion"]
+
+_log = logging.getLogger(__name__)
+
+_MAX_QUERIES = 10
+_MIN_DEPTH, _MAX_DEPTH = 20, 100
+"""What each text brings to the fusion: twice as many passages as are wanted, within these limits."""
+_EXPANDING = frozenset({"decomposition", "hyde", "multi_query"})
+"""Base retrievers that want the language model as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What a question became.
+
+    Attributes:
+        texts: what the model generated; empty where it failed.
+        rankings: the passages that each text found, best first; the question's come first where it counts.
+    """
+
+    texts: list[str]
+    rankings: dict[str, list[RetrievedPassage]]
+
+    def fused(self, *, k: int) -> list[RetrievedPassage]:
+        """One ranking from all, by reciprocal rank fusion with the constant `k`."""
+        first: dict[PassageKey, RetrievedPassage] = {}
+        for ranking in self.rankings.values():
+            for passage in ranking:
+                first.setdefault(passage_key(passage), passage)
+        scores = reciprocal_rank(
+            ([passage_key(passage) for passage in ranking] for ranking in self.rankings.values()), k=k
+        )
+        return ranked({**first[key], "score": score} for key, score in scores.items())
+
+    def told(self, source: str, *, k: int) -> list[RetrievedPassage]:
+        """`fused`, each passage telling what was searched for and what each text found, for a retriever."""
+        details = [_detail(query, hits) for query, hits in self.rankings.items()]
+        return [
+            {
+                **passage,
+                "source": source,
+                "generated_queries": self.texts,
+                "queries_count": len(self.texts),
+                "retrieval_details": details,
+            }
+            for passage in self.fused(k=k)
+        ]
+
+
+class ExpandingRetriever(BaseRetriever):
+    """Lets a language model widen the question, and searches with another retriever, the base.
+
+    Where the model fails, it finds what the base finds for the question.
+
+    Args:
+        sources: what is searched.
+        llm_provider: the language model; None takes that of the first source that has one, or else the
+            default of the process. A base that expands too gets the same one unless `base_retriever_params`
+            names another.
+        base_retriever: registered name of the retriever that searches.
+        num_queries: how many texts the model is asked for, 1 to 10.
+        include_original: whether the question itself counts too. It does anyway where the model fails.
+        rrf_k: constant of reciprocal rank fusion.
+        max_tokens: limit of each answer of the model; models that think first need room for it.
+        timeout: seconds for the model; what it has written by then is used.
+        base_retriever_params: further parameters of the base, such as `embedding_config`.
+        top_k: how many passages are returned where `retrieve` does not say.
+
+    Raises:
+        ConfigError: a parameter is out of its range, there is no such base, its parameters are wrong, or
+            there is no language model.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[PassageSource],
+        *,
+        llm_provider: LLMProvider | None = None,
+        base_retriever: str = "dense",
+        num_queries: int = 3,
+        include_original: bool = True,
+        rrf_k: int = 60,
+        max_tokens: int = 2000,
+        timeout: float = 8.0,
+        base_retriever_params: Mapping[str, Any] | None = None,
+        top_k: int = 5,
+    ) -> None:
+        super().__init__(sources, top_k=top_k)
+        _check(
+            1 <= num_queries <= _MAX_QUERIES, f"num_queries is {num_queries}.", f"Use 1 to {_MAX_QUERIES}."
+        )
+        _check(rrf_k >= 0, f"rrf_k is {rrf_k}.", "Use 0 or more; 60 is usual.")
+        _check(
+            max_tokens > 0, f"max_tokens is {max_tokens}.", "Use 1 or more; 2000 leaves room for thinking."
+        )
+        _check(timeout > 0, f"timeout is {timeout}.", "Use a number of seconds above 0.")
+        self._llm = llm_provider or find_language_model(sources, needed_by=f"The retriever {self.name!r}")
+        self._num_queries = num_queries
+        self._include_original = include_original
+        self._rrf_k = rrf_k
+        self._max_tokens = max_tokens
+        self._timeout = timeout
+        params = dict(base_retriever_params or {})
+        if base_retriever in _EXPANDING:
+            params.setdefault("llm_provider", self._llm)
+        self._base_name = base_retriever
+        self._base_params = params
+        self._base = create("retriever", base_retriever, sources, **params)
+
+    async def _expand(
+        self,
+        request: Request,
+        sources: Sequence[PassageSource],
+        generate: Callable[..., Awaitable[list[str]]],
+        *,
+        search_each: bool = True,
+    ) -> Expansion:
+        """Search for the question while the model is at work, then for each text that it generated.
+
+        So the question's passages are there at once if the model fails, and what is wrong with the request
+        is told without waiting for the model. A generated text whose search fails is left out.
+
+        Args:
+            request: what is asked.
+            sources: what is searched.
+            generate: the function of `expansion` that asks the model.
+            search_each: whether the generated texts are searched for; else only the question is.
+
+        Raises:
+            LoomError: the question cannot be searched for.
+        """
+        found: dict[str, list[RetrievedPassage]] = {}
+        failures: list[LoomError] = []
+        depth = max(request.top_k, min(_MAX_DEPTH, max(_MIN_DEPTH, 2 * request.top_k)))
+
+        async def search(text: str) -> None:
+            try:
+                found[text] = await self._base.retrieve(
+                    text,
+                    top_k=depth,
+                    kb_ids=[source.name for source in sources],
+                    filters=request.filters,
+                )
+            except LoomError as error:
+                if text == request.text:
+                    failures.append(error)
+                    group.cancel_scope.cancel()
+                else:
+                    _log.warning("A generated text was left out, because its search failed: %s", error)
+
+        texts: list[str] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(search, request.text)
+            texts = await generate(
+                self._llm,
+                request.text,
+                n=self._num_queries,
+                max_tokens=self._max_tokens,
+                timeout=self._timeout,
+            )
+            for text in texts if search_each else ():
+                group.start_soon(search, text)
+        if failures:
+            raise failures[0]
+        searched = [text for text in texts if text in found]
+        if self._include_original or not searched:
+            searched.insert(0, request.text)
+        return Expansion(texts, {text: found[text] for text in searched})
+
+
+def _detail(query: str, hits: Sequence[RetrievedPassage]) -> QueryDetail:
+    return QueryDetail(
+        query=query,
+        hits_count=len(hits),
+        hits=[{"chunk_id": hit["chunk_id"], "text": hit["text"], "score": hit["score"]} for hit in hits],
+    )
+
+
+def _check(holds: bool, message: str, advice: str) -> None:
+    if not holds:
+        raise ConfigError(message, advice=advice)

@@ -1,0 +1,138 @@
+"""`fusion`: vectors and words, fused by rank or by weight, and reranked where that is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from loom_core.errors import ConfigError
+from loom_core.knowledge.retrieval.fusion import reciprocal_rank
+from loom_core.knowledge.retrieval.retrievers.base import find_language_model
+from loom_core.knowledge.retrieval.retrievers.hybrid import HybridRetriever
+from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked, reranked
+from loom_core.plugins import create, register, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from loom_core.knowledge.interface import Channel, PassageSource, Reranker
+    from loom_core.knowledge.model import RetrievedPassage
+    from loom_core.knowledge.retrieval.retrievers.base import Request
+
+__all__ = ["FusionMode", "FusionRetriever"]
+
+FusionMode = Literal["rrf", "weighted"]
+"""`rrf` looks at ranks only, `weighted` at scores as `hybrid` does."""
+
+_MIN_RERANKED = 20
+_RERANKED_PER_HIT = 4
+
+
+@register("retriever", "fusion")
+class FusionRetriever(HybridRetriever):
+    """Dense and BM25 at once, fused by one of two rules; the best may be put in order by a reranker.
+
+    Args:
+        sources: what is searched.
+        mode: the rule of fusion.
+        dense_weight: weight of the cosine (`weighted`).
+        bm25_weight: weight of BM25 (`weighted`).
+        rrf_k: constant of `reciprocal_rank` (`rrf`).
+        rerank: whether the best candidates go through a reranker; None means if one is given or named. If it
+            fails they keep their order.
+        rerank_model: the folder of a cross-encoder, or the registered name of a reranker; `llm` takes the
+            language model of a source or the default one. None takes `features`, which needs no model.
+        embedding_config: as for `DenseRetriever`.
+        top_k: how many passages are returned where `retrieve` does not say.
+        reranker: the reranker itself, instead of its name.
+
+    Raises:
+        ConfigError: as `HybridRetriever`; for a mode that does not exist; `rrf_k` below 1; a reranker that
+            cannot be made of its name alone, or is given twice.
+    """
+
+    name = "fusion"
+
+    def __init__(
+        self,
+        sources: Sequence[PassageSource],
+        *,
+        mode: FusionMode = "rrf",
+        dense_weight: float = 0.7,
+        bm25_weight: float = 0.3,
+        rrf_k: int = 60,
+        rerank: bool | None = None,
+        rerank_model: str | None = None,
+        embedding_config: Mapping[str, str] | str | None = None,
+        top_k: int = 5,
+        reranker: Reranker | None = None,
+    ) -> None:
+        super().__init__(
+            sources,
+            dense_weight=dense_weight,
+            sparse_weight=bm25_weight,
+            top_k=top_k,
+            embedding_config=embedding_config,
+        )
+        if mode not in get_args(FusionMode):
+            raise ConfigError(f"There is no fusion mode {mode!r}.", advice="Use rrf or weighted.")
+        if rrf_k < 1:
+            raise ConfigError(f"rrf_k is {rrf_k}.", advice="Use 1 or more; 60 is usual.")
+        self._mode: FusionMode = mode
+        self._rrf_k = rrf_k
+        if reranker is not None and rerank_model is not None:
+            raise ConfigError(
+                "Both `reranker` and `rerank_model` are given.",
+                advice="Give one of them, and leave the other out.",
+            )
+        if rerank is None:
+            rerank = reranker is not None or rerank_model is not None
+        self._reranker = (reranker or _make_reranker(rerank_model or "features", sources)) if rerank else None
+
+    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+        passages = await super()._retrieve(request, sources)
+        if self._reranker is None:
+            return passages
+        candidates = passages[: max(_MIN_RERANKED, _RERANKED_PER_HIT * request.top_k)]
+        return await reranked(request.text, candidates, self._reranker, limit=request.top_k)
+
+    def _fused(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
+        if self._mode == "weighted":
+            return super()._fused(scores)
+        return reciprocal_rank(map(list, scores.values()), k=self._rrf_k)
+
+    def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
+        """By score; several rankings by rank are fused by rank once more, equal ranks by their own score."""
+        if self._mode == "weighted" or len(found) == 1:
+            return super()._merged(found)
+        rankings = [ranked(passages) for passages in found]
+        ranks = reciprocal_rank(([passage_key(p) for p in ranking] for ranking in rankings), k=self._rrf_k)
+        by_rank = sorted(
+            (passage for ranking in rankings for passage in ranking),
+            key=lambda p: (-ranks[passage_key(p)], -p["score"], passage_key(p)),
+        )
+        return [{**passage, "score": ranks[passage_key(passage)]} for passage in by_rank]
+
+
+def _make_reranker(model: str, sources: Sequence[PassageSource]) -> Reranker:
+    """Make a reranker of its name alone, or of the folder of a cross-encoder."""
+    if model == "llm":
+        return create(
+            "reranker", "llm", llm_provider=find_language_model(sources, needed_by="The reranker 'llm'")
+        )
+    if model in registered("reranker"):
+        try:
+            return create("reranker", model)
+        except ConfigError as error:
+            raise ConfigError(
+                f"`rerank_model={model!r}` is not enough: {error.message}",
+                advice=f'Give reranker=create("reranker", "{model}", …) with its parameters. {error.advice}',
+            ) from None
+    if Path(model).is_dir():
+        return create("reranker", "cross_encoder", path=model)
+    raise ConfigError(
+        f"There is no reranker {model!r}, nor a folder of this name; no model is ever downloaded.",
+        advice="Give `rerank_model` the folder of a cross-encoder in ONNX, or one of "
+        f"{', '.join(registered('reranker'))}; of a model that a server offers, give "
+        f'reranker=create("reranker", "api", base_url="https://…", model="{model}").',
+    )

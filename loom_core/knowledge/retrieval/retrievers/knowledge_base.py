@@ -1,0 +1,80 @@
+"""`knowledge_base`: the retrieval that a knowledge base does by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from loom_core.errors import ConfigError
+from loom_core.knowledge.interface import KnowledgeBaseProvider
+from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever
+from loom_core.plugins import register
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from loom_core.knowledge.interface import PassageSource
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.retrieval.answer import Answer
+    from loom_core.knowledge.retrieval.config import Strategy
+
+    _Asking = Callable[[Request], Awaitable[list[KnowledgeItem]]]
+
+__all__ = ["KnowledgeBaseRetriever"]
+
+
+@runtime_checkable
+class _ByStrategy(Protocol):
+    """A knowledge base that lets the question choose how it is answered."""
+
+    async def search(
+        self, query: str, *, limit: int, filters: dict[str, Any] | None, strategy: Strategy | None
+    ) -> Answer: ...
+
+
+@register("retriever", "knowledge_base")
+class KnowledgeBaseRetriever(SourceRetriever):
+    """Asks knowledge bases as wholes: all their channels, their own fusion, their own limit of `top_k`.
+
+    Args:
+        sources: what is searched; each must also be a `KnowledgeBaseProvider`.
+        top_k: how many passages are returned where `retrieve` does not say.
+        strategy: another way than the knowledge base's own, where it has several.
+
+    Raises:
+        ConfigError: a source is no `KnowledgeBaseProvider`, or has no strategies to choose from.
+    """
+
+    name = "knowledge_base"
+    by_channel = False
+
+    def __init__(
+        self, sources: Sequence[PassageSource], *, top_k: int = 5, strategy: Strategy | None = None
+    ) -> None:
+        super().__init__(sources, top_k=top_k)
+        self._asking = {source.name: _asking(source, strategy) for source in sources}
+
+    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+        return await self._asking[source.name](request)
+
+
+def _asking(source: PassageSource, strategy: Strategy | None) -> _Asking:
+    """How a source is asked as a whole."""
+    if not isinstance(source, KnowledgeBaseProvider):
+        raise ConfigError(
+            f"{source.name!r} is no knowledge base that can be asked as a whole.",
+            advice="Take a retriever of one of its channels, or hybrid or fusion.",
+        )
+    if strategy is None:
+        return lambda request: source.query(request.text, limit=request.top_k, filters=request.filters)
+    if not isinstance(source, _ByStrategy):
+        raise ConfigError(
+            f"{source.name!r} has no strategies to choose from.", advice="Leave `strategy` out."
+        )
+
+    async def ask(request: Request) -> list[KnowledgeItem]:
+        answer = await source.search(
+            request.text, limit=request.top_k, filters=request.filters, strategy=strategy
+        )
+        return answer.items
+
+    return ask

@@ -1,0 +1,350 @@
+"""Searching a knowledge base by a strategy: a question in, an answer that says how it was found out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, get_args
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
+from loom_core.knowledge.retrieval.answer import Answer, Searched, items
+from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
+from loom_core.knowledge.retrieval.confidence import assess_match
+from loom_core.knowledge.retrieval.config import Strategy
+from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
+from loom_core.knowledge.retrieval.strategies import retrieve
+from loom_core.observability.content import hidden, records_content
+from loom_core.observability.families import CHANNEL_SECONDS, SEARCH_SECONDS
+from loom_core.observability.spans import KNOWLEDGE_SEARCH
+from loom_core.observability.tracing import AttributeValue, LoomTracer, span
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from loom_core.knowledge.indexes import WordIndex
+    from loom_core.knowledge.indexes.vectors import Vectors
+    from loom_core.knowledge.interface import Reranker
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.owner.client import OwnerClient
+    from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.retrieval.confidence import Match
+    from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
+    from loom_core.knowledge.retrieval.question import QuestionReader
+    from loom_core.knowledge.retrieval.strategies import Retrieval
+    from loom_core.knowledge.store import Record
+    from loom_core.observability.metrics import LoomMetrics
+
+__all__ = ["Searcher"]
+
+_MAX_LIMIT = 100
+
+
+class Searcher:
+    """Answers questions by a strategy, from what the record and its indexes hold at that moment.
+
+    Args:
+        name: the knowledge base's name, for traces.
+        record: what is searched.
+        words: index of words.
+        vectors: its vectors.
+        reader: reads the questions.
+        worker: builds the indexes anew where they are missing.
+        owner: asks the process that works for the knowledge base, where it is another; None in memory.
+        config: weights, and the settings that a question may override.
+        reranker: orders the best passages anew, or None.
+        tracer: makes the spans; None for the program's own provider.
+        metrics: where searches are counted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        record: Record,
+        words: WordIndex,
+        vectors: Vectors,
+        reader: QuestionReader,
+        worker: Worker,
+        owner: OwnerClient | None,
+        config: RAGConfig,
+        reranker: Reranker | None,
+        tracer: LoomTracer | None,
+        metrics: LoomMetrics,
+    ) -> None:
+        self._name = name
+        self._record = record
+        self._words = words
+        self._vectors = vectors
+        self._reader = reader
+        self._worker = worker
+        self._owner = owner
+        self._config = config
+        self._reranker = reranker
+        self._tracer = tracer
+        self._metrics = metrics
+        self._refiner = Refiner(record, vectors, patience=config.waits.reranker)
+
+    async def search(self, request: SearchRequest) -> Answer:
+        """See `GraphRAGKnowledgeBase.search`.
+
+        Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
+        never what was asked, unless the operator wants that.
+        """
+        strategy = request.strategy
+        if strategy not in (known := get_args(Strategy)):
+            raise InvalidInputError(
+                f"There is no strategy {strategy!r}.", advice=f"Use one of: {', '.join(known)}."
+            )
+        attributes: dict[str, AttributeValue | None] = {
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.data_source.id": self._name,
+            "loom.knowledge_base": self._name,
+            "retrieval.strategy": strategy,
+        }
+        with span(KNOWLEDGE_SEARCH, attributes, tracer=self._tracer) as current:
+            if current.is_recording() and records_content():
+                current.set_attribute("gen_ai.retrieval.query.text", hidden(request.query))
+            began = time.perf_counter()
+            found = await self._asked_of_the_owner(request) or await self.find(request)
+            self._metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
+            current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
+            return found.answer
+
+    async def find(self, request: SearchRequest) -> Searched:
+        """Answer in this process, without a span."""
+        started = time.perf_counter()
+        await self._reader.prepare()
+        limit, strategy = request.limit, request.strategy
+        text = self._reader.text(request.query, limit=limit, most=_MAX_LIMIT)
+        wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
+        among = await self._reader.allowed(request.filters)
+        embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
+        question = Question.of(text, among=among, space=self._reader.space)
+        embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
+        asked = await self._ask(question, strategy, embeds=embeds)
+        retrieval, found_notes = await self._retrieved(
+            asked, wanted.candidates(limit), strategy=strategy, chunks=chunks
+        )
+        match, found = await to_thread.run_sync(
+            partial(self._matched, text, retrieval, chosen=among is not None or strategy == "graph_first")
+        )
+        passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
+        notes = [*asked.notes, *found_notes, *refining_notes]
+        if self._worker.problem:
+            notes.append(self._worker.problem)
+        total_ms = 1000 * (time.perf_counter() - started)
+        answer = Answer(
+            items=passages,
+            match=match,
+            strategy=strategy,
+            embedded=embedded,
+            chunks=chunks,
+            notes=tuple(notes),
+            embed_ms=asked.embed_ms,
+            retrieve_ms=total_ms - asked.embed_ms,
+        )
+        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
+        told = _told(retrieval, strategy) if retrieval else {}
+        return Searched(
+            answer, told | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)}
+        )
+
+    def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
+        """How long the channels took that were asked."""
+        ms = dict(retrieval.ms) if retrieval is not None else {}
+        took = {
+            "embedding": embed_ms,
+            "lexical": ms.get("lexical"),
+            "vector": ms.get("vector"),
+            "expansion": ms.get("expansion"),
+            "graph": ms.get("walk"),
+        }
+        for channel, milliseconds in took.items():
+            if milliseconds is not None:
+                self._metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
+
+    async def _asked_of_the_owner(self, request: SearchRequest) -> Searched | None:
+        """What another process answers that works for the knowledge base; a reranker is asked here only."""
+        if self._owner is None or self._worker.holds or self._reranker is not None:
+            return None
+        if request.options is not None and request.options.reranker is not None:
+            return None
+        return await self._owner.search(request)
+
+    def _matched(
+        self, text: str, retrieval: Retrieval | None, *, chosen: bool
+    ) -> tuple[Match, dict[int, KnowledgeItem]]:
+        """How well what was found fits, and the passages by key: their relevance is a share of that.
+
+        Args:
+            text: the question.
+            retrieval: what was found for it.
+            chosen: whether filters chose the passages: then they are given however little speaks for them.
+        """
+        found = items(self._record, retrieval.found if retrieval else ())
+        nearness = retrieval.nearness if retrieval and self._reader.is_semantic else None
+        match = assess_match(text, list(found.values()), nearness=nearness)
+        if match.verdict == "none" and not chosen:
+            return match, {}
+        return match, {
+            key: replace(item, relevance=round(item.relevance * match.confidence, 4))
+            for key, item in found.items()
+            if item.relevance > 0 or chosen
+        }
+
+    async def _ask(self, question: Question, strategy: Strategy, *, embeds: bool) -> _Asked:
+        """Embed a question where it has to be; for `hybrid`, ask words meanwhile, and vectors then."""
+        asked = _Asked(question, self._channels(question))
+        if embeds and strategy == "hybrid":
+            asked.hits = hits = ChannelHits()
+            await _in_parallel(
+                lambda: to_thread.run_sync(self._ask_words, asked, hits),
+                lambda: self._ask_vectors(asked, hits),
+            )
+        elif embeds:
+            await self._embed(asked)
+        return asked
+
+    def _channels(self, question: Question) -> Channels:
+        covered = self._reader.covered(question.language)
+        return Channels(None, None, covered=covered, read=self._record.documents.readings)
+
+    def _ask_words(self, asked: _Asked, hits: ChannelHits) -> None:
+        asked.channels.words = self._words.searcher()
+        try:
+            hits.ask_words(asked.question, asked.channels, self._config.first_stage)
+        except IndexDamagedError as error:
+            asked.damage = error
+
+    async def _ask_vectors(self, asked: _Asked, hits: ChannelHits) -> None:
+        await self._embed(asked)
+
+        def search() -> None:
+            self._open_vectors(asked)
+            hits.ask_vectors(asked.question, asked.channels, self._config.first_stage)
+
+        await to_thread.run_sync(search)
+
+    def _open_vectors(self, asked: _Asked) -> None:
+        """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
+        question = asked.question
+        dense = self._vectors.current() if question.vector is not None else None
+        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+            dense = None
+        languages = frozenset[str]() if dense is None else dense.language_groups()
+        asked.channels.centroids = self._reader.centroids(question, languages)
+        asked.channels.dense = dense
+
+    async def _embed(self, asked: _Asked) -> None:
+        """Give a question its vector; or none, and note why."""
+        began = time.perf_counter()
+        text = asked.question.text
+        if reason := self._reader.uncovered(text):
+            asked.notes = [f"{reason}: words and graph only"]
+        else:
+            try:
+                asked.question = replace(asked.question, vector=await self._reader.embed(text))
+            except EmbeddingError as error:
+                asked.notes = [f"the question could not be embedded, words and graph only: {error}"]
+        asked.embed_ms = 1000 * (time.perf_counter() - began)
+
+    async def _retrieved(
+        self, asked: _Asked, limit: int, *, strategy: Strategy, chunks: int
+    ) -> tuple[Retrieval | None, list[str]]:
+        """What is found, and what to know about it; where an index has gone, once it is back."""
+        retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
+        if not missing or not chunks:
+            return retrieval, []
+        if self._worker.runs or not await self._worker.restore():
+            return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
+        again = _Asked(asked.question, self._channels(asked.question))
+        retrieval, _ = await to_thread.run_sync(self._retrieve, again, limit, strategy)
+        return retrieval, []
+
+    def _retrieve(self, asked: _Asked, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
+        """What is found, and which index was not there to find it with, or empty."""
+        question, channels = asked.question, asked.channels
+        if asked.hits is None:
+            self._open_vectors(asked)
+            channels.words = self._words.searcher()
+        try:
+            if asked.damage is not None:
+                raise asked.damage
+            retrieval = retrieve(
+                question,
+                limit,
+                strategy=strategy,
+                channels=channels,
+                graph=self._record.graph,
+                config=self._config,
+                hits=asked.hits,
+            )
+        except IndexDamagedError as error:
+            self._words.report_damage(error)
+            return None, "words"
+        if channels.words is None:
+            return retrieval, "words"
+        return retrieval, "vectors" if question.vector is not None and channels.dense is None else ""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question on its way to an answer.
+
+    Attributes:
+        question: with its vector, once it is embedded.
+        channels: what is asked.
+        hits: what they found, where they are asked before everything else; None where they are not.
+        notes: why it is not embedded.
+        embed_ms: how long embedding took.
+        damage: what was wrong with the index of words.
+    """
+
+    question: Question
+    channels: Channels
+    hits: ChannelHits | None = None
+    notes: list[str] = field(default_factory=list[str])
+    embed_ms: float = 0.0
+    damage: IndexDamagedError | None = None
+
+
+async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:
+    """Do several things in parallel; the first error ends the others, and is raised as it is."""
+    failures: list[Exception] = []
+
+    async def run(part: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await part()
+        except Exception as error:  # noqa: BLE001 - raised below, out of the task group
+            failures.append(error)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for part in parts:
+            tasks.start_soon(run, part)
+    if failures:
+        raise failures[0]
+
+
+def _told(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
+    """What the span says of a retrieval: the attributes that were agreed on, and how long the walk took."""
+    counts, ms = retrieval.counts, retrieval.ms
+    told: dict[str, AttributeValue] = {
+        "lexical_count": counts.get("lexical", 0),
+        "vector_count": counts.get("vector", 0),
+        "graph_count": counts.get("graph", 0),
+    }
+    if strategy == "hybrid":
+        told |= {
+            "expansion_count": counts.get("expansion", 0),
+            "parallel_ms": ms.get("first_stage", 0.0),
+            "expansion_ms": ms.get("expansion", 0.0),
+            "walk_ms": ms.get("walk", 0.0),
+        }
+    if strategy == "graph_first":
+        told["fallback_to_vector"] = retrieval.fallback_to_vector
+    return told

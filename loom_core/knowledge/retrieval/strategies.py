@@ -1,0 +1,255 @@
+"""How the channels combine into an answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from loom_core.knowledge.retrieval.channels import FirstStage, first_stage
+from loom_core.knowledge.retrieval.expansion.entity_linking import named_entities
+from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
+from loom_core.knowledge.retrieval.expansion.links import Expansion, Link, expand
+from loom_core.knowledge.retrieval.expansion.neighbourhood import Surroundings
+from loom_core.knowledge.retrieval.expansion.walk import walk
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
+    from loom_core.knowledge.retrieval.confidence import Nearness
+    from loom_core.knowledge.retrieval.config import RAGConfig, Strategy
+    from loom_core.knowledge.store.graph import GraphTable
+
+__all__ = ["Found", "Retrieval", "retrieve"]
+
+_NAMED_EACH = 4  # passages about one entity that the question names
+_SURE = 0.8  # certainty from which on a passage is about an entity for that
+_GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A chunk that was found.
+
+    Attributes:
+        key: the chunk's key in the record.
+        score: what it is ranked by, 0 to 1.
+        scores: what each channel said: `bm25` (raw), `vector` (cosine), `links`, `graph`.
+        links: the way that led to it, from the seed on; empty where it was found directly.
+        named: the entity that the question names and the chunk is about, or 0.
+    """
+
+    key: int
+    score: float
+    scores: dict[str, float] = field(default_factory=dict[str, float])
+    links: tuple[Link, ...] = ()
+    named: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What was found for a question, and how.
+
+    Attributes:
+        found: the best passages, best first.
+        counts: how many passages each step brought: `lexical`, `vector`, `graph`, `expansion`.
+        ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk` and `total`.
+        fallback_to_vector: whether `graph_first` found nothing in the graph and went by vectors.
+        nearness: see `FirstStage`.
+    """
+
+    found: list[Found]
+    counts: dict[str, int]
+    ms: dict[str, float]
+    fallback_to_vector: bool = False
+    nearness: tuple[Nearness, ...] = ()
+
+
+def retrieve(
+    question: Question,
+    limit: int,
+    *,
+    strategy: Strategy,
+    channels: Channels,
+    graph: GraphTable,
+    config: RAGConfig,
+    hits: ChannelHits | None = None,
+) -> Retrieval:
+    """The best passages for a question, best first.
+
+    Args:
+        question: what is asked.
+        limit: how many passages at most.
+        strategy: how the channels combine.
+        channels: words and vectors.
+        graph: entities, mentions, subjects and relations.
+        config: weights.
+        hits: what words and vectors found, where they have been asked; only for `hybrid`.
+    """
+    draft = _Draft(question, channels, graph, config, hits)
+    if strategy == "graph_first":
+        fallback = not draft.from_graph()
+        if fallback:
+            draft.from_channels(by_words=channels.dense is None or question.vector is None)
+    else:
+        fallback = False
+        draft.from_channels(by_words=strategy != "vector_first")
+    if strategy in {"hybrid", "graph_only"}:
+        draft.expand()
+        draft.walk()
+    return draft.finished(limit, fallback=fallback)
+
+
+class _Draft:
+    """The passages of one question, step by step."""
+
+    def __init__(
+        self,
+        question: Question,
+        channels: Channels,
+        graph: GraphTable,
+        config: RAGConfig,
+        hits: ChannelHits | None,
+    ) -> None:
+        self._hits = hits
+        self._question = question
+        self._channels = channels
+        self._graph = graph
+        self._config = config
+        self._surroundings = Surroundings(
+            graph,
+            mentions_each=max(config.links.rare + 1, config.walk.mentions_each),
+            abouts_each=max(config.links.targets_each, config.walk.targets_each, _NAMED_EACH + 1),
+        )
+        self._started = self._step_started = time.perf_counter() if hits is None else hits.began
+        self._ms: dict[str, float] = {}
+        self._scores: dict[int, float] = {}
+        self._first = FirstStage({}, {}, {})
+        self._expansion = Expansion({}, {}, {})
+        self._near: dict[int, float] = {}
+        self._entities: list[int] = []
+        self._named: dict[int, int] = {}
+
+    def from_channels(self, *, by_words: bool) -> None:
+        """Words and vectors."""
+        config = self._config
+        self._first = first_stage(
+            self._question,
+            self._channels,
+            lexical_weight=config.lexical_weight,
+            vector_weight=config.vector_weight,
+            by_words=by_words,
+            settings=config.first_stage,
+            hits=self._hits,
+        )
+        self._scores = dict(self._first.scores)
+        self._ms |= self._first.ms
+        self._timed("first_stage")
+
+    def from_graph(self) -> bool:
+        """What the graph finds, ranked by vectors where there are any; tells whether it is anything."""
+        question, dense = self._question, self._channels.dense
+        self._near = graph_channel(question, self._graph, settings=self._config.walk)
+        self._scores = dict(self._near)
+        if dense is not None and question.vector is not None:
+            best = nsmallest(_GRAPH_FIRST_POOL, self._near, key=lambda key: (-self._near[key], key))
+            semantic = dense.scores(question.vector, self._channels.has_vector(best))
+            # What cannot be ranked by vectors comes after what can.
+            self._scores = {key: semantic.get(key, 0.0) for key in best}
+            self._first = FirstStage(semantic, {}, semantic)
+        self._timed("walk")
+        return bool(self._scores)
+
+    def _name(self) -> None:
+        """What the question names: passages about it are seeds, and gain where they are surely meant."""
+        among, named = self._question.among, named_entities(self._question.text, self._graph)
+        self._entities = [entity.key for entity in named]
+        abouts = self._surroundings.abouts_of(self._entities)
+        for entity in named:
+            edges = abouts[entity.key][: _NAMED_EACH + 1]
+            chunks = [(chunk, confidence) for chunk, confidence in edges if confidence >= _SURE]
+            for chunk, confidence in chunks[:_NAMED_EACH]:
+                if among is not None and chunk not in among:
+                    continue
+                self._named.setdefault(chunk, entity.key)
+                if entity.sure:
+                    gain = self._config.links.named * confidence / len(chunks) ** 0.5
+                    self._scores[chunk] = self._scores.get(chunk, 0.0) + gain
+
+    def expand(self) -> None:
+        """Along the links of the best passages, and of those about what the question names."""
+        question, config = self._question, self._config
+        self._name()
+        self._expansion = expand(
+            question,
+            self._scores,
+            channels=self._channels,
+            surroundings=self._surroundings,
+            named=list(self._named),
+            weight=config.expansion_weight,
+            settings=config.links,
+        )
+        self._scores = self._expansion.scores
+        self._timed("expansion")
+
+    def walk(self) -> None:
+        """What is connected with several of the best passages gains."""
+        among, config = self._question.among, self._config
+        near = walk(self._surroundings, self._scores, entities=self._entities, settings=config.walk)
+        self._near = {key: weight for key, weight in near.items() if among is None or key in among}
+        self._scores = dict(self._scores)
+        for key, weight in self._near.items():
+            self._scores[key] = self._scores.get(key, 0.0) + config.graph_weight * weight**0.5
+        self._timed("walk")
+
+    def finished(self, limit: int, *, fallback: bool) -> Retrieval:
+        """The best of them; first those that hold identifiers of the question, by how many they hold."""
+        highest = max(self._scores.values(), default=0.0)
+        for key, number in self._first.held.items():
+            self._scores[key] += highest * number
+        ranked = nsmallest(limit, ((-score, key) for key, score in self._scores.items()))
+        best = [key for _, key in ranked]
+        top = self._scores[best[0]] if best else 0.0
+        self._ms["total"] = 1000 * (time.perf_counter() - self._started)
+        return Retrieval(
+            found=[self._found(key, top) for key in best],
+            counts={
+                "lexical": len(self._first.lexical),
+                "vector": len(self._first.semantic),
+                "graph": len(self._near),
+                "expansion": len(self._expansion.gained),
+            },
+            ms=self._ms,
+            fallback_to_vector=fallback,
+            nearness=self._first.nearness,
+        )
+
+    def _found(self, key: int, top: float) -> Found:
+        parts = {
+            "bm25": self._first.lexical.get(key),
+            "vector": self._first.semantic.get(key),
+            "links": self._expansion.gained.get(key),
+            "graph": self._near.get(key),
+        }
+        return Found(
+            key=key,
+            score=max(0.0, self._scores[key] / top) if top > 0 else 0.0,  # a cosine may be negative
+            scores={name: value for name, value in parts.items() if value is not None},
+            links=self._way(key),
+            named=self._named.get(key, 0),
+        )
+
+    def _way(self, key: int) -> tuple[Link, ...]:
+        """The links that led to a chunk, from the first seed on."""
+        way: list[Link] = []
+        seen = {key}
+        while (link := self._expansion.links.get(key)) is not None and link.seed not in seen:
+            way.insert(0, link)
+            key = link.seed
+            seen.add(key)
+        return tuple(way)
+
+    def _timed(self, step: str) -> None:
+        now = time.perf_counter()
+        self._ms[step] = 1000 * (now - self._step_started)
+        self._step_started = now

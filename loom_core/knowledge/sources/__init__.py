@@ -1,0 +1,1 @@
+"""Knowledge sources: local, federated, HTTP, MCP; and the one search tool over them."""

@@ -1,0 +1,179 @@
+"""What knowledge bases there are, read without opening any of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.filters import supported
+from loom_core.knowledge.sources.unified_tool import SourceInfo
+from loom_core.knowledge.store.probe import unusable
+from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.knowledge.text.control_characters import ACTING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Catalogue", "CatalogueEntry"]
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_SLASH = re.compile(r"[/\\]")
+_MAX_NAME = 64
+_MAX_FIELDS = 40
+_RECORDS = ("*/record.db", "*/record.db-wal")
+_REVISION = """
+    SELECT (SELECT COUNT(*) FROM documents),
+           (SELECT seq FROM sqlite_sequence WHERE name = 'changes'),  -- chunks that came or went
+           (SELECT MAX(finished_at) FROM jobs)                        -- documents that moved
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A knowledge base that exists.
+
+    Attributes:
+        folder: where it is.
+        source: what it says of itself.
+        documents: how many documents it holds.
+        chunks: how many chunks.
+        embedder: id of the model that makes its vectors, or empty.
+        embedding_config: what makes that model again, or empty.
+        llm: the language model that read it last, or empty.
+        revision: another text whenever documents have come, gone, moved or changed.
+        problem: why it cannot be used (written by a newer Loom, damaged), or empty.
+    """
+
+    folder: Path
+    source: SourceInfo
+    documents: int
+    chunks: int
+    embedder: str
+    embedding_config: dict[str, str] = field(default_factory=dict[str, str])
+    llm: str = ""
+    revision: str = ""
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.source.name
+
+
+class Catalogue:
+    """The knowledge bases in a home folder. Reading it costs a few milliseconds and imports nothing.
+
+    Args:
+        home: Loom's home; knowledge bases are in its folder `kb`.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / "kb"
+
+    def folder(self, name: str) -> Path:
+        """The folder of a knowledge base, whether it exists or not.
+
+        Raises:
+            InvalidInputError: no knowledge base can have this name.
+        """
+        if not _is_name(name):
+            raise InvalidInputError(
+                f"{name!r} cannot be the name of a knowledge base.",
+                advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
+            )
+        # Engines and file systems disagree about other characters in paths; the name itself is in the record.
+        plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
+        return self._folder / plain
+
+    def files(self) -> dict[Path, tuple[int, int]]:
+        """Date and size of every file that a record is made of: others whenever anything has changed.
+
+        A database tells nobody that another process has written to it; this is what can be looked at often.
+        """
+        files: dict[Path, tuple[int, int]] = {}
+        for pattern in _RECORDS:
+            for path in self._folder.glob(pattern):
+                try:
+                    status = path.stat()
+                except OSError:  # it has just gone
+                    continue
+                files[path] = (status.st_mtime_ns, status.st_size)
+        return files
+
+    def list(self) -> list[CatalogueEntry]:
+        """All knowledge bases, by name; what cannot be used has its `problem` said."""
+        paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
+        return sorted(filter(None, map(_read, paths)), key=lambda entry: entry.name)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a knowledge base can have a name, which also stands in the descriptions of tools."""
+    return (
+        bool(name.strip()) and len(name) <= _MAX_NAME and not _SLASH.search(name) and not ACTING.search(name)
+    )
+
+
+def _read(path: Path) -> CatalogueEntry | None:
+    """What a record says of itself, of whatever format; None if it is only being made."""
+    if reason := unusable(path):
+        return _unusable(path, reason)
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
+            version = int(db.execute("PRAGMA user_version").fetchone()[0])
+            if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return None
+            problem = ""
+            if version > len(SCHEMA):
+                problem = f"it is of a newer Loom's format ({version}, this one knows {len(SCHEMA)}): upgrade"
+            return _described(path, db, problem)
+    except sqlite3.Error as error:
+        return _unusable(path, f"its record cannot be read ({error})")
+
+
+def _unusable(path: Path, problem: str) -> CatalogueEntry:
+    return CatalogueEntry(
+        folder=path.parent,
+        source=SourceInfo(name=path.parent.name, description="", search_hints=(), supported_filters=()),
+        documents=0,
+        chunks=0,
+        embedder="",
+        problem=problem,
+    )
+
+
+def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntry:
+    meta = dict(db.execute("SELECT name, value FROM meta"))
+    fields = [row[0] for row in db.execute("SELECT DISTINCT name FROM fields LIMIT ?", (_MAX_FIELDS,))]
+    documents = db.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
+    chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+    return CatalogueEntry(
+        folder=path.parent,
+        source=SourceInfo(
+            name=name if _is_name(name := meta.get("name", "")) else path.parent.name,
+            description=meta.get("description", ""),
+            search_hints=tuple(hint for hint in meta.get("search_hints", "").split("\n") if hint),
+            supported_filters=tuple(supported(fields)),
+        ),
+        documents=documents,
+        chunks=chunks,
+        embedder=meta.get("embedder", ""),
+        embedding_config=_config_of(meta.get("embedding_config", "")),
+        llm=meta.get("llm", ""),
+        revision=":".join(map(str, db.execute(_REVISION).fetchone())),
+        problem=problem,
+    )
+
+
+def _config_of(text: str) -> dict[str, str]:
+    """A stored configuration; a damaged one counts as none."""
+    try:
+        config: object = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return cast("dict[str, str]", config) if isinstance(config, dict) else {}

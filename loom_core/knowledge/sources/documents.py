@@ -1,0 +1,129 @@
+"""Documents that are given as texts, by a program or in a configuration, as a source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+from pydantic import BaseModel, ConfigDict, Field
+
+from loom_core.knowledge.sources.named_source import NamedSource
+
+if TYPE_CHECKING:
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+__all__ = ["DocumentsKnowledgeBase", "TextDocument"]
+
+_log = logging.getLogger(__name__)
+
+
+class TextDocument(BaseModel):
+    """A document as a text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str = Field(min_length=1, description="Markdown or plain text.")
+    title: str = Field(default="", description="Its title; by default its first heading.")
+    uri: str = Field(default="", description="Its address, for citations; by default made from the text.")
+    metadata: Mapping[str, Any] = Field(default={}, description="What it can be filtered by: tags, date…")
+
+
+class DocumentsKnowledgeBase(NamedSource):
+    """Documents in memory as a source: cut, linked and searched as those of a knowledge base on disk.
+
+    They are read at the first question, which waits for it: some hundred documents take about a second.
+
+    Args:
+        documents: the documents.
+        name: its name among other sources.
+        description: what is in it, in one sentence.
+        search_hints: what to search in it for.
+        embedding_provider: makes vectors, too; None searches by words and links alone.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[TextDocument],
+        *,
+        name: str,
+        description: str = "",
+        search_hints: Sequence[str] = (),
+        embedding_provider: EmbeddingProvider | None = None,
+    ) -> None:
+        super().__init__(name, description=description, search_hints=search_hints)
+        self._documents = tuple(documents)
+        self._embedder = embedding_provider
+        self._turn = anyio.Lock()
+        self._base: GraphRAGKnowledgeBase | None = None
+        self._job = ""
+        self._is_read = False
+
+    @property
+    def supported_filters(self) -> Sequence[str]:
+        """The fields of its documents, and once they are read what every document has besides."""
+        if self._base is not None:
+            return self._base.supported_filters
+        return sorted({name for document in self._documents for name in document.metadata})
+
+    @property
+    def relevance_is_absolute(self) -> bool:
+        """It is, see `GraphRAGKnowledgeBase`."""
+        return True
+
+    @property
+    def embedder_id(self) -> str:
+        """The vector space of its passages, or empty where it has none."""
+        return "" if self._embedder is None else self._embedder.id
+
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        """See `KnowledgeBaseProvider.query`."""
+        return await (await self.opened()).query(query, limit=limit, filters=filters)
+
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        """See `KnowledgeBaseProvider.get_by_id`."""
+        return await (await self.opened()).get_by_id(knowledge_id)
+
+    def close(self) -> None:
+        """Forget what was read of the documents."""
+        if self._base is not None:
+            self._base.close()
+            self._base, self._is_read = None, False
+
+    async def opened(self) -> GraphRAGKnowledgeBase:
+        """The knowledge base with all documents in it, for who wants to read them, too.
+
+        Who gives up waiting leaves what is not read yet to the next who asks.
+        """
+        async with self._turn:
+            if self._base is None:
+                self._base, self._job = await to_thread.run_sync(self._begun)
+            if not self._is_read:
+                await self._base.worker.drain()
+                self._is_read = True
+                for line in self._base.record.jobs.report(self._base.job(self._job), ["failed"]):
+                    _log.warning("%s: %s is left out: %s", self._name, line.uri, line.reason)
+            return self._base
+
+    def _begun(self) -> tuple[GraphRAGKnowledgeBase, str]:
+        from loom_core.knowledge.rag.drafts import text_drafts
+        from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+        drafts = text_drafts(
+            [document.text for document in self._documents],
+            titles=[document.title for document in self._documents],
+            metadatas=[dict(document.metadata) for document in self._documents],
+        )
+        named = [
+            replace(draft, uri=document.uri or draft.uri)
+            for draft, document in zip(drafts, self._documents, strict=True)
+        ]
+        base = GraphRAGKnowledgeBase.from_config(embedding_provider=self._embedder, name=self._name)
+        return base, base.submit_documents(named)

@@ -1,0 +1,1 @@
+"""Federation: several sources asked as one."""

@@ -1,0 +1,233 @@
+"""Several knowledge sources asked as one."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, SourceError
+from loom_core.knowledge.retrieval.confidence import Match, assess_match, combine_matches
+from loom_core.knowledge.sources.federation.answer import FederatedAnswer, federated_item
+from loom_core.knowledge.sources.federation.merging import candidates_for, merged
+from loom_core.knowledge.sources.federation.source_call import Asking, late
+from loom_core.knowledge.validation import check_limit, check_question
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.sources.federation.answer import SourceReport
+
+__all__ = ["Federation"]
+
+_log = logging.getLogger(__name__)
+
+_MAX_LIMIT = 100
+
+
+class Federation:
+    """Asks any number of sources at once and puts what they find in one order.
+
+    A source that fails or is late costs the answer its passages and nothing else. It is safe to ask from
+    several tasks, and to exchange the sources meanwhile: a question that has begun ends with those it began
+    with.
+
+    Args:
+        sources: what is asked; their names must differ.
+        deadline: seconds that a source has for an answer.
+        deadlines: other seconds, by name of the source.
+
+    Raises:
+        ConfigError: two sources have the same name, or a deadline is not above 0.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[KnowledgeBaseProvider],
+        *,
+        deadline: float = 10.0,
+        deadlines: Mapping[str, float] | None = None,
+    ) -> None:
+        self._deadline = _checked(deadline)
+        self._deadlines: dict[str, float] = {}
+        self._sources: dict[str, KnowledgeBaseProvider] = {}
+        self.replace(sources, deadlines=deadlines)
+
+    @property
+    def sources(self) -> tuple[KnowledgeBaseProvider, ...]:
+        """What is asked now, in order."""
+        return tuple(self._sources.values())
+
+    def replace(
+        self, sources: Sequence[KnowledgeBaseProvider], *, deadlines: Mapping[str, float] | None = None
+    ) -> None:
+        """Ask other sources from now on; closing those that are left out is up to the caller.
+
+        Args:
+            sources: as for the class.
+            deadlines: as for the class; None keeps those there are.
+
+        Raises:
+            ConfigError: as for the class; then nothing has changed.
+        """
+        named = {source.name: source for source in sources}
+        if len(named) < len(sources):
+            raise ConfigError("Two sources have the same name.", advice="Give each a name of its own.")
+        if deadlines is not None:
+            self._deadlines = {name: _checked(seconds) for name, seconds in deadlines.items()}
+        self._sources = named
+
+    async def query(
+        self,
+        query: str,
+        *,
+        source: str | Sequence[str] | None = None,
+        filters: Mapping[str, Any] | None = None,
+        limit: int = 5,
+        told: Callable[[SourceReport], Awaitable[None]] | None = None,
+    ) -> FederatedAnswer:
+        """Find the passages that answer a question, whichever source they are in.
+
+        Args:
+            query: a question or keywords, in any language.
+            source: names of the sources to ask; None asks all.
+            filters: as in `KnowledgeBaseProvider.query`. A source that does not support one of them counts
+                as failed.
+            limit: how many passages at the most, 1 to 100.
+            told: called with the report of each source as soon as it is known.
+
+        Raises:
+            InvalidInputError: an empty question, or a limit out of range; no source can be asked so.
+            NotFoundError: there is no such source, or none at all.
+            LoomError: the only source that was asked failed, and why.
+            SourceError: not one of several sources gave an answer.
+        """
+        check_question(query)
+        check_limit(limit, most=_MAX_LIMIT)
+        chosen = self._chosen(source)
+        depth = candidates_for(limit, sources=len(chosen))
+        asked = [Asking(each, self._seconds(each)) for each in chosen]
+        async with anyio.create_task_group() as tasks:
+            for each in asked:
+                tasks.start_soon(each.run, query, depth, dict(filters or {}), told)
+        if all(each.report.state != "answered" for each in asked):
+            raise _failure(asked)
+        by_name = {source.name: each for source, each in zip(chosen, asked, strict=True)}
+
+        async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
+            return await by_name[name].again(question, most, dict(filters or {}))
+
+        found = {name: each.items for name, each in by_name.items()}
+        matches = await to_thread.run_sync(_matches, query, chosen, found)
+        ranked = await merged(
+            query,
+            found,
+            limit=limit,
+            spaces=_spaces(chosen),
+            ask=ask,
+            confidence=max(match.confidence for match in matches),
+        )
+        match = _own_match(chosen[0]) if len(chosen) == 1 else None
+        if match is None:
+            items = [one.item for one in ranked]
+            match = await to_thread.run_sync(combine_matches, query, matches, items)
+        return FederatedAnswer(tuple(ranked), match, tuple(each.report for each in asked))
+
+    async def get_by_id(self, id_: str) -> KnowledgeItem | None:
+        """The item with an id of an answer, or None.
+
+        An id without the name of a source before it is looked for in all of them, one after the other.
+
+        Raises:
+            LoomError: the source that the id names cannot be asked, or not in time.
+        """
+        sources = self._sources
+        names = [name for name in sources if id_.startswith(f"{name}:")]
+        if names:
+            name = max(names, key=len)
+            return await self._get(sources[name], id_.removeprefix(f"{name}:"))
+        for source in sources.values():
+            try:
+                found = await self._get(source, id_)
+            except LoomError as error:
+                _log.info("the source %r could not be asked for an id: %s", source.name, error)
+                continue
+            if found is not None:
+                return found
+        return None
+
+    async def _get(self, source: KnowledgeBaseProvider, id_: str) -> KnowledgeItem | None:
+        seconds = self._seconds(source)
+        with anyio.move_on_after(seconds):
+            item = await source.get_by_id(id_)
+            return None if item is None else federated_item(source.name, item)
+        raise SourceError(f"{source.name}: {late(seconds)}", advice="Ask again, or allow it more time.")
+
+    def _seconds(self, source: KnowledgeBaseProvider) -> float:
+        return self._deadlines.get(source.name, self._deadline)
+
+    def _chosen(self, source: str | Sequence[str] | None) -> list[KnowledgeBaseProvider]:
+        known = self._sources
+        if not known:
+            raise NotFoundError("There is no source to ask.", advice="Configure one first.")
+        names = list(known) if source is None else [source] if isinstance(source, str) else list(source)
+        unknown = next((name for name in names if name not in known), None)
+        if unknown is not None or not names:
+            what = "No source is named." if unknown is None else f"There is no source {unknown!r}."
+            raise NotFoundError(what, advice=f"There are: {', '.join(known)}.")
+        return [known[name] for name in dict.fromkeys(names)]
+
+
+@runtime_checkable
+class _WithMatch(Protocol):
+    """A source made for one question, which says how well its answer fits; None where it gave none."""
+
+    @property
+    def match(self) -> Match | None: ...
+
+
+def _matches(
+    query: str, sources: Sequence[KnowledgeBaseProvider], found: Mapping[str, Sequence[KnowledgeItem]]
+) -> list[Match]:
+    """How well each source fits: as it says, or its relevance where that is absolute, else by words."""
+
+    def match_of(source: KnowledgeBaseProvider) -> Match:
+        items = found[source.name]
+        if (own := _own_match(source)) is not None:
+            return own
+        if source.relevance_is_absolute:
+            return Match(max((item.relevance for item in items), default=0.0))
+        return assess_match(query, items)
+
+    return [match_of(source) for source in sources]
+
+
+def _own_match(source: KnowledgeBaseProvider) -> Match | None:
+    return source.match if isinstance(source, _WithMatch) else None
+
+
+def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:
+    """The vector space of each source's cosines, by its name; empty where it has none or does not say."""
+    return {source.name: str(getattr(source, "embedder_id", "")) for source in sources}
+
+
+def _failure(asked: Sequence[Asking]) -> LoomError:
+    """What is raised where no source answered: the only one's own error, or all of them in one."""
+    errors = [each.error for each in asked]
+    if len(asked) == 1 and errors[0] is not None:
+        return errors[0]
+    told = " ".join(f"{each.report.source}: {each.report.problem}" for each in asked)
+    # All of them refuse the question as it is: then it is the caller who can do something about it.
+    if all(isinstance(error, InvalidInputError) for error in errors):
+        return InvalidInputError(told)
+    return SourceError(f"No source gave an answer. {told}")
+
+
+def _checked(seconds: float) -> float:
+    if not seconds > 0:
+        raise ConfigError(f"A deadline is {seconds} s.", advice="Use a number of seconds above 0.")
+    return seconds

@@ -1,0 +1,298 @@
+"""One order of what several sources found: their scores made comparable, their duplicates merged.
+
+What a source says of its own passages holds within its answer only. So all candidates are read anew, and
+judged by the question's words (their rarity counted among the candidates of all sources) and, where every
+source has cosines of the same vector space, by these: that is the common scale. A source's own scores are
+then stretched to it by least squares, as in L. Si and J. Callan, "A semisupervised learning method to merge
+search engine results", TOIS 2003: so its own order, which knows more (links, a better model), is kept, while
+a source that has nothing to say is not heard louder than its passages deserve. At last links between the
+sources are followed, see `cross_links`; where they lead to what no source has found, it is asked for, see
+`leads`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, cast
+
+import anyio
+from anyio import to_thread
+
+from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.retrieval.fusion import min_max
+from loom_core.knowledge.text.asked_identifiers import Grade, asked_identifiers, comparable_text
+from loom_core.knowledge.text.shingles import Sketch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["AskAgain", "MergedItem", "candidates_for", "merged"]
+
+_MIN_CANDIDATES, _CANDIDATES_PER_HIT = 20, 2
+_MAX_CANDIDATES = 100
+
+# As measured (benchmarks/RESULTS.md).
+_OWN = 0.9  # how much a source's own order counts beside the common scale
+_RANK_HALF = 4.0  # ranks after which a passage of a source without scores counts half of its first
+_FEW = 4  # passages by which a source's scores are stretched through the origin alone
+
+
+AskAgain = Callable[[str, str, int], Awaitable[Sequence[KnowledgeItem]]]
+"""Asks the source of a name another question for at most so many passages.
+
+It gives what the source finds, best first; nothing where it cannot be asked, or not in time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedItem:
+    """A passage among those of all sources.
+
+    Attributes:
+        source: name of the source that has it.
+        item: the passage as the source gave it, but `relevance`, which is comparable with the others'; the
+            source's own is in `metadata["own_relevance"]`.
+        also_in: other sources that have it or nearly, each with its id there.
+    """
+
+    source: str
+    item: KnowledgeItem
+    also_in: tuple[tuple[str, str], ...] = ()
+
+
+def candidates_for(limit: int, *, sources: int) -> int:
+    """How many passages each of some sources is to be asked for, so that `limit` of them are the best."""
+    if sources == 1:
+        return limit
+    return min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """All candidates: the source and the passage of each, and its relevance, 1 for the best."""
+
+    candidates: list[tuple[str, KnowledgeItem]]
+    relevance: list[float]
+
+
+async def merged(
+    query: str,
+    found: Mapping[str, Sequence[KnowledgeItem]],
+    *,
+    limit: int,
+    spaces: Mapping[str, str] | None = None,
+    ask: AskAgain | None = None,
+    confidence: float = 1.0,
+) -> list[MergedItem]:
+    """The best passages of several sources, best first, each once.
+
+    Where only one source found something, its order and its relevances stay as they are.
+
+    Args:
+        query: the question.
+        found: what each source found, best first, by its name. Relevances may be on any scale, or all the
+            same where a source has none; where they contradict the order, the order counts.
+        limit: how many at the most.
+        spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
+        ask: asks a source once more, where `leads.lead` says what for; None never does.
+        confidence: relevance of the best passage, where several sources found something.
+    """
+    having = {name: list(items) for name, items in found.items() if items}
+    if not having:
+        return []
+    pool = await _pooled(query, having, spaces or {})
+    more = pool if ask is None or len(found) == 1 else await _led_to(query, pool, list(found), ask)
+    if len(having) == 1 and more is pool:
+        return [MergedItem(name, item) for name, item in pool.candidates[:limit]]
+    return await to_thread.run_sync(_best, more, limit, confidence)
+
+
+async def _pooled(
+    query: str, having: Mapping[str, Sequence[KnowledgeItem]], spaces: Mapping[str, str]
+) -> _Pool:
+    """What the sources found, on one scale, with the links among them followed."""
+    candidates = [(name, item) for name, items in having.items() for item in items]
+    if len(having) == 1:
+        return _Pool(candidates, [score for items in having.values() for score in _own(items)])
+    words = await _by_words(query, [item for _, item in candidates])
+    common = _common(having, words, spaces)
+    if not any(common):  # nothing is known of any passage but what its source says
+        common = [score for items in having.values() for score in _own(items)]
+    scores: list[float] = []
+    for items in having.values():
+        judged = common[len(scores) : len(scores) + len(items)]
+        own = _stretched(_own(items), judged)
+        scores += [_OWN * mine + (1 - _OWN) * theirs for mine, theirs in zip(own, judged, strict=True)]
+    scores = await to_thread.run_sync(_lifted, query, candidates, scores)
+    top = max(scores)
+    relevance = [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
+    return await to_thread.run_sync(_linked, query, _Pool(candidates, relevance))
+
+
+def _lifted(
+    query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
+) -> list[float]:
+    """The scores, with passages above all others that hold an identifier of the question as few do."""
+    top = max(scores)
+    lifted = list(scores)
+    identifiers = [identifier for identifier in asked_identifiers(query) if identifier.is_telling]
+    texts = [comparable_text(item.content) for _, item in candidates] if identifiers else []
+    for identifier in identifiers:
+        grades = [identifier.grade_in(text) / Grade.WHOLE for text in texts]
+        if 2 * sum(map(bool, grades)) <= len(grades):
+            lifted = [score + top * grade for score, grade in zip(lifted, grades, strict=True)]
+    return lifted
+
+
+async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
+    """The candidates with what the sources find by the names in the best of them, all asked at once.
+
+    What is found so is worth what the link to it is, and left out without one. The result is the same pool
+    where there is no link.
+    """
+    from loom_core.knowledge.sources.federation.follow_up import LEAD_LIMIT, lead
+
+    following = await to_thread.run_sync(lead, query, pool.candidates, pool.relevance)
+    if following is None:
+        return pool
+    answers: dict[str, Sequence[KnowledgeItem]] = {}
+
+    async def ask_one(source: str, question: str) -> None:
+        answers[source] = await ask(source, question, LEAD_LIMIT)
+
+    async with anyio.create_task_group() as tasks:
+        for source in sources:
+            if question := following.question_for(source):
+                tasks.start_soon(ask_one, source, question)
+    known = {(source, item.id) for source, item in pool.candidates}
+    new = [(name, item) for name in sources for item in answers.get(name, ()) if (name, item.id) not in known]
+    return await to_thread.run_sync(_linked, query, pool, new) if new else pool
+
+
+def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
+    """The candidates as links among them make them worth, with those of a lead that a link leads to.
+
+    The result is the same pool where there is no link.
+    """
+    from loom_core.knowledge.sources.federation.cross_links import cross_links
+
+    links = {link.target: link for link in cross_links(query, pool.candidates, pool.relevance, led_to=led_to)}
+    if not links:
+        return pool
+    candidates: list[tuple[str, KnowledgeItem]] = []
+    relevance: list[float] = []
+    for place, (source, item) in enumerate([*pool.candidates, *led_to]):
+        if (link := links.get(place)) is not None:
+            candidates.append((source, _explained(item, link.why)))
+            relevance.append(link.score)
+        elif place < len(pool.candidates):
+            candidates.append((source, item))
+            relevance.append(pool.relevance[place])
+    return _Pool(candidates, relevance)
+
+
+def _best(pool: _Pool, limit: int, confidence: float) -> list[MergedItem]:
+    """The first candidates by their relevance, which is that of the best times `confidence`."""
+    # Equals stay as the sources are.
+    order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
+    return _without_overlaps(
+        [pool.candidates[place] for place in order],
+        [confidence * pool.relevance[place] for place in order],
+        limit,
+    )
+
+
+def _explained(item: KnowledgeItem, why: str) -> KnowledgeItem:
+    given: object = item.metadata.get("why")
+    reasons = cast("list[str]", given) if isinstance(given, list) else []
+    return replace(item, metadata={**item.metadata, "why": [why, *reasons]})
+
+
+async def _by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[float]:
+    """How the question's words stand in each passage, 0 to 1, in the order of the passages."""
+    from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+
+    numbered = [replace(item, id=str(place), relevance=0.0) for place, item in enumerate(pool)]
+    judged = await FeatureReranker(weight=1.0).rerank(query, numbered, limit=len(numbered))
+    by_place = {int(item.id): item.relevance for item in judged}
+    return [by_place[place] for place in range(len(pool))]
+
+
+def _common(
+    found: Mapping[str, Sequence[KnowledgeItem]], words: Sequence[float], spaces: Mapping[str, str]
+) -> list[float]:
+    """Every passage on the common scale, 0 to 1: by words, and by cosine where that compares."""
+    pool = [item for items in found.values() for item in items]
+    cosines = [_cosine(item) for item in pool]
+    named = {spaces.get(name, "") for name in found}
+    if len(named) > 1 or "" in named or all(cosine is None for cosine in cosines):
+        return list(words)
+    known = [cosine for cosine in cosines if cosine is not None]
+    worst = min(known)  # what only links found may have none
+    near = min_max({place: worst if cosine is None else cosine for place, cosine in enumerate(cosines)})
+    return [(word + near[place]) / 2 for place, word in enumerate(words)]
+
+
+def _cosine(item: KnowledgeItem) -> float | None:
+    scores: object = item.metadata.get("scores")
+    cosine = cast("Mapping[str, object]", scores).get("vector") if isinstance(scores, dict) else None
+    return float(cosine) if isinstance(cosine, int | float) else None
+
+
+def _own(items: Sequence[KnowledgeItem]) -> list[float]:
+    """What a source says of its passages, best first, 1 for the first."""
+    given = [item.relevance for item in items]
+    usable = all(map(math.isfinite, given)) and given[0] > 0 and (len(given) == 1 or given[-1] < given[0])
+    if usable and all(after <= before for before, after in pairwise(given)):
+        return [max(score, 0.0) / given[0] for score in given]
+    return [1 / (1 + rank / _RANK_HALF) for rank in range(len(items))]
+
+
+def _stretched(own: Sequence[float], judged: Sequence[float]) -> list[float]:
+    """A source's own scores on the common scale: the straight line that comes nearest, never falling."""
+    squares = sum(score * score for score in own)
+    factor = sum(score * common for score, common in zip(own, judged, strict=True)) / squares
+    if len(own) < _FEW:
+        return [factor * score for score in own]
+    mean_own, mean_judged = sum(own) / len(own), sum(judged) / len(judged)
+    spread = sum((score - mean_own) ** 2 for score in own)
+    if spread == 0:
+        return [mean_judged] * len(own)
+    slope = sum((s - mean_own) * (c - mean_judged) for s, c in zip(own, judged, strict=True)) / spread
+    return [max(mean_judged + max(slope, 0.0) * (score - mean_own), 0.0) for score in own]
+
+
+def _without_overlaps(
+    ranked: Sequence[tuple[str, KnowledgeItem]], relevance: Sequence[float], limit: int
+) -> list[MergedItem]:
+    """The first passages, each with those of other sources that say the same."""
+    kept: list[tuple[str, KnowledgeItem, float, Sketch]] = []
+    copies: list[list[tuple[str, str]]] = []
+    for (source, item), score in zip(ranked, relevance, strict=True):
+        sketch = Sketch(item.content)
+        same = next(
+            (
+                place
+                for place, (other, _, _, known) in enumerate(kept)
+                if other != source and sketch.says_the_same_as(known)
+            ),
+            None,
+        )
+        if same is not None:
+            if all(name != source for name, _ in copies[same]):
+                copies[same].append((source, item.id))
+        elif len(kept) < limit:
+            kept.append((source, item, score, sketch))
+            copies.append([])
+    return [
+        MergedItem(source, _judged(item, score), tuple(others))
+        for (source, item, score, _), others in zip(kept, copies, strict=True)
+    ]
+
+
+def _judged(item: KnowledgeItem, relevance: float) -> KnowledgeItem:
+    metadata = {**item.metadata, "own_relevance": item.relevance}
+    return replace(item, relevance=round(relevance, 4), metadata=metadata)

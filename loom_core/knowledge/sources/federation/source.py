@@ -1,0 +1,152 @@
+"""A federation as one source, so that whatever asks a knowledge base can ask several at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.interface import KnowledgeBaseProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.embedding.interface import EmbeddingKind
+    from loom_core.knowledge.interface import Channel
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.knowledge.sources.federation.federation import Federation
+
+__all__ = ["FederatedSource"]
+
+
+class FederatedSource(KnowledgeBaseProvider):
+    """Some or all sources of a federation as one, for retrievers and the patterns of generation.
+
+    It is a `PassageSource` without channels of its own: the retriever `knowledge_base` asks it as a whole.
+
+        source = FederatedSource(federation)
+        rag = RAGPattern(llm, KnowledgeBaseRetriever([source]))
+        rag = MultiQueryRAG(llm, [source], base_retriever="knowledge_base")
+
+    Make one for each question: it remembers what became of the sources.
+
+    Args:
+        federation: what is asked.
+        sources: names of the sources to ask; None for all.
+        told: called with the report of each source as soon as it is known.
+
+    Attributes:
+        reports: the latest report of each source by its name; one that failed once stays failed, as the
+            passages are not whole then.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        sources: Sequence[str] | None = None,
+        told: Callable[[SourceReport], Awaitable[None]] | None = None,
+    ) -> None:
+        self._federation = federation
+        self._names = None if sources is None else tuple(sources)
+        self._told = told
+        self.reports: dict[str, SourceReport] = {}
+        self._taken: dict[str, frozenset[str]] = {}  # filters that sources have answered with
+
+    @property
+    def name(self) -> str:
+        """What it is called where several knowledge bases are."""
+        return "federation"
+
+    @property
+    def description(self) -> str:
+        """What is in its sources."""
+        return "; ".join(f"{each.name}: {each.description}" for each in self._sources())
+
+    @property
+    def supported_filters(self) -> Sequence[str]:
+        """What any of its sources supports."""
+        return sorted({name for each in self._sources() for name in each.supported_filters})
+
+    @property
+    def channels(self) -> Collection[Channel]:
+        """None: it is asked as a whole."""
+        return ()
+
+    @property
+    def embedder_id(self) -> str:
+        """Empty: its sources may have different ones."""
+        return ""
+
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        """See `Federation.query`."""
+        names = frozenset(filters or ())
+        answer = await self._federation.query(
+            query, source=self._willing(names), filters=filters, limit=min(limit, 100), told=self._told
+        )
+        for report in answer.reports:
+            known = self.reports.get(report.source)
+            if known is None or known.state == "answered":
+                self.reports[report.source] = report
+            if report.state == "answered":
+                self._taken[report.source] = self._taken.get(report.source, frozenset()) | names
+        return answer.items
+
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        """See `Federation.get_by_id`."""
+        return await self._federation.get_by_id(knowledge_id)
+
+    async def embed(
+        self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
+    ) -> NDArray[np.float32] | None:
+        """None: it has no vector space."""
+        return None
+
+    async def ask(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None = None,
+        vector: NDArray[np.float32] | None = None,
+    ) -> list[KnowledgeItem]:
+        """See `PassageSource.ask`.
+
+        Raises:
+            InvalidInputError: always, as it has no channels.
+        """
+        raise InvalidInputError(
+            f"Several sources together have no channel {channel!r}.",
+            advice="Take the retriever knowledge_base, which asks them as wholes.",
+        )
+
+    async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
+        """None: sources are asked, not listed."""
+        return []
+
+    def _willing(self, filters: frozenset[str]) -> Sequence[str] | None:
+        """Who is asked: a source that has answered is not for a filter that a pattern adds and it has not.
+
+        It would count as failed by that, though its passages are there.
+
+        Raises:
+            InvalidInputError: no source has the filter.
+        """
+        asked = self._sources()
+        willing = [
+            each.name
+            for each in asked
+            if each.name not in self._taken or filters <= self._taken[each.name].union(each.supported_filters)
+        ]
+        if asked and not willing:
+            raise InvalidInputError("No source supports these filters.", advice="Leave them out.")
+        return self._names if len(willing) == len(asked) else willing
+
+    def _sources(self) -> list[KnowledgeBaseProvider]:
+        return [each for each in self._federation.sources if self._names is None or each.name in self._names]

@@ -1,0 +1,299 @@
+"""All knowledge bases of a home folder, opened when they are needed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING, Any, get_args
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError
+from loom_core.knowledge.sources.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.llm.interface import LLMProvider
+
+__all__ = ["Library"]
+
+_log = logging.getLogger(__name__)
+
+
+class Library:
+    """Opens knowledge bases by name, each once, and works for them in the background.
+
+    Args:
+        home: Loom's home.
+        embedder: which embedder new knowledge bases use; see `create_embedder`.
+        llm: which language model finds entities and relations beside the rules; see `create_provider`. Empty
+            for rules alone.
+        only: names that may be opened; empty for all.
+        may_use: asked, in the thread or task that wants it, whether a knowledge base may be used now; all may
+            if not given. One that may not is as if it were not there.
+        program: what this process is called among those that share the home.
+        patience: seconds for which a call waits for an embedder that has to be loaded, while this works in
+            the background; the next call waits on.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        embedder: str = "auto",
+        llm: str | Mapping[str, Any] = "",
+        only: Sequence[str] = (),
+        may_use: Callable[[str], bool] = lambda _name: True,
+        program: str = "python",
+        patience: float = 40.0,
+    ) -> None:
+        self.catalogue = Catalogue(home)
+        self._choice = embedder
+        self._llm_choice = llm
+        self._llm: LLMProvider | None = None
+        self._embedders: dict[str, EmbeddingProvider] = {}
+        self._only = frozenset(only)
+        self._may_use = may_use
+        self._program = program
+        self._patience = patience
+        self._open: dict[str, GraphRAGKnowledgeBase] = {}
+        self._tasks: TaskGroup | None = None
+        self._work: dict[str, _Work] = {}
+        self._turn = anyio.Lock()
+        self._starts: dict[Path, _Start] = {}
+
+    def list(self) -> list[CatalogueEntry]:
+        """The knowledge bases that can be used, as far as they may be opened. Blocks for milliseconds."""
+        return [entry for entry in self._allowed() if not entry.problem]
+
+    def unusable(self) -> list[CatalogueEntry]:
+        """Those that may be opened and cannot be used, each with its `problem`. Blocks for milliseconds."""
+        return [entry for entry in self._allowed() if entry.problem]
+
+    async def get(
+        self,
+        name: str,
+        *,
+        create: bool = False,
+        description: str = "",
+        search_hints: Sequence[str] = (),
+        embedder: str = "",
+    ) -> GraphRAGKnowledgeBase:
+        """Open a knowledge base, or give the one that is open.
+
+        Args:
+            name: its name.
+            create: whether to make it if there is none.
+            description: remembered, if given.
+            search_hints: remembered, if given.
+            embedder: id of the embedder that a new one is to have unless one was chosen for all.
+
+        Raises:
+            NotFoundError: there is none, or it may not be opened.
+            InvalidInputError: no knowledge base can have this name.
+            EmbeddingError: a server is to embed that nobody knows the dimension of, and it does not answer,
+                or not yet: it may be loading its model, which goes on.
+            ConfigError: the language model's configuration is wrong.
+        """
+        folder = self.catalogue.folder(name)
+        if not self._is_allowed(name):
+            raise await to_thread.run_sync(self._unknown, name)
+        provider = None
+        if name not in self._open:
+            if not (create or (folder / "record.db").exists()):
+                raise await to_thread.run_sync(self._unknown, name)
+            provider = await self._started(folder, embedder)  # others are opened meanwhile
+        async with self._turn:
+            knowledge_base = self._open.get(name)
+            if knowledge_base is None:
+                provider = provider or await self._started(folder, embedder)
+                # One model, loaded or connected, serves all knowledge bases.
+                provider = self._embedders.setdefault(provider.id, provider)
+                knowledge_base = await to_thread.run_sync(self._opened, name, folder, provider)
+                self._open[name] = knowledge_base
+                if self._tasks is not None:
+                    self._work[name] = work = _Work(knowledge_base)
+                    self._tasks.start_soon(work.run)
+        if description:
+            knowledge_base.record.set("description", description)
+        if search_hints:
+            knowledge_base.record.set("search_hints", "\n".join(search_hints))
+        return knowledge_base
+
+    async def delete(self, name: str) -> None:
+        """Delete a knowledge base with all its files.
+
+        Raises:
+            NotFoundError: there is none.
+            StoreBusyError: another process works on it.
+        """
+        knowledge_base = await self.get(name)
+        if not knowledge_base.worker.acquire():
+            holder = knowledge_base.holder() or "another process"
+            raise StoreBusyError(
+                f"The knowledge base {name!r} is in use: {holder} works for it.",
+                advice="Close the programs that use it and try again.",
+            )
+        del self._open[name]
+        if (work := self._work.pop(name, None)) is not None:
+            await work.end()
+        await to_thread.run_sync(knowledge_base.close)
+        await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
+
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Work for every knowledge base opened from now on, in a task group that the caller ends."""
+        self._tasks = tasks
+
+    def language_model(self) -> LLMProvider | None:
+        """The language model, one for all knowledge bases; None without.
+
+        Raises:
+            ConfigError: its configuration is wrong.
+        """
+        if self._llm is None and self._llm_choice:
+            from loom_core.llm.factory import create_provider
+
+            self._llm = create_provider(self._llm_choice)
+        return self._llm
+
+    async def hang_up(self) -> None:
+        """Close the connections to the language model; the next request opens new ones."""
+        if self._llm is not None:
+            await self._llm.aclose()
+
+    def close(self) -> None:
+        """Close every knowledge base."""
+        self._work.clear()
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _allowed(self) -> list[CatalogueEntry]:
+        return [entry for entry in self.catalogue.list() if self._is_allowed(entry.name)]
+
+    def _is_allowed(self, name: str) -> bool:
+        return (not self._only or name in self._only) and self._may_use(name)
+
+    def _opened(self, name: str, folder: Path, embedder: EmbeddingProvider) -> GraphRAGKnowledgeBase:
+        from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+        from loom_core.knowledge.rag.owner.protocol import PeerSettings
+
+        knowledge_base = GraphRAGKnowledgeBase.from_config(
+            embedding_provider=embedder,
+            llm_provider=self.language_model(),
+            name=name,
+            path=folder,
+            peers=PeerSettings(program=self._program),
+        )
+        if not knowledge_base.record.get("name"):
+            knowledge_base.record.set("name", name)
+        return knowledge_base
+
+    async def _started(self, folder: Path, wanted: str) -> EmbeddingProvider:
+        """The embedder of a knowledge base, ready.
+
+        In a server, who asks waits for a while only: what is loading goes on to do so for the next who asks.
+        """
+        start = self._starts.get(folder)
+        if start is None:
+            provider = await to_thread.run_sync(self._embedder, folder, wanted)
+            if self._tasks is None:
+                await provider.prepare()
+                return provider
+            start = self._starts[folder] = _Start(provider, self._choice)
+            self._tasks.start_soon(start.run)
+        try:
+            await start.wait(self._patience)
+        finally:
+            if start.over.is_set():
+                self._starts.pop(folder, None)
+        return start.provider
+
+    def _embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
+        """The embedder of a knowledge base: the one that made its vectors, unless another was chosen."""
+        from loom_core.embedding.registry import EmbedderChoice, create_embedder, is_remote
+
+        entry = next((entry for entry in self.catalogue.list() if entry.folder == folder), None)
+        known = (entry.embedder if entry is not None else "") or wanted
+        if self._choice == "auto" and entry is not None and is_remote(entry.embedding_config):
+            return create_embedder(entry.embedding_config)
+        embedder = create_embedder(self._choice)
+        if self._choice == "auto" and known and embedder.id != known:
+            candidates = map(create_embedder, get_args(EmbedderChoice))
+            embedder = next((other for other in candidates if other.id == known), embedder)
+        return embedder
+
+    def _unknown(self, name: str) -> NotFoundError:
+        names = [entry.name for entry in self.list()]
+        return NotFoundError(
+            f"There is no knowledge base {name!r}.",
+            advice=f"There are: {', '.join(names)}." if names else "There is none yet: add something first.",
+        )
+
+
+class _Start:
+    """The start of an embedder in the background, which goes on when nobody waits for it any more.
+
+    Attributes:
+        provider: the embedder.
+        over: set when it is ready, or has failed.
+    """
+
+    def __init__(self, provider: EmbeddingProvider, choice: str) -> None:
+        self.provider = provider
+        self.over = anyio.Event()
+        self._choice = choice
+        self._failure: LoomError | None = None
+
+    async def run(self) -> None:
+        try:
+            await self.provider.prepare()
+        except LoomError as error:
+            self._failure = error
+        finally:
+            self.over.set()
+
+    async def wait(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self.over.wait()
+        if self._failure is not None:
+            raise self._failure
+        if not self.over.is_set():
+            from loom_core.embedding.remote_models.config import config_of_text
+
+            config = config_of_text(self._choice) or {}
+            name = f"{config['provider']}:{config.get('model', '')}" if config else self._choice
+            raise EmbeddingError(
+                f"The embedder {name.rstrip(':')} is not ready yet: its server may be loading the model.",
+                advice="That goes on: try again in a moment.",
+                failure="timeout",
+            )
+
+
+class _Work:
+    """The work for one knowledge base in the background, which can be ended before the program."""
+
+    def __init__(self, knowledge_base: GraphRAGKnowledgeBase) -> None:
+        self._knowledge_base = knowledge_base
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                await self._knowledge_base.work()
+        except Exception:  # noqa: BLE001 - the outermost handler of a background task
+            _log.exception("working for the knowledge base %r failed", self._knowledge_base.name)
+        finally:
+            self._ended.set()
+
+    async def end(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()

@@ -1,0 +1,123 @@
+"""A knowledge base of this machine as a source, opened when it is asked for the first time."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from loom_core.knowledge.interface import KnowledgeBaseProvider
+from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.retrieval.retrievers.passages import to_item
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from loom_core.knowledge.interface import Retriever
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.knowledge.sources.unified_tool import SourceInfo
+
+__all__ = ["LocalKnowledgeBase"]
+
+
+class LocalKnowledgeBase(KnowledgeBaseProvider):
+    """A knowledge base in a library as a source.
+
+    Nothing is opened before the first question, which goes through the process that owns the knowledge base
+    where another one does.
+
+    Args:
+        library: has the knowledge base; whoever made it closes it.
+        info: what the source says of itself, such as what the catalogue has of it.
+        base: name of the knowledge base where it is not that of the source.
+        retriever: gives what finds passages in the knowledge base once it is open; None asks it as a whole.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        info: SourceInfo,
+        *,
+        base: str = "",
+        retriever: Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None = None,
+    ) -> None:
+        self._library = library
+        self._info = info
+        self._base = base or info.name
+        self._retriever = retriever
+        self._opened: GraphRAGKnowledgeBase | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name among other sources."""
+        return self._info.name
+
+    @property
+    def description(self) -> str:
+        """What is in it."""
+        return self._info.description
+
+    @property
+    def search_hints(self) -> Sequence[str]:
+        """What to search in it for."""
+        return self._info.search_hints
+
+    @property
+    def supported_filters(self) -> Sequence[str]:
+        """What every document has, and the fields that some have."""
+        return self._info.supported_filters
+
+    @property
+    def relevance_is_absolute(self) -> bool:
+        """It is, a share of the confidence that the passages answer; unless a retriever scores them."""
+        return self._retriever is None
+
+    @property
+    def embedder_id(self) -> str:
+        """The vector space of its passages; empty before it was asked, and where it has none."""
+        return "" if self._opened is None else self._opened.embedder_id
+
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        """See `KnowledgeBaseProvider.query`.
+
+        Raises:
+            NotFoundError: there is no such knowledge base any more.
+            LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`, or why there is no such retriever.
+        """
+        knowledge_base = await self.opened()
+        if self._retriever is None:
+            return await knowledge_base.query(query, limit=limit, filters=filters)
+        retriever = await self._retriever(knowledge_base)
+        return [to_item(each) for each in await retriever.retrieve(query, top_k=limit, filters=filters)]
+
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        """The passage with an id; or the whole document whose id or address it is."""
+        knowledge_base = await self.opened()
+        passage = await knowledge_base.get_by_id(knowledge_id)
+        if passage is not None:
+            return passage
+        return await to_thread.run_sync(partial(_document, knowledge_base, knowledge_id))
+
+    async def opened(self) -> GraphRAGKnowledgeBase:
+        """The knowledge base itself, for who wants to read its documents, too.
+
+        Raises:
+            LoomError: as `Library.get`.
+        """
+        # The library gives the one that is open, and knows when it was deleted or made anew.
+        self._opened = await self._library.get(self._base)
+        return self._opened
+
+
+def _document(knowledge_base: GraphRAGKnowledgeBase, id_: str) -> KnowledgeItem | None:
+    documents = knowledge_base.record.documents
+    row = documents.get(id_)
+    if row is None:
+        return None
+    text = documents.text(row.key)
+    metadata = {**row.metadata, "title": row.title, "document_id": row.id, "start": 0, "end": len(text)}
+    return KnowledgeItem(id=row.id, content=text, source=row.uri, metadata=metadata)

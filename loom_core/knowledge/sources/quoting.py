@@ -1,0 +1,75 @@
+"""Passages as a language model is shown them: as data of others, each with its citation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.uris import readable
+from loom_core.llm.content import as_data
+from loom_core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.model import KnowledgeItem
+
+__all__ = ["Quoted", "quoted"]
+
+_SHORTEST = 40  # tokens of a passage that are worth being shown of it
+_CUT = " […]"
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """Passages within a limit of tokens.
+
+    Attributes:
+        text: the passages between tags, each under a line with its id, title and address; empty without any.
+        items: those that are in it.
+        is_cut: whether the only one of them is cut short.
+    """
+
+    text: str
+    items: tuple[KnowledgeItem, ...]
+    is_cut: bool = False
+
+
+def quoted(items: Sequence[KnowledgeItem], *, max_tokens: int) -> Quoted:
+    """The first passages that fit; the very first one is cut if it must be.
+
+    Args:
+        items: best first.
+        max_tokens: what the text costs at the most, by `estimate_tokens`.
+    """
+    blocks: list[str] = []
+    left = max_tokens
+    for item in items:
+        block = _block(item, item.content)
+        cost = estimate_tokens(block) + 1
+        if cost > left:
+            break
+        blocks.append(block)
+        left -= cost
+    if items and not blocks:
+        room = max_tokens - estimate_tokens(_block(items[0], _CUT)) - 1
+        if room < _SHORTEST:
+            return Quoted("", ())
+        content = items[0].content
+        part = content[: len(content) * room // (estimate_tokens(content) + 1)]
+        return Quoted(_block(items[0], part + _CUT), (items[0],), is_cut=True)
+    return Quoted("\n\n".join(blocks), tuple(items[: len(blocks)]))
+
+
+def _block(item: KnowledgeItem, text: str) -> str:
+    return f"{_citation(item)}\n{as_data('passage', text)}"
+
+
+def _citation(item: KnowledgeItem) -> str:
+    """The line above a passage: `[<id>] title › heading (address)`."""
+    title, path = item.metadata.get("title"), item.metadata.get("heading_path")
+    headings = cast("Sequence[object]", path) if isinstance(path, list | tuple) else ()
+    place = visible(" › ".join(part for part in (title, *headings) if isinstance(part, str) and part))
+    address = f"({readable(item.source)})" if item.source else ""
+    return " ".join(filter(None, (f"[{visible(item.id)}]", place, address)))

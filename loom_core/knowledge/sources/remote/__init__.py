@@ -1,0 +1,1 @@
+"""Sources that others serve: HTTP APIs and MCP servers."""

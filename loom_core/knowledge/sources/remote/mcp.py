@@ -1,0 +1,256 @@
+"""Knowledge that an MCP server's search tool finds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from loom_core.errors import LoomError, SourceError, SourceStartingError
+from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.retrieval.snippets import best_stretch
+from loom_core.knowledge.sources.named_source import NamedSource
+from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
+from loom_core.knowledge.sources.remote.recent_items import RecentItems
+from loom_core.knowledge.sources.remote.result_mapping import read_item, read_items
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.validation import check_limit, check_question
+from loom_core.mcp_client.tools.filters import ToolFilter
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from loom_core.knowledge.sources.remote.mcp_search import FetchCall, SearchCall
+    from loom_core.mcp_client.connections.connection import ServerConnection
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["MCPKnowledgeBase"]
+
+_MAX_LIMIT = 100
+_LISTED_SECONDS = 60.0  # after which the server's tools are looked at again
+_MAX_READ = 10  # documents that are read where a search tells only their titles
+_MAX_TEXT = 400_000  # characters of one document
+_MAX_TOLD = 500  # characters of what a server says of its refusal
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """How the server is asked, and until when that holds."""
+
+    search: SearchCall
+    fetch: FetchCall | None
+    until: float
+
+
+class MCPKnowledgeBase(NamedSource):
+    """An MCP server as a source: another knowledge base of Loom, or any server with a tool that searches.
+
+    The tool is recognised or configured, see `MCPKnowledgeConfig`; the server's filter of tools holds here,
+    too. What it answers is read from structured content, from JSON in text, or from plain text, where each
+    block is a passage. A server that only tells titles (ChatGPT's contract) is asked for the documents, and
+    the stretch of each that fits the question best is the passage.
+
+    Args:
+        connection: the server; whoever made it runs and closes it.
+        config: how it is searched.
+        name: its name among other sources; by default that of the server.
+        description: what is in it, in one sentence.
+        search_hints: what to search in it for.
+    """
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        config: MCPKnowledgeConfig | None = None,
+        *,
+        name: str = "",
+        description: str = "",
+        search_hints: Sequence[str] = (),
+    ) -> None:
+        super().__init__(name or connection.name, description=description, search_hints=search_hints)
+        self._connection = connection
+        self._config = config or MCPKnowledgeConfig()
+        self._filter = ToolFilter(connection.config.allow, connection.config.deny)
+        self._calls: _Calls | None = None
+        self._recent = RecentItems()
+
+    @property
+    def supported_filters(self) -> Sequence[str]:
+        """The filters that are configured; a tool with an argument `filters` may know others."""
+        return tuple(self._config.filters)
+
+    async def start(self, seconds: float) -> None:
+        """Wait until the server is connected; its start has a deadline of its own, `start_seconds`.
+
+        Raises:
+            SourceStartingError: it is not yet.
+            ServerError: it cannot be connected to.
+        """
+        with anyio.move_on_after(seconds) as waiting:
+            await self._connection.ready()
+        if waiting.cancelled_caught:
+            doing = "being connected again" if self._connection.state == "degraded" else "still starting"
+            raise SourceStartingError(
+                f"Server {self._connection.name!r} is {doing} "
+                f"({self._connection.state_seconds:.0f} s so far).",
+                advice="Ask again in a moment.",
+            )
+
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        """See `KnowledgeBaseProvider.query`.
+
+        Raises:
+            InvalidInputError: as there.
+            ServerError: the server is not connected, or does not answer.
+            SourceError: it has no tool that searches, refuses, or answers with what cannot be read.
+        """
+        check_question(query)
+        check_limit(limit, most=_MAX_LIMIT)
+        calls = await self._known_calls()
+        arguments = calls.search.arguments(query, limit=limit, filters=filters or {})
+        items = self._items(await self._called(calls.search.tool, arguments))[:limit]
+        if calls.fetch is not None:
+            items = await self._with_texts(query, items, calls.fetch)
+        self._recent.add(items)
+        return items
+
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        """The document or passage as the server's reading tool gives it, else as a search gave it lately.
+
+        Raises:
+            ServerError: as for `query`.
+            SourceError: likewise.
+        """
+        calls = await self._known_calls()
+        remembered = self._recent.get(knowledge_id)
+        if calls.fetch is None:
+            return remembered
+        try:
+            item = await self._fetched(calls.fetch, knowledge_id)
+        except SourceError:  # the tool's own refusal: most often there is nothing with this id
+            return remembered
+        return item or remembered
+
+    async def _known_calls(self) -> _Calls:
+        """How the server is asked, by the tools that it has and that may be used."""
+        if self._calls is None or time.monotonic() > self._calls.until:
+            await self._connection.ready()
+            listing = await self._connection.list_tools()
+            tools = [tool for tool in listing.tools if self._filter.allows(tool.name)]
+            self._calls = _Calls(
+                search=search_call(tools, self._config),
+                fetch=fetch_call(tools, self._config),
+                until=time.monotonic() + _LISTED_SECONDS,
+            )
+        return self._calls
+
+    async def _called(self, tool: str, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+        try:
+            result = await self._connection.call_tool(tool, arguments, repeatable=True)
+        except LoomError:
+            self._calls = None  # the server may be another one, with other tools, when it is back
+            raise
+        if result.is_error:
+            self._calls = None
+            told = visible(" ".join(" ".join(_texts(result)).split())[:_MAX_TOLD]) or "it does not say why"
+            raise SourceError(f"The tool {tool!r} of the server refuses: {told}")
+        return result
+
+    def _items(self, result: mcp_types.CallToolResult) -> list[KnowledgeItem]:
+        """The passages of an answer: from structured content, JSON in text, or plain blocks."""
+        refusal: SourceError | None = None
+        for answer in _answers(result):
+            try:
+                return read_items(answer, self._config.mapping, source=self._name, titles=True)
+            except SourceError as error:
+                refusal = error
+        mapping = self._config.mapping
+        if refusal is not None and (mapping.results or mapping.text):
+            raise refusal
+        return [_block_item(text, uri or self._name) for text, uri in _blocks(result)]
+
+    async def _with_texts(
+        self, query: str, items: list[KnowledgeItem], fetch: FetchCall
+    ) -> list[KnowledgeItem]:
+        """The items, with the best stretch of its document for each that only has a title."""
+        read: dict[str, KnowledgeItem] = {}
+
+        async def fetch_one(item: KnowledgeItem) -> None:
+            try:
+                document = await self._fetched(fetch, item.id)
+            except LoomError:
+                return  # the title is still an answer
+            if document is not None:
+                text, start = await best_stretch(query, document.content, above=item.content)
+                place = {"start": start, "end": start + len(text)}
+                source = item.source if item.source != item.content else document.source
+                metadata = {**document.metadata, **item.metadata, **place}
+                read[item.id] = replace(item, content=text, source=source, metadata=metadata)
+
+        bare = [item for item in items if item.content == item.metadata.get("title")][:_MAX_READ]
+        async with anyio.create_task_group() as tasks:
+            for item in bare:
+                tasks.start_soon(fetch_one, item)
+        return [read.get(item.id, item) for item in items]
+
+    async def _fetched(self, fetch: FetchCall, id_: str) -> KnowledgeItem | None:
+        result = await self._called(fetch.tool, fetch.arguments(id_))
+        found = (read_item(answer, self._config.mapping, source=self._name) for answer in _answers(result))
+        item = next((each for each in found if each is not None), None)
+        if item is None:
+            blocks = _blocks(result)
+            if not blocks:
+                return None
+            item = _block_item("\n\n".join(text for text, _ in blocks), blocks[0][1] or self._name)
+        return replace(item, id=id_, content=item.content[:_MAX_TEXT])
+
+
+def _answers(result: mcp_types.CallToolResult) -> list[JsonValue]:
+    """What an answer may say as JSON, the likeliest first."""
+    found: list[JsonValue] = []
+    if result.structured_content is not None:
+        found.append(result.structured_content)
+    texts = _texts(result)
+    if len(texts) > 1 and (rows := [_json(text) for text in texts]) and None not in rows:
+        found.append(rows)  # a list that was given as one block for each of its entries
+    else:
+        found += [value for text in texts if (value := _json(text)) is not None]
+    return found
+
+
+def _json(text: str) -> JsonValue:
+    """A text as JSON, where it is an object or a list."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _texts(result: mcp_types.CallToolResult) -> list[str]:
+    return [block.text for block in result.content if block.type == "text"]
+
+
+def _blocks(result: mcp_types.CallToolResult) -> list[tuple[str, str]]:
+    """The texts of an answer that hold anything, each with its address, which may be empty."""
+    found: list[tuple[str, str]] = []
+    for block in result.content:
+        if block.type == "text":
+            found.append((block.text.strip(), ""))
+        elif block.type == "resource":
+            text: object = getattr(block.resource, "text", "")
+            found.append((text.strip() if isinstance(text, str) else "", str(block.resource.uri)))
+    return [(text, uri) for text, uri in found if text]
+
+
+def _block_item(text: str, source: str) -> KnowledgeItem:
+    digest = sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    return KnowledgeItem(id=digest, content=text[:_MAX_TEXT], source=source)

@@ -1,0 +1,41 @@
+"""The system of record of a knowledge base: one SQLite file from which every index is derived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.exports import exports
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.store.documents import ChunkRow, DocumentRow
+    from loom_core.knowledge.store.jobs import Job, JobItem, JobTable, Settled
+    from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
+    from loom_core.knowledge.store.store import Record
+
+__all__ = [
+    "ChunkRow",
+    "DocumentRow",
+    "Job",
+    "JobItem",
+    "JobTable",
+    "PreparedChunk",
+    "PreparedDocument",
+    "Record",
+    "Settled",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "ChunkRow": ".documents",
+            "DocumentRow": ".documents",
+            "Job": ".jobs",
+            "JobItem": ".jobs",
+            "JobTable": ".jobs",
+            "PreparedChunk": ".prepared",
+            "PreparedDocument": ".prepared",
+            "Record": ".store",
+            "Settled": ".jobs",
+        },
+    )

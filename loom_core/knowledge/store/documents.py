@@ -1,0 +1,458 @@
+"""Documents and chunks in the record."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_core.knowledge.store.chunk_keys import ChunkKeys
+from loom_core.knowledge.store.fields import FIELD_NAMES, chunks_where
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from loom_core.knowledge.filters import Filters
+    from loom_core.knowledge.store.changes import ChangeLog
+    from loom_core.knowledge.store.graph import GraphTable
+    from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
+    from loom_core.storage import Database
+
+__all__ = ["ChunkRow", "DocumentRow", "DocumentTable", "DocumentWriter", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """A document as the record holds it, without its text."""
+
+    key: int
+    id: str
+    uri: str
+    title: str
+    title_source: str
+    mime: str
+    language: str
+    length: int
+    metadata: dict[str, Any]
+    added_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    """A chunk as the record holds it, with what its document says of it."""
+
+    key: int
+    id: str
+    document: int
+    document_id: str
+    uri: str
+    title: str
+    ordinal: int
+    start: int
+    end: int
+    page: int | None
+    kind: str
+    name: str
+    heading_path: tuple[str, ...]
+    language: str
+    keywords: tuple[str, ...]
+    text: str
+
+
+_DOCUMENT = "key, id, uri, title, title_source, mime, language, length, metadata, added_at, updated_at"
+_CHUNK = (
+    "SELECT c.key, c.id, c.document, d.id AS document_id, d.uri, d.title, c.ordinal, c.start, c.end, c.page, "
+    "c.kind, c.name, c.heading_path, c.language, c.keywords, c.text "
+    "FROM chunks AS c JOIN documents AS d ON d.key = c.document "
+)
+
+
+class DocumentTable:
+    """Documents, their chunks, and the fields that filters look at."""
+
+    def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
+        self._database = database
+        self._writer = DocumentWriter(database, graph, changes)
+
+    def put(self, document: PreparedDocument) -> Outcome:
+        """Add a document, or make the one with its URI equal to it; see `put_all`."""
+        return self.put_all([document])[0]
+
+    def put_all(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+        """Add documents, or make those with their URIs equal to them, with few statements for all.
+
+        Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
+
+        Returns:
+            What became of each, in order.
+        """
+        return self._writer.put(documents)
+
+    def remove(self, key: int) -> None:
+        """Remove a document with everything that only it supports; an unknown key is no error."""
+        self._writer.remove([key])
+
+    def remove_chunks(self, key: int) -> None:
+        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
+        self._writer.remove_chunks(key)
+
+    def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
+        """Ids of those of some chunks that are there already, just as they are."""
+        hashes = {chunk.id: chunk.hash for chunk in chunks}
+        rows = self._database.rows_in("SELECT id, hash FROM chunks WHERE id IN ({})", list(hashes))
+        return {row["id"] for row in rows if row["hash"] == hashes[row["id"]]}
+
+    def is_current(self, uri: str, hash_: bytes) -> bool:
+        """Whether a document is there with exactly this content."""
+        row = self._database.row("SELECT 1 FROM documents WHERE uri = ? AND hash = ?", (uri, hash_))
+        return row is not None
+
+    def get(self, id_or_uri: str) -> DocumentRow | None:
+        """A document by its id or its URI."""
+        given = _encodable(id_or_uri)
+        row = self._database.row(f"SELECT {_DOCUMENT} FROM documents WHERE id = ? OR uri = ?", (given, given))
+        return None if row is None else _document(row)
+
+    def by_key(self, keys: Sequence[int]) -> dict[int, DocumentRow]:
+        """Documents by key; those that are gone are left out."""
+        rows = self._database.rows_in(f"SELECT {_DOCUMENT} FROM documents WHERE key IN ({{}})", keys)
+        return {row["key"]: _document(row) for row in rows}
+
+    def list(self, *, after: int = 0, limit: int = 50, uri_prefix: str = "") -> list[DocumentRow]:
+        """Documents in the order they were added, after a key, whose URI begins with a prefix."""
+        rows = self._database.rows(
+            f"SELECT {_DOCUMENT} FROM documents WHERE key > ? AND substr(uri, 1, ?) = ? ORDER BY key LIMIT ?",
+            (after, len(uri_prefix), uri_prefix, limit),
+        )
+        return [_document(row) for row in rows]
+
+    def text(self, key: int) -> str:
+        """The whole text of a document, or an empty one if it is gone."""
+        row = self._database.row("SELECT text FROM documents WHERE key = ?", (key,))
+        return "" if row is None else zlib.decompress(row["text"]).decode()
+
+    def readings(self, keys: Sequence[int]) -> dict[int, str]:
+        """Texts of chunks by key, each below its title and headings; those that are gone are left out."""
+        return {
+            key: "\n".join([chunk.title, *chunk.heading_path, chunk.text])
+            for key, chunk in self.chunks(keys).items()
+        }
+
+    def chunks(self, keys: Sequence[int]) -> dict[int, ChunkRow]:
+        """Chunks by key; those that are gone are left out."""
+        rows = self._database.rows_in(_CHUNK + "WHERE c.key IN ({})", keys)
+        return {row["key"]: _chunk(row) for row in rows}
+
+    def chunk(self, id_: str) -> ChunkRow | None:
+        """A chunk by its public id."""
+        row = self._database.row(_CHUNK + "WHERE c.id = ?", (_encodable(id_),))
+        return None if row is None else _chunk(row)
+
+    def chunks_of(self, document: int) -> list[ChunkRow]:
+        """Chunks of a document in order."""
+        return [
+            _chunk(row)
+            for row in self._database.rows(_CHUNK + "WHERE c.document = ? ORDER BY c.ordinal", (document,))
+        ]
+
+    def chunk_keys(self, *, after: int = 0, limit: int = 1000) -> list[int]:
+        """Keys of chunks, ascending."""
+        rows = self._database.rows(
+            "SELECT key FROM chunks WHERE key > ? ORDER BY key LIMIT ?", (after, limit)
+        )
+        return [row["key"] for row in rows]
+
+    def existing(self, keys: Sequence[int]) -> list[int]:
+        """Those of the chunks that are there."""
+        rows = self._database.rows_in("SELECT key FROM chunks WHERE key IN ({})", keys)
+        return [row["key"] for row in rows]
+
+    def keys_after(self, key: int) -> dict[str, int]:
+        """Keys of the chunks that are newer than a key, by id."""
+        rows = self._database.rows("SELECT id, key FROM chunks WHERE key > ?", (key,))
+        return {row["id"]: row["key"] for row in rows}
+
+    def hashes(self, uris: Sequence[str]) -> dict[str, bytes]:
+        """Hashes of the documents at some URIs, by URI; those that are not there are left out."""
+        rows = self._database.rows_in("SELECT uri, hash FROM documents WHERE uri IN ({})", uris)
+        return {row["uri"]: row["hash"] for row in rows}
+
+    def last_chunk(self) -> int:
+        """Key of the newest chunk there ever was."""
+        row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")
+        return 0 if row is None else int(row["seq"])
+
+    def chunk_keys_where(self, filters: Filters) -> ChunkKeys:
+        """Chunks of the documents that fulfil filters; all chunks where there are none."""
+        sql, parameters = chunks_where(filters)
+        with self._database.read() as db:
+            cursor = db.cursor()
+            cursor.row_factory = None  # plain tuples: there may be very many
+            return ChunkKeys(key for (key,) in cursor.execute(sql, parameters))
+
+    def field_names(self) -> list[str]:
+        """Names that the documents' fields have, sorted."""
+        rows = self._database.rows(FIELD_NAMES)
+        return [row["name"] for row in rows]
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many documents, chunks and characters there are."""
+        row = self._database.row(
+            "SELECT (SELECT COUNT(*) FROM documents), (SELECT COUNT(*) FROM chunks), "
+            "(SELECT COALESCE(SUM(length), 0) FROM documents)"
+        )
+        return (0, 0, 0) if row is None else (row[0], row[1], row[2])
+
+    def languages(self) -> dict[str, int]:
+        """How many chunks there are in each language, most first."""
+        rows = self._database.rows(
+            "SELECT language, COUNT(*) AS n FROM chunks GROUP BY language ORDER BY n DESC, language"
+        )
+        return {row["language"]: row["n"] for row in rows}
+
+    def languages_of(self, keys: Sequence[int]) -> dict[int, str]:
+        """Language of chunks by key; those that are gone are left out."""
+        rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
+        return {row["key"]: row["language"] for row in rows}
+
+
+def _encodable(id_: str) -> str:
+    """An id without halves of surrogate pairs, which SQLite cannot take and no id holds."""
+    return id_.encode("utf-8", "replace").decode()
+
+
+def _document(row: sqlite3.Row) -> DocumentRow:
+    values = dict(row)
+    values["metadata"] = json.loads(values["metadata"])
+    return DocumentRow(**values)
+
+
+def _chunk(row: sqlite3.Row) -> ChunkRow:
+    values = dict(row)
+    values["heading_path"] = tuple(json.loads(values["heading_path"]))
+    values["keywords"] = tuple(json.loads(values["keywords"]))
+    return ChunkRow(**values)
+
+
+Outcome = Literal["added", "updated", "unchanged"]
+
+_Placed = tuple[int, int, "PreparedChunk"]  # key of the document, place in it, chunk
+
+
+class DocumentWriter:
+    """Puts documents and takes them out, with all that hangs on them.
+
+    Keys are given here rather than by SQLite, in the order of the documents, so that all rows of a table
+    go in at once.
+    """
+
+    def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
+        self._database = database
+        self._graph = graph
+        self._changes = changes
+
+    def put(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+        """Add documents, or make those with their URIs equal to them.
+
+        Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
+
+        Returns:
+            What became of each, in order.
+        """
+        with self._database.write() as db:
+            return [outcome for part in _apart(documents) for outcome in self._put(db, part)]
+
+    def remove(self, keys: Sequence[int]) -> None:
+        """Remove documents with everything that only they support; an unknown key is no error."""
+        with self._database.write() as db:
+            rows = self._database.rows_in("SELECT key FROM chunks WHERE document IN ({})", keys)
+            self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
+            db.executemany("DELETE FROM documents WHERE key = ?", [(key,) for key in keys])
+
+    def remove_chunks(self, document: int) -> None:
+        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
+        with self._database.write() as db:
+            rows = db.execute("SELECT key FROM chunks WHERE document = ?", (document,)).fetchall()
+            self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
+            db.execute("UPDATE documents SET hash = x'' WHERE key = ?", (document,))
+
+    def _put(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+        """Put documents that all have different URIs."""
+        sql = "SELECT uri, key, hash FROM documents WHERE uri IN ({})"
+        there = {row["uri"]: row for row in self._database.rows_in(sql, [d.uri for d in documents])}
+        added = [document for document in documents if document.uri not in there]
+        updated = {
+            there[document.uri]["key"]: document
+            for document in documents
+            if document.uri in there and there[document.uri]["hash"] != document.hash
+        }
+        fresh, left = self._update(db, updated)
+        fresh += self._add(db, added)
+        self._add_chunks(db, fresh)
+        # Only now: a text that left one document may have come with another.
+        self._drop_vectors(db, left)
+        outcomes: dict[str, Outcome] = dict.fromkeys(there, "unchanged")
+        outcomes |= dict.fromkeys((document.uri for document in added), "added")
+        outcomes |= dict.fromkeys((document.uri for document in updated.values()), "updated")
+        return [outcomes[document.uri] for document in documents]
+
+    def _add(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[_Placed]:
+        """Write new documents; the chunks are still to be written."""
+        now = time.time()
+        keyed = list(enumerate(documents, start=self._next_key("documents")))
+        db.executemany(
+            "INSERT INTO documents (title, title_source, mime, language, text, length, hash, metadata, "
+            "blocks, updated_at, added_at, id, uri, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*_values(document), now, now, document.id, document.uri, key) for key, document in keyed],
+        )
+        _add_fields(db, keyed)
+        return [(key, n, chunk) for key, document in keyed for n, chunk in enumerate(document.chunks)]
+
+    def _update(
+        self, db: sqlite3.Connection, documents: Mapping[int, PreparedDocument]
+    ) -> tuple[list[_Placed], set[bytes]]:
+        """Write what is new of documents that are there, and take out what is gone.
+
+        Returns:
+            The chunks still to be written, and the hashes of the vectors that may have to go.
+        """
+        if not documents:
+            return [], set()
+        now = time.time()
+        db.executemany(
+            "UPDATE documents SET title = ?, title_source = ?, mime = ?, language = ?, text = ?, "
+            "length = ?, hash = ?, metadata = ?, blocks = ?, updated_at = ? WHERE key = ?",
+            [(*_values(document), now, key) for key, document in documents.items()],
+        )
+        db.executemany("DELETE FROM fields WHERE document = ?", [(key,) for key in documents])
+        _add_fields(db, documents.items())
+        self._changes.note("document", documents)
+        there: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+        for row in self._database.rows_in(
+            "SELECT document, key, hash FROM chunks WHERE document IN ({}) ORDER BY ordinal DESC",
+            list(documents),
+        ):
+            there[row["document"], row["hash"]].append(row["key"])
+        kept: list[tuple[Any, ...]] = []
+        fresh: list[_Placed] = []
+        for document, prepared in documents.items():
+            for ordinal, chunk in enumerate(prepared.chunks):
+                if keys := there.get((document, chunk.hash)):
+                    c = chunk.chunk
+                    kept.append((ordinal, c.start, c.end, c.page, chunk.id, keys.pop()))
+                else:
+                    fresh.append((document, ordinal, chunk))
+        left = self._remove_chunks(db, sorted(key for keys in there.values() for key in keys))
+        db.executemany(
+            "UPDATE chunks SET ordinal = ?, start = ?, end = ?, page = ?, id = ? WHERE key = ?", kept
+        )
+        return fresh, left
+
+    def _add_chunks(self, db: sqlite3.Connection, chunks: Sequence[_Placed]) -> None:
+        if not chunks:
+            return
+        keyed = list(enumerate(chunks, start=self._next_key("chunks")))
+        db.executemany(
+            "INSERT INTO chunks (key, document, ordinal, id, start, end, page, kind, name, heading_path, "
+            "language, keywords, hash, vector_hash, text) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [_chunk_values(key, document, ordinal, chunk) for key, (document, ordinal, chunk) in keyed],
+        )
+        regrouped = self._graph.add_columns([(key, chunk.found) for key, (_, _, chunk) in keyed])
+        keys = [key for key, _ in keyed]
+        self._changes.note("chunk+", keys)
+        self._changes.note("entity", sorted(regrouped))
+        # A vector may be there already, from the same text elsewhere or before.
+        rows = self._database.rows_in(
+            "SELECT key FROM chunks WHERE key IN ({}) AND EXISTS "
+            "(SELECT 1 FROM vectors WHERE hash = vector_hash)",
+            keys,
+        )
+        self._changes.note("vector+", [row["key"] for row in rows])
+
+    def _remove_chunks(self, db: sqlite3.Connection, keys: Sequence[int]) -> set[bytes]:
+        """Take chunks out.
+
+        Returns:
+            The hashes of their vectors.
+        """
+        if not keys:
+            return set()
+        touched = self._graph.remove(keys)
+        rows = self._database.rows_in("SELECT DISTINCT vector_hash FROM chunks WHERE key IN ({})", keys)
+        db.executemany("DELETE FROM chunks WHERE key = ?", [(key,) for key in keys])
+        self._changes.note("chunk-", keys)
+        self._changes.note("entity", sorted(touched))
+        return {row["vector_hash"] for row in rows}
+
+    def _drop_vectors(self, db: sqlite3.Connection, hashes: Iterable[bytes]) -> None:
+        """Drop those of the vectors that no chunk has any more."""
+        db.executemany(
+            "DELETE FROM vectors WHERE hash = ?1 "
+            "AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_hash = ?1)",
+            [(hash_,) for hash_ in hashes],
+        )
+
+    def _next_key(self, table: Literal["documents", "chunks"]) -> int:
+        """The key that SQLite would give next; nobody else gives one until the transaction ends."""
+        row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+        return 1 if row is None else int(row["seq"]) + 1
+
+
+def _apart(documents: Sequence[PreparedDocument]) -> Iterator[list[PreparedDocument]]:
+    """The documents in order, in parts in which no URI is there twice."""
+    part: dict[str, PreparedDocument] = {}
+    for document in documents:
+        if document.uri in part:
+            yield list(part.values())
+            part = {}
+        part[document.uri] = document
+    yield list(part.values())
+
+
+def _values(document: PreparedDocument) -> tuple[Any, ...]:
+    return (
+        document.title,
+        document.title_source,
+        document.mime,
+        document.language,
+        document.text,
+        document.length,
+        document.hash,
+        document.metadata,
+        document.blocks,
+    )
+
+
+def _chunk_values(key: int, document: int, ordinal: int, prepared: PreparedChunk) -> tuple[Any, ...]:
+    c = prepared.chunk
+    return (
+        key,
+        document,
+        ordinal,
+        prepared.id,
+        c.start,
+        c.end,
+        c.page,
+        c.kind,
+        c.name,
+        json.dumps(c.heading_path, ensure_ascii=False) if c.heading_path else "[]",
+        c.language,
+        json.dumps(c.keywords, ensure_ascii=False) if c.keywords else "[]",
+        prepared.hash,
+        prepared.vector_hash,
+        c.text,
+    )
+
+
+def _add_fields(db: sqlite3.Connection, documents: Iterable[tuple[int, PreparedDocument]]) -> None:
+    db.executemany(
+        "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        [(key, *row) for key, document in documents for row in document.fields],
+    )

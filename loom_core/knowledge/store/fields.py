@@ -1,0 +1,150 @@
+"""The table `fields`: what filters look at, and how a filter becomes SQL over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from loom_core.knowledge.filters import ADDRESS_FIELDS, FOLDED_FIELDS, FieldValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loom_core.knowledge.filters import Condition, FieldFilter, Filters, Period, Scalar
+    from loom_core.knowledge.model import DocumentDraft
+
+__all__ = ["FIELD_NAMES", "FieldRow", "chunks_where", "field_rows"]
+
+FIELD_NAMES = (
+    "WITH RECURSIVE names (name) AS (SELECT MIN(name) FROM fields UNION ALL "
+    "SELECT (SELECT MIN(name) FROM fields WHERE name > names.name) FROM names WHERE name IS NOT NULL) "
+    "SELECT name FROM names WHERE name IS NOT NULL"
+)
+"""The names of fields in order, from one to the next; DISTINCT would read every row of the table."""
+
+FieldRow = tuple[str, str, float | None, float | None, float | None]
+"""Columns `name`, `value`, `number`, `local` and `instant` of the table."""
+
+_Parameter = str | float
+_Sql = tuple[str, list[_Parameter]]
+_COMPARED = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
+
+
+def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
+    """What filters can find a document by: language, type, title, and the scalars of its metadata.
+
+    Each element of a list is a value of its own. What is neither is left out.
+    """
+    fields: list[tuple[str, object]] = [
+        ("language", language),
+        ("type", draft.mime),
+        ("title", draft.title),
+        *draft.metadata.items(),
+    ]
+    rows = [
+        _row(name, cast("Scalar", value))
+        for name, given in fields
+        for value in (cast("Iterable[object]", given) if isinstance(given, list | tuple) else [given])
+        if isinstance(value, str | int | float)
+    ]
+    return [row for row in rows if row[1]]
+
+
+def chunks_where(filters: Filters) -> _Sql:
+    """A statement for the keys of the chunks whose documents fulfil filters, and its parameters."""
+    tests, parameters = ["1"], list[_Parameter]()
+    for field in filters.fields:
+        wanted = [condition for condition in field.conditions if condition.operator != "ne"]
+        unwanted = [condition for condition in field.conditions if condition.operator == "ne"]
+        for conditions, operator in ((wanted, "IN"), (unwanted, "NOT IN")):
+            if conditions:
+                documents, values = _documents_where(field, conditions)
+                tests.append(f"document {operator} ({documents})")
+                parameters += values
+    return f"SELECT key FROM chunks WHERE {' AND '.join(tests)}", parameters
+
+
+def _row(name: str, value: Scalar) -> FieldRow:
+    forms = FieldValue.of(value, fold=name in FOLDED_FIELDS)
+    period = forms.period
+    if period is None:
+        return name, forms.text, forms.number, None, None
+    return name, forms.text, forms.number, period.local, period.instant
+
+
+def _documents_where(field: FieldFilter, conditions: list[Condition]) -> _Sql:
+    tests, parameters = ["name = ?"], list[_Parameter]([field.name])
+    for condition in conditions:
+        test, values = _test(condition)
+        tests.append(f"({test})")
+        parameters += values
+    sql = f"SELECT document FROM fields WHERE {' AND '.join(tests)}"
+    if field.name in ADDRESS_FIELDS:  # metadata may have a field of this name besides
+        for condition in conditions:
+            test, values = _address_test(field.name, condition)
+            sql += f" UNION ALL SELECT key FROM documents WHERE {test}"
+            parameters += values
+    return sql, parameters
+
+
+def _test(condition: Condition) -> _Sql:
+    values = condition.values
+    if condition.operator == "contains":
+        return _any("instr(value, ?) > 0", [value.text for value in values])
+    if condition.operator in _COMPARED:
+        return _range(_COMPARED[condition.operator], values[0])
+    tests, parameters = [f"value IN ({_marks(values)})"], list[_Parameter](v.text for v in values)
+    if numbers := [value.number for value in values if value.number is not None]:
+        tests.append(f"number IN ({_marks(numbers)})")
+        parameters += numbers
+    for column, start, end in (_column(value.period) for value in values if value.period is not None):
+        tests.append(f"{column} >= ? AND {column} < ?")
+        parameters += [start, end]
+    return _either(tests), parameters
+
+
+def _range(sign: str, value: FieldValue) -> _Sql:
+    """Compares as a number and as a date what is one, and as text what is neither."""
+    tests, parameters = list[str](), list[_Parameter]()
+    if value.number is not None:
+        tests.append(f"number {sign} ?")
+        parameters.append(value.number)
+    if value.period is not None:
+        # After a period is after its end, and up to it is to its end.
+        column, start, end = _column(value.period)
+        tests.append(f"{column} {'>=' if sign in {'>=', '>'} else '<'} ?")
+        parameters.append(start if sign in {">=", "<"} else end)
+    if not tests:
+        return f"value {sign} ?", [value.text]
+    return _either(tests), parameters
+
+
+def _column(period: Period) -> tuple[str, float, float]:
+    """The column that a date is compared with, and its bounds there."""
+    column, start = ("instant", period.instant) if period.is_clock_time else ("local", period.local)
+    return column, start, start + period.length
+
+
+def _address_test(name: str, condition: Condition) -> _Sql:
+    forms = [value.text for value in condition.values]
+    if condition.operator == "contains":
+        return _any("instr(uri, ?) > 0", forms)
+    if name == "path":  # a prefix of the address, or of any part of it after a slash
+        return _any("instr('/' || uri, ?) > 0", ["/" + form.lstrip("/") for form in forms])
+    marks = _marks(forms)
+    return f"uri IN ({marks}) OR id IN ({marks})", [*forms, *forms]
+
+
+def _any(test: str, values: list[str]) -> _Sql:
+    return _either([test] * len(values)), list(values)
+
+
+def _either(tests: list[str]) -> str:
+    """Tests joined by OR as a balanced tree: a chain of hundreds is too deep for SQLite."""
+    if len(tests) == 1:
+        return tests[0]
+    middle = len(tests) // 2
+    return f"({_either(tests[:middle])} OR {_either(tests[middle:])})"
+
+
+def _marks(values: Iterable[object]) -> str:
+    return ",".join("?" for _ in values)

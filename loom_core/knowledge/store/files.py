@@ -1,0 +1,192 @@
+"""What is known of the files that documents were read from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.files.opening import open_regular
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from loom_core.knowledge.store.changes import ChangeLog
+    from loom_core.storage import Database
+
+__all__ = ["NO_TIME", "FileState", "FileTable", "KnownFile", "read_state"]
+
+_FILE = (
+    "SELECT d.key, d.uri, d.title, d.title_source, f.size, f.mtime_ns, f.ctime_ns, f.content "
+    "FROM documents AS d JOIN files AS f ON f.document = d.key AND f.hash = d.hash "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file whose document is in the record, as it was when the document was read from it.
+
+    Attributes:
+        document: key of the document.
+        state: of the file then.
+    """
+
+    document: int
+    uri: str
+    title: str
+    title_source: str
+    state: FileState
+
+
+class FileTable:
+    """The files of documents. A row counts only while its document is what was read from the file then."""
+
+    def __init__(self, database: Database, changes: ChangeLog) -> None:
+        self._database = database
+        self._changes = changes
+
+    def known(self, uris: Sequence[str], settings: bytes) -> dict[str, KnownFile]:
+        """The files at some addresses, as far as their documents were made by the same settings."""
+        rows = self._database.rows_in(_FILE + "WHERE d.uri IN ({}) AND f.settings = ?", uris, (settings,))
+        return {row["uri"]: _known(row) for row in rows}
+
+    def leaving(self, job: int, content: bytes, settings: bytes) -> list[KnownFile]:
+        """The files that had some content and whose documents a job is about to remove, oldest first."""
+        rows = self._database.rows(
+            _FILE + "WHERE f.content = ? AND f.settings = ? AND EXISTS (SELECT 1 FROM items AS i "
+            "WHERE i.job = ? AND i.uri = d.uri AND i.state = 'leaving') ORDER BY d.key",
+            (content, settings, job),
+        )
+        return [_known(row) for row in rows]
+
+    def move(self, source: KnownFile, uri: str, *, id_: str) -> bool:
+        """Give a document another address, with the id that goes with it; part of a transaction.
+
+        Its text, chunks, vectors and all that was found in them stay as they are.
+
+        Args:
+            source: the document, which is to be at the address that it was known at.
+            uri: the new address. A document that is there has to be removed first.
+            id_: the document's id at this address.
+
+        Returns:
+            Whether it was still there.
+        """
+        with self._database.write() as db:
+            row = db.execute(
+                "SELECT id FROM documents WHERE key = ? AND uri = ?", (source.document, source.uri)
+            ).fetchone()
+            if row is None:
+                return False
+            db.execute(
+                "UPDATE documents SET uri = ?, id = ?, updated_at = ? WHERE key = ?",
+                (uri, id_, time.time(), source.document),
+            )
+            db.execute(
+                "UPDATE chunks SET id = ? || substr(id, ?) WHERE document = ?",
+                (id_, len(row["id"]) + 1, source.document),
+            )
+            self._changes.note("document", [source.document])
+            return True
+
+    def note(self, uri: str, state: FileState, settings: bytes) -> None:
+        """Note what the file of a document is like; part of the transaction that writes the document."""
+        with self._database.write() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO files (document, hash, settings, size, mtime_ns, ctime_ns, content) "
+                "SELECT key, hash, ?, ?, ?, ?, ? FROM documents WHERE uri = ?",
+                (settings, state.size, state.mtime_ns, state.ctime_ns, state.content, uri),
+            )
+
+    def documents_at(self, uris: Sequence[str]) -> dict[str, int]:
+        """Keys of the documents at some addresses, files or not."""
+        rows = self._database.rows_in("SELECT key, uri FROM documents WHERE uri IN ({})", uris)
+        return {row["uri"]: row["key"] for row in rows}
+
+    def documents_under(self, folder: str, *, after: str = "", limit: int = 1000) -> list[tuple[int, str]]:
+        """Keys and addresses of the documents below a folder's address, by address, after one of them."""
+        prefix = folder.rstrip("/")
+        rows = self._database.rows(
+            "SELECT key, uri FROM documents WHERE uri > ? AND uri > ? AND uri < ? ORDER BY uri LIMIT ?",
+            (f"{prefix}/", after, f"{prefix}0", limit),  # the character after "/" is "0"
+        )
+        return [(row["key"], row["uri"]) for row in rows]
+
+    def count_under(self, folder: str, *, limit: int) -> int:
+        """How many documents there are below a folder's address, up to a limit."""
+        return len(self.documents_under(folder, limit=limit))
+
+
+def _known(row: sqlite3.Row) -> KnownFile:
+    state = FileState(row["size"], row["mtime_ns"], row["ctime_ns"], row["content"])
+    return KnownFile(row["key"], row["uri"], row["title"], row["title_source"], state)
+
+
+NO_TIME = -1
+"""In place of the time of a change after which the file may have changed again without a trace."""
+
+_GRAIN_NS = 2_000_000_000  # FAT counts seconds in twos; others are finer
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file at one moment.
+
+    Attributes:
+        size: in bytes.
+        mtime_ns: time of its last change in nanoseconds since 1970, or `NO_TIME`.
+        ctime_ns: time of the last change of its inode (of its making on Windows), which no program can set.
+        content: SHA-256 of its bytes.
+    """
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    content: bytes
+
+    def is_untouched(self, *, size: int, mtime_ns: int, ctime_ns: int) -> bool:
+        """Whether a file that looks like this now is sure to hold what it held then, without reading it."""
+        return (self.size, self.mtime_ns, self.ctime_ns) == (size, mtime_ns, ctime_ns)
+
+
+def read_state(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) -> FileState | None:
+    """Read a file and say what it is like. Blocks.
+
+    A file that changed within the last two seconds may change again with the same time, as clocks of file
+    systems are coarse; its time counts for nothing (Git calls such a file racily clean).
+
+    Args:
+        path: a regular file.
+        max_bytes: a larger file is not read.
+        roots: where given, a file outside them is not read, see `open_regular`.
+
+    Returns:
+        Its state, or None if it is too large, or changed while it was read.
+
+    Raises:
+        OSError: it is gone, no regular file, or cannot be read.
+        ValueError: no file can have this path.
+    """
+    began = time.time_ns()
+    with open_regular(path, roots=roots) as file:
+        before = os.fstat(file.fileno())
+        if before.st_size > max_bytes:
+            return None
+        digest, size = hashlib.sha256(), 0
+        while size <= before.st_size and (block := file.read(_BLOCK)):
+            digest.update(block)
+            size += len(block)
+        after = os.fstat(file.fileno())
+    if size != before.st_size or _times(before) != _times(after):
+        return None
+    racy = max(_times(before)) > began - _GRAIN_NS
+    return FileState(size, NO_TIME if racy else before.st_mtime_ns, before.st_ctime_ns, digest.digest())
+
+
+def _times(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns

@@ -1,0 +1,543 @@
+"""Jobs: what was asked to be added or kept in step, and how far that is. Acknowledged once written here."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from loom_core.llm.interface import Usage
+from loom_core.observability.propagation import carried
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping, Sequence
+
+    from loom_core.storage import Database
+
+__all__ = [
+    "Found",
+    "ItemState",
+    "Job",
+    "JobItem",
+    "JobKind",
+    "JobProgress",
+    "JobState",
+    "JobTable",
+    "Pace",
+    "Settled",
+]
+
+JobKind = Literal["add", "sync"]
+JobState = Literal["receiving", "queued", "listing", "running", "done", "failed", "cancelled"]
+ItemState = Literal[
+    "pending", "leaving", "added", "updated", "moved", "unchanged", "removed", "skipped", "failed"
+]
+"""`leaving`: a document whose file is gone, until it is `removed`; `moved`: only its address changed."""
+
+_OPEN: tuple[JobState, ...] = ("queued", "listing", "running")
+_TO_DO: tuple[ItemState, ...] = ("pending", "leaving")
+_TIDIED = 5_000  # rows at a time, for a tenth of a second in which nobody else can write
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request to add documents, or to keep folders in step, with how far it is.
+
+    Attributes:
+        id: handle to ask with.
+        kind: `add`; or `sync`, which also removes what is gone.
+        state: `queued` until it is begun, `listing` until its folders are listed, `running` until every
+            document is in the record.
+        request: what was asked for, as JSON.
+        counts: number of documents by state.
+        chunks: chunks written so far.
+        error: why it failed as a whole, or empty.
+        first_chunk: the chunks after this key, up to `last_chunk`, were written while it ran.
+    """
+
+    key: int
+    id: str
+    kind: JobKind
+    state: JobState
+    request: dict[str, Any]
+    counts: dict[str, int]
+    chunks: int
+    error: str
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+    first_chunk: int | None
+    last_chunk: int | None
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Real paths of the folders outside which nothing is read for it; empty where anything may be."""
+        return tuple(map(Path, self.request.get("roots", ())))
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state not in _OPEN
+
+    @property
+    def total(self) -> int:
+        """How many documents it has, as far as is known."""
+        return sum(self.counts.values())
+
+    @property
+    def processed(self) -> int:
+        """How many documents are through."""
+        return self.total - sum(self.counts.get(state, 0) for state in _TO_DO)
+
+
+@dataclass(frozen=True, slots=True)
+class JobItem:
+    """One document of a job. `payload` is the text where it was given, and None for a file."""
+
+    ordinal: int
+    uri: str
+    size: int
+    state: ItemState
+    reason: str
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document that listing found for a job.
+
+    Attributes:
+        size: in bytes.
+        state: `pending`, `leaving`, or what has become of it already.
+        reason: why it is left out, or empty.
+    """
+
+    uri: str
+    size: int = 0
+    state: ItemState = "pending"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a document.
+
+    Attributes:
+        reason: why there is none, or empty.
+        chunks: how many it has.
+    """
+
+    item: JobItem
+    state: ItemState
+    reason: str = ""
+    chunks: int = 0
+
+
+class JobTable:
+    """Jobs in the record. What each does is counted as it happens, so that asking costs next to nothing.
+
+    Args:
+        database: the record.
+        keep: how many finished jobs are remembered.
+    """
+
+    def __init__(self, database: Database, *, keep: int = 1000) -> None:
+        self._database = database
+        self._keep = keep
+
+    def submit(
+        self,
+        request: dict[str, Any],
+        items: Sequence[tuple[str, bytes]] = (),
+        *,
+        listed: bool = False,
+        kind: JobKind = "add",
+    ) -> str:
+        """Acknowledge a request: from here on it is done even if the process dies.
+
+        Args:
+            request: what is asked for, JSON.
+            items: documents given as they are: URI and payload.
+            listed: whether `items` is all there is, so that no folder has to be listed.
+            kind: what is to be done.
+
+        Returns:
+            The job's id.
+        """
+        id_ = "job-" + secrets.token_hex(4)
+        if trace := carried():
+            request = {**request, "trace": trace}
+        # JSON is escaped: a path that is no UTF-8 has halves of surrogate pairs.
+        row = (id_, kind, "running" if listed else "queued", json.dumps(request), time.time())
+        with self._database.write() as db:
+            cursor = db.execute(
+                "INSERT INTO jobs (id, kind, state, request, created_at) VALUES (?, ?, ?, ?, ?)", row
+            )
+            job = int(cursor.lastrowid or 0)
+            db.executemany(
+                "INSERT INTO items (job, ordinal, uri, size, state, payload) "
+                "VALUES (?, ?, ?, ?, 'pending', ?)",
+                [(job, ordinal, uri, len(payload), payload) for ordinal, (uri, payload) in enumerate(items)],
+            )
+            _count(db, job, {"pending": len(items)})
+        return id_
+
+    def start(self, job: Job) -> None:
+        """Note that work on a job begins, or begins anew: its folders are listed from the start."""
+        with self._database.write() as db:
+            db.execute(
+                "UPDATE jobs SET started_at = ?, first_chunk = "
+                "COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0) "
+                "WHERE key = ? AND started_at IS NULL",
+                (time.time(), job.key),
+            )
+            if job.state in {"queued", "listing"}:
+                db.execute("DELETE FROM items WHERE job = ?", (job.key,))
+                db.execute("DELETE FROM job_counts WHERE job = ?", (job.key,))
+                db.execute(
+                    "UPDATE jobs SET state = 'listing' WHERE key = ? AND state IN ('queued', 'listing')",
+                    (job.key,),
+                )
+
+    def append(self, job: Job, found: Sequence[Found], *, unchanged: int = 0) -> None:
+        """Note documents that listing found, unless the job is over.
+
+        Args:
+            job: the job.
+            found: documents, each of which becomes an item.
+            unchanged: how many more there are about which nothing is to be done or said.
+        """
+        with self._database.write() as db:
+            if not self.is_open(job):
+                return
+            row = db.execute("SELECT MAX(ordinal) FROM items WHERE job = ?", (job.key,)).fetchone()
+            first = 0 if row[0] is None else row[0] + 1
+            db.executemany(
+                "INSERT INTO items (job, ordinal, uri, size, state, reason) VALUES (?, ?, ?, ?, ?, ?)",
+                [(job.key, first + n, f.uri, f.size, f.state, f.reason) for n, f in enumerate(found)],
+            )
+            counts: dict[ItemState, int] = {"unchanged": unchanged} if unchanged else {}
+            for each in found:
+                counts[each.state] = counts.get(each.state, 0) + 1
+            _count(db, job.key, counts)
+
+    def listed(self, job: Job) -> None:
+        """Note that all documents of a job are known."""
+        with self._database.write() as db:
+            db.execute("UPDATE jobs SET state = 'running' WHERE key = ? AND state = 'listing'", (job.key,))
+
+    def next(self) -> Job | None:
+        """The oldest job that is not finished."""
+        row = self._database.row(
+            f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key LIMIT 1"
+        )
+        return None if row is None else self._job(row)
+
+    def is_open(self, job: Job) -> bool:
+        """Whether a job still goes on; asked in a transaction, it stays so until the end of that."""
+        row = self._database.row("SELECT finished_at FROM jobs WHERE key = ?", (job.key,))
+        return row is not None and row["finished_at"] is None
+
+    def pending(
+        self,
+        job: Job,
+        limit: int,
+        *,
+        size: int | None = None,
+        state: Literal["pending", "leaving"] = "pending",
+        after: int = -1,
+    ) -> list[JobItem]:
+        """The next documents of a job, at least one where there are any.
+
+        Args:
+            job: the job.
+            limit: the highest number.
+            size: bytes that they may have together.
+            state: those to be added, or those to be removed.
+            after: ordinal of the last document that is being worked on already.
+        """
+        items: list[JobItem] = []
+        total = 0
+        with self._database.read() as db:
+            # By itself SQLite takes the primary key, and reads past all that are settled every time.
+            rows = db.execute(
+                "SELECT ordinal, uri, size, state, reason, payload FROM items INDEXED BY items_state "
+                "WHERE job = ? AND state = ? AND ordinal > ? ORDER BY ordinal LIMIT ?",
+                (job.key, state, after, limit),
+            )
+            for row in rows:
+                total += row["size"]
+                if items and size is not None and total > size:
+                    break
+                items.append(JobItem(**dict(row)))
+        return items
+
+    def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
+        """Note what became of a document; see `settle_all`."""
+        self.settle_all(job, [Settled(item, state, reason, chunks)])
+
+    def settle_all(self, job: Job, settled: Sequence[Settled]) -> None:
+        """Note what became of documents; part of the transaction that writes them.
+
+        Of a job that was cancelled meanwhile, a document that was not begun counts as skipped.
+        """
+        with self._database.write() as db:
+            is_open = self.is_open(job)
+            db.executemany(
+                "UPDATE items SET state = ?, reason = ?, chunks = ?, payload = NULL "
+                "WHERE job = ? AND ordinal = ?",
+                [(s.state, s.reason, s.chunks, job.key, s.item.ordinal) for s in settled],
+            )
+            counts: Counter[ItemState] = Counter(s.state for s in settled)
+            chunks: Counter[ItemState] = Counter()
+            for each in settled:
+                counts[each.item.state if is_open else "skipped"] -= 1
+                chunks[each.state] += each.chunks
+            for state, change in counts.items():
+                _count(db, job.key, {state: change}, chunks=chunks[state])
+
+    def withdraw(self, uris: Sequence[str]) -> None:
+        """Add no more what open jobs have still to add at some addresses, as it has been removed since."""
+        with self._database.write() as db:
+            rows = self._database.rows_in(
+                "SELECT i.job, i.ordinal FROM jobs AS j CROSS JOIN items AS i INDEXED BY items_state "
+                "ON i.job = j.key AND i.state = 'pending' WHERE i.uri IN ({}) AND j.finished_at IS NULL",
+                uris,
+            )
+            db.executemany(
+                "UPDATE items SET state = 'skipped', reason = 'removed before it was added', payload = NULL "
+                "WHERE job = ? AND ordinal = ?",
+                [(row["job"], row["ordinal"]) for row in rows],
+            )
+            for job, count in Counter(row["job"] for row in rows).items():
+                _count(db, job, {"pending": -count, "skipped": count})
+
+    def still_open(self, job: Job, items: Sequence[JobItem]) -> set[int]:
+        """Ordinals of those of a job's documents that were not settled since they were read."""
+        rows = self._database.rows_in(
+            "SELECT ordinal FROM items WHERE ordinal IN ({}) AND job = ? AND state IN ('pending', 'leaving')",
+            [item.ordinal for item in items],
+            (job.key,),
+        )
+        return {row["ordinal"] for row in rows}
+
+    def drop(self, job: Job, uri: str) -> None:
+        """Forget a document that was leaving, as it goes on under another address."""
+        with self._database.write() as db:
+            cursor = db.execute(
+                "DELETE FROM items WHERE job = ? AND state = 'leaving' AND uri = ?", (job.key, uri)
+            )
+            _count(db, job.key, {"leaving": -cursor.rowcount})
+
+    def finish(self, job: Job, state: JobState = "done", *, error: str = "") -> None:
+        """Note that a job is over, unless it was before. Of a cancelled one the rest counts as skipped."""
+        with self._database.write() as db:
+            cursor = db.execute(
+                "UPDATE jobs SET state = ?, error = ?, finished_at = ?, "
+                "last_chunk = (SELECT seq FROM sqlite_sequence WHERE name = 'chunks') "
+                "WHERE key = ? AND finished_at IS NULL",
+                (state, error, time.time(), job.key),
+            )
+            if cursor.rowcount and state == "cancelled":
+                rest = db.execute(
+                    "DELETE FROM job_counts WHERE job = ? AND state IN ('pending', 'leaving') "
+                    "RETURNING documents",
+                    (job.key,),
+                ).fetchall()
+                _count(db, job.key, {"skipped": sum(row["documents"] for row in rest)})
+
+    def tidy(self) -> bool:
+        """Clear away a little of what nobody needs: the rest of jobs that are over, and the oldest jobs.
+
+        Returns:
+            Whether there was anything.
+        """
+        rests = self._database.rows(
+            "SELECT i.job, i.ordinal FROM jobs AS j JOIN items AS i INDEXED BY items_state ON i.job = j.key "
+            "WHERE j.state = 'cancelled' AND i.state IN ('pending', 'leaving') LIMIT ?",
+            (_TIDIED,),
+        )
+        if rests:
+            with self._database.write() as db:
+                db.executemany(
+                    "UPDATE items SET state = 'skipped', reason = 'cancelled', payload = NULL "
+                    "WHERE job = ? AND ordinal = ?",
+                    [(row["job"], row["ordinal"]) for row in rests],
+                )
+            return True
+        old = self._database.row(
+            "SELECT key FROM jobs WHERE finished_at IS NOT NULL ORDER BY key DESC LIMIT 1 OFFSET ?",
+            (self._keep,),
+        )
+        if old is None:
+            return False
+        with self._database.write() as db:
+            cursor = db.execute(
+                "DELETE FROM items WHERE (job, ordinal) IN "
+                "(SELECT job, ordinal FROM items WHERE job = ? LIMIT ?)",
+                (old["key"], _TIDIED),
+            )
+            if cursor.rowcount < _TIDIED:
+                db.execute("DELETE FROM jobs WHERE key = ?", (old["key"],))
+        return True
+
+    def get(self, id_: str) -> Job | None:
+        """A job by its id."""
+        row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
+        return None if row is None else self._job(row)
+
+    def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:
+        """The newest jobs, newest first.
+
+        Args:
+            limit: how many at the most.
+            before: only jobs created before this time, in seconds since 1970.
+        """
+        rows = self._database.rows(
+            "SELECT * FROM jobs WHERE created_at < ? ORDER BY key DESC LIMIT ?", (before, limit)
+        )
+        return [self._job(row) for row in rows]
+
+    def report(
+        self, job: Job, states: Sequence[ItemState], *, limit: int = 50, after: int = -1
+    ) -> list[JobItem]:
+        """Documents of a job in given states with the reasons, after the one with an ordinal."""
+        marks = ",".join("?" * len(states))
+        rows = self._database.rows(
+            f"SELECT ordinal, uri, size, state, reason, NULL AS payload FROM items "
+            f"WHERE job = ? AND state IN ({marks}) AND ordinal > ? ORDER BY ordinal LIMIT ?",
+            (job.key, *states, after, limit),
+        )
+        return [JobItem(**dict(row)) for row in rows]
+
+    def skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
+        """Addresses of skipped documents of a job, each with the reason."""
+        rows = self._database.rows(
+            "SELECT uri, reason FROM items INDEXED BY items_state "
+            "WHERE job = ? AND state = 'skipped' ORDER BY ordinal LIMIT ?",
+            (job.key, limit),
+        )
+        return [(row["uri"], row["reason"]) for row in rows]
+
+    def _job(self, row: sqlite3.Row) -> Job:
+        values = dict(row)
+        values["request"] = json.loads(values["request"])
+        counts = self._database.rows(
+            "SELECT state, documents, chunks FROM job_counts WHERE job = ?", (row["key"],)
+        )
+        return Job(
+            **values,
+            counts={count["state"]: count["documents"] for count in counts if count["documents"]},
+            chunks=sum(count["chunks"] for count in counts),
+        )
+
+
+def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int], *, chunks: int = 0) -> None:
+    db.executemany(
+        "INSERT INTO job_counts VALUES (?, ?, ?, ?) ON CONFLICT (job, state) "
+        "DO UPDATE SET documents = documents + excluded.documents, chunks = chunks + excluded.chunks",
+        [(job, state, n, chunks) for state, n in documents.items() if n],
+    )
+
+
+_PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a job went in the last half minute that somebody worked on it.
+
+    Attributes:
+        documents: a second.
+        chunks: a second.
+        seconds_left: until it is done at this pace; None where that is not known.
+    """
+
+    documents: float
+    chunks: float
+    seconds_left: float | None
+
+
+class JobProgress:
+    """What is kept beside the jobs themselves; it goes when they go."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note_work(self, job: Job, *, seconds: float, documents: int, chunks: int) -> None:
+        """Note how long a piece of a job's work took. Kept, so that a restart does not begin from nothing."""
+        with self._database.write() as db:
+            cursor = db.execute(
+                "INSERT INTO job_paces (job, seconds, documents, chunks) SELECT key, ?, ?, ? FROM jobs "
+                "WHERE key = ?",
+                (seconds, documents, chunks, job.key),
+            )
+            db.execute("DELETE FROM job_paces WHERE key <= ?", ((cursor.lastrowid or 0) - _PIECES,))
+
+    def pace(self, job: Job) -> Pace | None:
+        """How fast a job goes; None where nothing is known yet, or any more."""
+        row = self._database.row(
+            "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
+            "FROM job_paces WHERE job = ?",
+            (job.key,),
+        )
+        if row is None or not row["seconds"]:
+            return None
+        documents, chunks = row["documents"] / row["seconds"], row["chunks"] / row["seconds"]
+        known = job.state == "running" and documents > 0
+        return Pace(documents, chunks, (job.total - job.processed) / documents if known else None)
+
+    def note_spent(self, job: Job, usage: Usage) -> None:
+        """Add what a language model has just taken for a job, while the job is remembered."""
+        with self._database.write() as db:
+            db.execute(
+                "INSERT INTO job_spendings SELECT key, ?, ?, ? FROM jobs WHERE key = ? "
+                "ON CONFLICT (job) DO UPDATE SET input_tokens = input_tokens + excluded.input_tokens, "
+                "output_tokens = output_tokens + excluded.output_tokens, cost = cost + excluded.cost",
+                (usage.input_tokens, usage.output_tokens, usage.cost, job.key),
+            )
+
+    def spent(self, job: Job) -> Usage | None:
+        """What a language model has taken for a job so far; None if none was asked."""
+        row = self._database.row(
+            "SELECT input_tokens, output_tokens, cost FROM job_spendings WHERE job = ?", (job.key,)
+        )
+        return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
+
+    def embedded(self, job: Job) -> int:
+        """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""
+        if job.first_chunk is None:
+            return 0
+        last = job.last_chunk if job.last_chunk is not None else (1 << 62)
+        row = self._database.row(
+            "SELECT COUNT(*) AS missing FROM chunks AS c WHERE c.key > ? AND c.key <= ? "
+            "AND NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)",
+            (job.first_chunk, last),
+        )
+        return max(0, job.chunks - (0 if row is None else int(row["missing"])))
+
+    def note(self, job: Job, notes: Sequence[str]) -> None:
+        """Keep notes about documents of a job that are in."""
+        with self._database.write() as db:
+            db.executemany(
+                "INSERT INTO job_notes (job, note) VALUES (?, ?)", [(job.key, note) for note in notes]
+            )
+
+    def notes(self, job: Job, *, limit: int = 50, after: int = 0) -> list[tuple[int, str]]:
+        """The notes about a job after the one with a key, with their keys."""
+        rows = self._database.rows(
+            "SELECT key, note FROM job_notes WHERE job = ? AND key > ? ORDER BY key LIMIT ?",
+            (job.key, after, limit),
+        )
+        return [(row["key"], row["note"]) for row in rows]
+
+    def count_notes(self, job: Job) -> int:
+        """How many notes there are about a job."""
+        row = self._database.row("SELECT COUNT(*) AS n FROM job_notes WHERE job = ?", (job.key,))
+        return 0 if row is None else int(row["n"])

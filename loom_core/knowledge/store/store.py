@@ -1,0 +1,67 @@
+"""The record of one knowledge base, opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from loom_core.knowledge.store.changes import ChangeLog
+from loom_core.knowledge.store.documents import DocumentTable
+from loom_core.knowledge.store.duplicates import DuplicateTable
+from loom_core.knowledge.store.files import FileTable
+from loom_core.knowledge.store.graph import GraphTable
+from loom_core.knowledge.store.jobs import JobProgress, JobTable
+from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.knowledge.store.vectors import NextVectors, OfferedVectors, VectorTable
+from loom_core.storage import Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MetaName", "Record"]
+
+MetaName = Literal[
+    "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
+]
+"""What the record remembers of its knowledge base; `llm` is the language model that read it last, if any."""
+
+
+class Record:
+    """Everything that a knowledge base knows, and the only place where it is written first.
+
+    Every method of its tables is one transaction, or part of the `database.write()` around it.
+
+    Args:
+        path: `record.db`, made if absent; None keeps the record in memory.
+        read_only: refuse to change anything.
+
+    Raises:
+        RecordError: see `Database`.
+    """
+
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
+        self.database = Database(path, schema=SCHEMA, read_only=read_only)
+        self.changes = ChangeLog(self.database)
+        self.graph = GraphTable(self.database)
+        self.aliases = self.graph.aliases
+        self.documents = DocumentTable(self.database, self.graph, self.changes)
+        self.next_vectors = NextVectors(self.database, self.changes)
+        self.offered = OfferedVectors(self.database)
+        self.vectors = VectorTable(self.database, self.changes)
+        self.jobs = JobTable(self.database)
+        self.progress = JobProgress(self.database)
+        self.files = FileTable(self.database, self.changes)
+        self.duplicates = DuplicateTable(self.database)
+
+    def get(self, name: MetaName) -> str:
+        """A remembered value, or an empty string."""
+        row = self.database.row("SELECT value FROM meta WHERE name = ?", (name,))
+        return "" if row is None else row["value"]
+
+    def set(self, name: MetaName, value: str) -> None:
+        """Remember a value."""
+        with self.database.write() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def close(self) -> None:
+        """Release the file."""
+        self.database.close()

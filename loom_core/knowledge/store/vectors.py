@@ -1,0 +1,214 @@
+"""Embeddings in the record: float16 blobs by the hash of what was embedded."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.embedding.interface import EmbeddingProvider
+    from loom_core.knowledge.store.changes import ChangeLog, IndexName
+    from loom_core.storage import Database
+
+__all__ = ["NextVectors", "OfferedVectors", "VectorTable"]
+
+
+class VectorTable:
+    """Vectors of chunks. Which model made them is in the record's meta (`embedder`)."""
+
+    def __init__(self, database: Database, changes: ChangeLog) -> None:
+        self._database = database
+        self._changes = changes
+
+    def pending(self, limit: int) -> list[tuple[int, bytes]]:
+        """Chunks that have no vector yet, oldest first: key and hash of the text to embed."""
+        rows = self._database.rows(
+            "SELECT c.key, c.vector_hash FROM unembedded AS u JOIN chunks AS c ON c.key = u.chunk "
+            "ORDER BY u.chunk LIMIT ?",
+            (limit,),
+        )
+        return [(row["key"], row["vector_hash"]) for row in rows]
+
+    def store(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
+        """Store unit vectors and note every chunk that has one of them now.
+
+        Those of texts that have gone while they were embedded are left out.
+        """
+        import numpy as np
+
+        blobs = np.asarray(vectors, dtype=np.float16)
+        with self._database.write() as db:
+            rows = self._database.rows_in(
+                "SELECT key, vector_hash FROM chunks WHERE vector_hash IN ({})", hashes
+            )
+            there = {row["vector_hash"] for row in rows}
+            db.executemany(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?)",
+                [(hash_, row.tobytes()) for hash_, row in zip(hashes, blobs, strict=True) if hash_ in there],
+            )
+            self._changes.note("vector+", sorted(row["key"] for row in rows))
+
+    def of(self, keys: Sequence[int]) -> tuple[list[int], NDArray[np.float32]]:
+        """Vectors of chunks: the keys that have one, and a float32 array with a row for each."""
+        rows = self._database.rows_in(
+            "SELECT c.key, v.vector FROM chunks AS c JOIN vectors AS v ON v.hash = c.vector_hash "
+            "WHERE c.key IN ({})",
+            keys,
+        )
+        return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
+
+    def coverage(self) -> tuple[int, int]:
+        """How many chunks have a vector, and how many there are."""
+        row = self._database.row("SELECT chunks, unembedded FROM coverage")
+        return (0, 0) if row is None else (row["chunks"] - row["unembedded"], row["chunks"])
+
+    def clear(self) -> None:
+        """Forget all vectors, as another model is to make them."""
+        with self._database.write() as db:
+            db.execute("DELETE FROM vectors")
+
+
+def _matrix(blobs: list[bytes]) -> NDArray[np.float32]:
+    import numpy as np
+
+    if not blobs:
+        return np.zeros((0, 0), dtype=np.float32)
+    return np.frombuffer(b"".join(blobs), dtype=np.float16).reshape(len(blobs), -1).astype(np.float32)
+
+
+_META = ("embedder", "dimension", "embedding_config")
+_INDEXES: tuple[IndexName, ...] = ("vectors", "chroma")
+
+
+class NextVectors:
+    """The change from one embedder to another. What is known of it is in the record's meta as `next_…`."""
+
+    def __init__(self, database: Database, changes: ChangeLog) -> None:
+        self._database = database
+        self._changes = changes
+
+    def begin(self, embedder: EmbeddingProvider) -> None:
+        """Have another embedder take over, once there are all its vectors.
+
+        The one that is in charge calls the change off; the one that is on its way already goes on.
+        """
+        with self._database.write() as db:
+            known = dict(db.execute("SELECT name, value FROM meta").fetchall())
+            if known.get("next_embedder") == embedder.id:
+                return
+            db.execute("DELETE FROM next_vectors")
+            db.execute("DELETE FROM meta WHERE name LIKE 'next\\_%' ESCAPE '\\'")
+            if known.get("embedder") == embedder.id:
+                return
+            values = (embedder.id, str(embedder.dimension), json.dumps(embedder.config, sort_keys=True))
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [(f"next_{name}", value) for name, value in zip(_META, values, strict=True)],
+            )
+
+    def wanted(self) -> str:
+        """Id of the embedder that is to take over, or empty."""
+        row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedder'")
+        return "" if row is None else row["value"]
+
+    def config(self) -> dict[str, str]:
+        """What makes that embedder; empty without one."""
+        row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedding_config'")
+        return {} if row is None else json.loads(row["value"])
+
+    def pending(self, limit: int, *, after: int = 0) -> list[tuple[int, bytes]]:
+        """Chunks after a key that have no such vector yet: key and hash of the text to embed."""
+        rows = self._database.rows(
+            "SELECT key, vector_hash FROM chunks AS c WHERE key > ? AND NOT EXISTS "
+            "(SELECT 1 FROM next_vectors WHERE hash = c.vector_hash) ORDER BY key LIMIT ?",
+            (after, limit),
+        )
+        return [(row["key"], row["vector_hash"]) for row in rows]
+
+    def store(self, embedder: str, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
+        """Store unit vectors, unless another embedder than the one that made them is wanted by now."""
+        import numpy as np
+
+        rows = [
+            (hash_, row.tobytes())
+            for hash_, row in zip(hashes, np.asarray(vectors, dtype=np.float16), strict=True)
+        ]
+        with self._database.write() as db:
+            if self.wanted() == embedder:
+                db.executemany("INSERT OR REPLACE INTO next_vectors VALUES (?, ?)", rows)
+
+    def coverage(self) -> tuple[int, int]:
+        """How many chunks have such a vector, and how many there are. Costs a pass over them."""
+        row = self._database.row(
+            "SELECT COUNT(*) AS total, COALESCE(SUM(EXISTS "
+            "(SELECT 1 FROM next_vectors WHERE hash = vector_hash)), 0) AS done FROM chunks"
+        )
+        return (0, 0) if row is None else (row["done"], row["total"])
+
+    def switch(self, embedder: str) -> bool:
+        """Put the next vectors in the place of the others, if there are all of them, as one transaction.
+
+        The indexes of vectors are built anew after that.
+
+        Args:
+            embedder: id of the embedder that made them.
+
+        Returns:
+            Whether that one is in charge now.
+        """
+        with self._database.write() as db:
+            if self.wanted() != embedder or self.pending(1):
+                return False
+            # Updated in their place: that a chunk has a vector stays as it is.
+            db.execute(
+                "INSERT INTO vectors SELECT hash, vector FROM next_vectors AS n WHERE EXISTS "
+                "(SELECT 1 FROM chunks WHERE vector_hash = n.hash) "
+                "ON CONFLICT (hash) DO UPDATE SET vector = excluded.vector"
+            )
+            db.execute("DELETE FROM next_vectors")
+            db.execute("DELETE FROM offered_vectors")
+            db.execute("UPDATE name_likenesses SET cosine = NULL")  # they are compared anew
+            for name in _META:
+                db.execute("DELETE FROM meta WHERE name = ?", (name,))
+                db.execute("UPDATE meta SET name = ? WHERE name = ?", (name, f"next_{name}"))
+            for index in _INDEXES:
+                self._changes.distrust(index, generation=self._changes.state(index).generation)
+        return True
+
+
+class OfferedVectors:
+    """Vectors by the hash of the text that was embedded, made by the embedder of the record."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def offer(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Keep vectors: hash and float16 blob."""
+        with self._database.write() as db:
+            db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
+
+    def there_are(self) -> bool:
+        """Whether any vector is kept."""
+        return self._database.row("SELECT 1 FROM offered_vectors LIMIT 1") is not None
+
+    def of(self, hashes: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
+        """Those of some texts that are kept: hashes, and a row for each."""
+        import numpy as np
+
+        rows = self._database.rows_in("SELECT hash, vector FROM offered_vectors WHERE hash IN ({})", hashes)
+        if not rows:
+            return [], np.zeros((0, 0), dtype=np.float32)
+        packed = np.frombuffer(b"".join(row["vector"] for row in rows), dtype=np.float16)
+        return [row["hash"] for row in rows], packed.reshape(len(rows), -1).astype(np.float32)
+
+    def clear(self) -> None:
+        """Forget them all, unless documents are still to come that they may be for."""
+        with self._database.write() as db:
+            db.execute(
+                "DELETE FROM offered_vectors WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"
+            )

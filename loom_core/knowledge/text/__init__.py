@@ -1,0 +1,1 @@
+"""Text analysis: tokens, languages, scripts, identifiers, names. Knows nothing of knowledge bases."""

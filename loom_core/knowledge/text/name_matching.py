@@ -1,0 +1,124 @@
+"""Finding the names of known subjects in passages: the links of the graph.
+
+A passage that names the title, heading or defined term of another one is linked to it, and following
+such links is what answers questions that no single passage answers. Which names a passage holds
+depends on its text and on the names alone, never on the order in which they came.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import chain, compress, count, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from loom_core.cjk import is_cjk
+from loom_core.knowledge.text.analysis import is_stop_word, lookup_tokens
+from loom_core.knowledge.text.surface_forms import surface_keys, surface_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["NameIndex", "NameMatch", "bare", "is_marked"]
+
+_MAX_TOKENS = 24  # a longer title is a sentence, and nobody quotes it whole
+_LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
+_SIGNS = re.compile(r"[\W_]+")
+
+
+class NameMatch(NamedTuple):
+    """A known name in a text: the entity's key and where the name stands."""
+
+    entity: int
+    start: int
+    end: int
+
+
+class NameIndex:
+    """The names of all subjects, held in memory to be looked for in texts.
+
+    A name of one Latin word counts only where it is written with a capital letter or a digit, so that
+    a section called "Example" is not linked from every "example"; a name of stop words, of one CJK
+    character or of digits only is not looked for at all.
+    """
+
+    def __init__(self) -> None:
+        self._words: dict[str, int] = {}  # names of one token
+        self._names: dict[str, int] = {}  # all others, joined by spaces
+        self._begin: dict[tuple[str, str], tuple[int, ...]] = {}  # first two tokens -> how many there may be
+
+    def __len__(self) -> int:
+        return len(self._words) + len(self._names)
+
+    def add(self, entity: int, id_: str) -> bool:
+        """Look for an entity's id (`name_key` of its names) from now on.
+
+        Returns:
+            Whether it is a name that can be looked for.
+        """
+        tokens = _tokens(id_)
+        if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens):
+            return False
+        if not (any(map(_is_plain, tokens)) or lookup_tokens(id_)):
+            return False  # without tokens to look it up by it would be found in later passages only
+        if len(tokens) == 1:
+            self._words[tokens[0]] = entity
+        else:
+            self._names[" ".join(tokens)] = entity
+            lengths = self._begin.get(begin := (tokens[0], tokens[1]), ())
+            if len(tokens) not in lengths:
+                self._begin[begin] = (*lengths, len(tokens))
+        return True
+
+    def find(self, text: str) -> Iterator[NameMatch]:
+        """All names in a text, also those inside longer ones."""
+        keys = surface_keys(text)
+        names = list(self._longer(keys))
+        words = [(self._words[keys[n]], n, n) for n in compress(count(), map(self._words.__contains__, keys))]
+        if not (words or names):
+            return
+        spans = surface_spans(text, {n for _, first, last in chain(names, words) for n in (first, last)})
+        for entity, first, last in chain(names, words):
+            start, end = spans[first][0], spans[last][1]
+            if first != last or is_marked(text[start:end]):
+                yield NameMatch(entity, start, end)
+
+    def _longer(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
+        """Where names of several tokens stand among the keys of a text: entity, first and last token."""
+        for first in compress(count(), map(self._begin.__contains__, pairwise(keys))):
+            for length in self._begin[keys[first], keys[first + 1]]:
+                entity = self._names.get(" ".join(keys[first : first + length]))
+                if entity is not None and first + length <= len(keys):
+                    yield entity, first, first + length - 1
+
+
+def bare(text: str) -> bytes:
+    """The plain Latin letters and digits of a text, by which it is soon told that it does not hold a name.
+
+    If it does, theirs are in the text's one after the other, however both are spelled. The letter s is left
+    out, as a possessive may add it to a word.
+    """
+    if not text.isascii():
+        # Signs first, as some stand for letters (`⒜`), which are no part of a name.
+        text = unicodedata.normalize("NFKD", _SIGNS.sub("", text)).casefold()
+    return text.lower().encode("ascii", "ignore").translate(None, _LEFT_OUT)
+
+
+def _tokens(id_: str) -> list[str]:
+    """The `surface_keys` of an id, which is made of them."""
+    return id_.split() if id_.isascii() else surface_keys(id_)
+
+
+def _is_plain(token: str) -> bool:
+    return token.isascii() and token.isalnum() and not is_stop_word(token)
+
+
+def _tells(tokens: list[str]) -> bool:
+    if all(token.isdigit() or is_stop_word(token) for token in tokens):
+        return False
+    return len(tokens) > 1 or (len(tokens[0]) > 1 and not is_cjk(tokens[0][0]))
+
+
+def is_marked(word: str) -> bool:
+    """Whether a word looks like a name where it stands: a capital letter, a digit, another script."""
+    return word != word.lower() or any(char.isdigit() for char in word) or not word.isascii()

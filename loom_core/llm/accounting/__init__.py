@@ -1,0 +1,1 @@
+"""What requests take: tokens, prices, metrics and spans."""

@@ -1,0 +1,221 @@
+"""What answers take: tokens that vendors report, estimates where they do not, and what it all costs."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from loom_core.errors import capitalised
+from loom_core.llm.accounting.prices import list_price
+from loom_core.llm.accounting.sizing import answer_size, json_size, message_size, tool_size
+from loom_core.llm.interface import LLMResponse, Usage
+from loom_core.llm.messages import ImagePart, ToolMessage, UserMessage
+from loom_core.llm.transport.reasoning_replay import with_reasoning_to_replay
+from loom_core.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loom_core.llm.accounting.prices import Prices
+    from loom_core.llm.interface import ChatRequest
+    from loom_core.llm.messages import Message
+    from loom_core.llm.spec import ProviderSpec
+
+__all__ = ["Meter", "Spent"]
+
+_log = logging.getLogger(__name__)
+
+_MEMORY = 0.8
+"""How much of what earlier answers said about the ratio is left after another one."""
+
+_PRIOR = 300.0
+"""The ratio is 1 before the first answer, as if so many tokens had been estimated right. So a request of few
+tokens, where what the vendor adds weighs most, does not change it much."""
+
+_LOWEST, _HIGHEST = 0.25, 4.0
+
+_LATELY = 20
+"""Answers that are learned from when an estimate is next wanted; what older ones said hardly counts."""
+
+_SHORTEST_SHORTENED = 2000
+"""Tokens of a conversation that a server may have shortened: no context is as small as that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What has been spent so far.
+
+    Attributes:
+        requests: that were answered, wholly or in part.
+        input_tokens: of all of them.
+        output_tokens: of all of them.
+        cost: US dollars, for those whose price is known.
+        unpriced: how many of the requests have no known price.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=self.cost + other.cost,
+            unpriced=self.unpriced + other.unpriced,
+        )
+
+
+class Meter:
+    """Counts the tokens of one model.
+
+    Estimates are corrected by the ratio of what the vendor reported to what had been estimated: lately, by
+    tokens, and between a quarter and four times.
+    """
+
+    def __init__(
+        self, spec: ProviderSpec, *, model: str, base_url: str = "", prices: Prices | None = None
+    ) -> None:
+        """Begin at zero.
+
+        Args:
+            spec: the vendor, as it is for this model.
+            model: the model.
+            base_url: where it is asked: decides which list of prices holds.
+            prices: what it costs; by default what the list says.
+        """
+        self._spec = spec
+        self._model = model
+        self._base_url = base_url
+        self._prices = prices
+        self._estimated = self._reported = _PRIOR
+        self._answered: deque[tuple[ChatRequest, int]] = deque(maxlen=_LATELY)
+        self._spent = Spent()
+
+    @property
+    def spent(self) -> Spent:
+        """What has been spent so far."""
+        return self._spent
+
+    def estimate(self, request: ChatRequest) -> int:
+        """About how many tokens a request has.
+
+        Raises:
+            InvalidInputError: the arguments of a tool call hold what JSON cannot.
+        """
+        self._learn()
+        return self._corrected(self._size(request))
+
+    def expect(self, request: ChatRequest) -> int:
+        """About how many tokens a request and its answer are going to have: an answer as long as others."""
+        answered = self._spent.requests
+        answer = self._spent.output_tokens // answered if answered else 0
+        return self.estimate(request) + min(answer, request.max_tokens or answer)
+
+    def cost(self, usage: Usage, *, model: str = "") -> float | None:
+        """US dollars for an answer, or None where the price is not known.
+
+        Args:
+            usage: what it takes.
+            model: which model gives it, where that is known to be another.
+        """
+        if self._prices is not None:
+            return self._prices.cost(usage)
+        for name in dict.fromkeys((model or self._model, self._model)):
+            cost = list_price(usage, provider=self._spec.name, model=name, base_url=self._base_url)
+            if cost is not None:
+                return cost
+        return None
+
+    def measured(self, request: ChatRequest, response: LLMResponse) -> LLMResponse:
+        """The answer with its whole usage; counted, and learned from."""
+        usage = response.usage
+        if usage.estimated:
+            usage = replace(
+                usage,
+                input_tokens=self.estimate(request),
+                output_tokens=self._corrected(answer_size(response.message.parts)),
+            )
+        elif usage.input_tokens > 0 and not _has_images(request.messages):
+            self._answered.append((request, usage.input_tokens))
+            if self._spec.shortens:
+                self._learn()
+        return replace(response, usage=self._counted(usage, response.message.model))
+
+    def broken_off(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
+        """Count an answer that did not come to its end.
+
+        Args:
+            request: what was asked.
+            text: what came, reasoning and arguments of tools included.
+            reported: what the vendor said so far.
+        """
+        reported = reported or Usage()
+        self._learn()
+        usage = replace(
+            reported,
+            input_tokens=reported.input_tokens or self.estimate(request),
+            output_tokens=max(reported.output_tokens, self._corrected(estimate_tokens(text))),
+            estimated=True,
+        )
+        return self._counted(usage, "")
+
+    def _size(self, request: ChatRequest) -> int:
+        """Tokens of a request, not corrected; of its reasoning only what goes back to the vendor."""
+        messages = with_reasoning_to_replay(request.messages, self._spec, tools=bool(request.tools))
+        size = sum(map(message_size, messages)) + sum(map(tool_size, request.tools))
+        return size + (json_size(request.output.schema) if request.output else 0)
+
+    def _corrected(self, size: int) -> int:
+        ratio = min(max(self._reported / self._estimated, _LOWEST), _HIGHEST)
+        return round(size * ratio)
+
+    def _learn(self) -> None:
+        """Read the answers that came since the last time, as that takes longer than all else about them."""
+        while self._answered:
+            request, reported = self._answered.popleft()
+            estimated = self._size(request)
+            if not self._is_shortened(estimated, reported):
+                self._estimated = _MEMORY * self._estimated + estimated
+                self._reported = _MEMORY * self._reported + reported
+
+    def _is_shortened(self, size: int, reported: int) -> bool:
+        """Whether the server left out much of a conversation: that is logged, and tells nothing of tokens."""
+        expected = self._corrected(size)
+        if not self._spec.shortens or expected < _SHORTEST_SHORTENED or reported > expected // 2:
+            return False
+        _log.warning(
+            "%s read %d tokens of a conversation of about %d: the context of %s seems to be shorter. "
+            "Raise the context length on the server, or shorten the conversation.",
+            capitalised(self._spec.title),
+            reported,
+            expected,
+            self._model,
+        )
+        return True
+
+    def _counted(self, usage: Usage, model: str) -> Usage:
+        """A usage with its cost, added to what has been spent."""
+        cost = self.cost(usage, model=model)
+        self._spent += Spent(
+            requests=1,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=cost or 0.0,
+            unpriced=cost is None,
+        )
+        return replace(usage, cost=cost)
+
+
+def _has_images(messages: Iterable[Message]) -> bool:
+    return any(
+        isinstance(part, ImagePart)
+        for message in messages
+        if isinstance(message, UserMessage | ToolMessage)
+        for part in message.parts
+    )

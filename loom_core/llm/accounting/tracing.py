@@ -1,0 +1,164 @@
+"""The span of a request to a model, by the semantic conventions for generative AI."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from loom_core.errors import LLMError
+from loom_core.observability.content import content_json, records_content
+from loom_core.observability.families import LLM_CALLS, LLM_COST, LLM_FAILURES, LLM_SECONDS, LLM_TOKENS
+from loom_core.observability.metrics import process_metrics
+from loom_core.observability.spans import CHAT
+from loom_core.observability.tracing import AttributeValue, failed, span, start_span
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from opentelemetry.trace import Span
+
+    from loom_core.llm.interface import ChatRequest, LLMProvider, LLMResponse, Usage
+
+__all__ = ["ChatSpan", "chat_span", "chat_stream_span", "count_usage", "counted_call"]
+
+_PROVIDERS = {"gemini": "gcp.gemini", "kimi": "moonshot_ai"}
+"""What the conventions call a vendor where Loom calls it otherwise; all others go by Loom's name."""
+
+
+class ChatSpan:
+    """What the span of a request is told."""
+
+    def __init__(self, started: Span, llm: LLMProvider) -> None:
+        self._span = started
+        self._llm = llm
+        self._began = perf_counter()
+        self._is_first = True
+
+    def piece(self) -> None:
+        """A piece of the stream has come."""
+        if self._is_first:
+            self._is_first = False
+            seconds = perf_counter() - self._began
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+
+    def answered(self, response: LLMResponse) -> None:
+        """It has its answer."""
+        count_usage(self._llm, response.usage)
+        if not self._span.is_recording():
+            return
+        self._used(response.usage)
+        self._span.set_attribute("gen_ai.response.finish_reasons", [response.finish])
+        if response.model:
+            self._span.set_attribute("gen_ai.response.model", response.model)
+        if records_content():
+            told = content_json([asdict(response.message)])
+            self._span.set_attribute("gen_ai.output.messages", told)
+
+    def ended(self, response: LLMResponse | None, usage: Usage | None) -> None:
+        """The stream is over; without an answer it was left early, or broke off."""
+        if response is not None:
+            self.answered(response)
+        elif usage is not None:
+            count_usage(self._llm, usage)
+            self._used(usage)
+
+    def _used(self, usage: Usage) -> None:
+        self._span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
+        self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
+        more = {
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+        }
+        self._span.set_attributes({name: tokens for name, tokens in more.items() if tokens})
+        self._span.set_attribute("loom.usage.estimated", usage.estimated)
+        if usage.cost is not None:
+            self._span.set_attribute("loom.usage.cost", usage.cost)
+
+
+@contextmanager
+def chat_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSpan]:
+    """The span of a request that is answered as a whole.
+
+    Args:
+        llm: who is asked.
+        request: what.
+    """
+    with counted_call(llm), span(CHAT, _attributes(llm, request, stream=False)) as started:
+        _tell_input(started, request)
+        yield ChatSpan(started, llm)
+
+
+@contextmanager
+def chat_stream_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSpan]:
+    """The span of a request that is answered piece by piece.
+
+    It is not the current one: who reads a stream does other things between two pieces.
+
+    Args:
+        llm: who is asked.
+        request: what.
+    """
+    started = start_span(CHAT, _attributes(llm, request, stream=True))
+    try:
+        with counted_call(llm):
+            _tell_input(started, request)
+            yield ChatSpan(started, llm)
+    except Exception as error:
+        failed(started, error)
+        raise
+    finally:
+        started.end()
+
+
+def _attributes(llm: LLMProvider, request: ChatRequest, *, stream: bool) -> dict[str, AttributeValue | None]:
+    return {
+        "gen_ai.operation.name": CHAT.name,
+        "gen_ai.provider.name": _PROVIDERS.get(llm.name, llm.name),
+        "gen_ai.request.model": llm.model,
+        "gen_ai.request.stream": stream,
+        "gen_ai.request.max_tokens": request.max_tokens,
+        "gen_ai.request.temperature": request.temperature,
+        "gen_ai.request.top_p": request.top_p,
+        "gen_ai.output.type": "json" if request.output is not None else None,
+    }
+
+
+def _tell_input(started: Span, request: ChatRequest) -> None:
+    if started.is_recording() and records_content():
+        told = content_json([asdict(message) for message in request.messages])
+        started.set_attribute("gen_ai.input.messages", told)
+
+
+@contextmanager
+def counted_call(llm: LLMProvider) -> Generator[None]:
+    """Around a request to a model, from the first attempt to the end of the answer."""
+    began = perf_counter()
+    try:
+        yield
+    except LLMError as error:
+        process_metrics.add(LLM_FAILURES, llm.name, llm.model, error.failure)
+        raise
+    finally:
+        process_metrics.add(LLM_CALLS)
+        process_metrics.observe(LLM_SECONDS, perf_counter() - began, llm.name, llm.model)
+
+
+def count_usage(llm: LLMProvider, usage: Usage) -> None:
+    """What an answer, or what came of one, has taken."""
+    if not process_metrics.enabled:
+        return
+    tokens = {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "reasoning": usage.reasoning_tokens,
+        "cache_read": usage.cache_read_tokens,
+        "cache_write": usage.cache_write_tokens,
+    }
+    for kind, number in tokens.items():
+        if number:
+            process_metrics.add(LLM_TOKENS, llm.name, llm.model, kind, by=number)
+    if usage.cost:
+        process_metrics.add(LLM_COST, llm.name, llm.model, by=usage.cost)

@@ -1,0 +1,1 @@
+"""Requests over the wire: connection, streaming, and what every format shares."""

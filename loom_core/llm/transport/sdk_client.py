@@ -1,0 +1,223 @@
+"""Single requests by a vendor's SDK: what is the same in both formats."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError
+from loom_core.installation import how_to_install
+from loom_core.llm.json_body import encoded
+from loom_core.llm.transport.protocol import closed_meanwhile
+from loom_core.sdk_environment import custom_headers
+from loom_core.sdk_errors import NoAnswerError, model_error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    import httpx2
+
+    from loom_core.errors import LLMError
+    from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
+    from loom_core.llm.transport.protocol import Connection
+
+__all__ = ["SdkClient"]
+
+_CONNECT_SECONDS = 10.0
+_LEAVE_SECONDS = 5.0
+
+
+class _Sdk(Protocol):
+    async def close(self) -> None: ...
+
+
+class _Stream(Protocol):
+    @property
+    def response(self) -> httpx2.Response: ...
+    async def close(self) -> None: ...
+
+
+_S = TypeVar("_S", bound=_Sdk)
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Step:
+    """A part of a request that ends when connections are closed."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    left: anyio.Event = field(default_factory=anyio.Event)
+
+
+class SdkClient(ABC, Generic[_S]):
+    """Part of a `WireClient`: the SDK and its connections, sending, and errors.
+
+    The SDK carries requests: addresses, keys, errors. Its models are not used, neither of requests nor of
+    answers: they know its own vendor's fields only, and cost more time for each token than all the rest.
+    """
+
+    package: ClassVar[str]
+    """The SDK, which is also the extra that installs it, and the provider whose it is."""
+
+    def __init__(self, connection: Connection, *, max_length: int = 8 * 2**20) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            connection: where the model is, and how it is asked.
+            max_length: letters that an answer may have, or bytes where it comes as a whole; bytes of an event
+                of a stream.
+        """
+        self._connection = connection
+        self._max_length = max_length
+        self._client: _S | None = None
+        self._steps: list[_Step] = []
+
+    @abstractmethod
+    def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
+        """See `WireClient.stream`."""
+
+    @abstractmethod
+    def _new_client(self, timeout: httpx2.Timeout) -> _S:
+        """The SDK's client. It is not to try again by itself."""
+
+    @abstractmethod
+    async def _open(self, client: _S, content: bytes) -> _Stream:
+        """Send a request, and have the headers of its answer."""
+
+    @abstractmethod
+    def _sdk_error(self) -> type[Exception]:
+        """The class of all errors of the SDK."""
+
+    async def aclose(self) -> None:
+        """Close connections; the next request opens new ones. A client that was given stays open.
+
+        Requests that are on their way out end first: a connection that comes about afterwards would be closed
+        by nobody.
+        """
+        with anyio.move_on_after(_LEAVE_SECONDS):
+            while self._steps:
+                self._steps[0].scope.cancel()
+                await self._steps[0].left.wait()
+        client, self._client = self._client, None
+        if client is not None and self._connection.http_client is None:
+            await client.close()
+
+    async def _collected(self, request: ChatRequest) -> LLMResponse:
+        """The whole answer of a model that only streams."""
+        async with aclosing(self.stream(request)) as chunks:
+            async for chunk in chunks:
+                if chunk.response is not None:
+                    return chunk.response
+        raise AssertionError("a stream ends with its response")
+
+    async def _whole(self, response: httpx2.Response, unreadable: Callable[[str], LLMError]) -> object:
+        """The JSON value of an answer that comes as a whole."""
+        body = bytearray()
+        async for block in response.aiter_bytes():
+            body += block
+            if len(body) > self._max_length:
+                raise unreadable(f"it has more than {self._max_length} bytes")
+        return json.loads(body)
+
+    @asynccontextmanager
+    async def _posted(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
+        """Send a request; what goes wrong with it, or while its answer is read, becomes an `LLMError`."""
+        content = encoded(body)
+        client = await self._unless_closed(self._sdk())
+        import httpx2
+
+        stream: _Stream | None = None
+        try:
+            stream = await self._unless_closed(self._open(client, content))
+            yield stream.response
+        except (self._sdk_error(), httpx2.HTTPError, httpx2.InvalidURL, NoAnswerError) as error:
+            raise self._failed(error) from None
+        except (ValueError, RecursionError) as error:  # JSON that cannot be read, headers that cannot be sent
+            raise self._failed(error) from None
+        finally:
+            if stream is not None:
+                await stream.close()
+
+    async def _unless_closed(self, doing: Awaitable[_T]) -> _T:
+        """What a part of a request returns.
+
+        Raises:
+            LLMError: of failure `interrupted`: connections were closed meanwhile.
+        """
+        step = _Step()
+        self._steps.append(step)
+        try:
+            with step.scope:
+                return await doing
+        finally:
+            self._steps.remove(step)
+            step.left.set()
+        raise closed_meanwhile(self._connection.spec, self._connection.model)
+
+    def _failed(self, error: Exception) -> LLMError:
+        spec = self._connection.spec
+        return model_error(
+            error,
+            title=spec.title,
+            provider=spec.name,
+            model=self._connection.model,
+            key_variable=spec.key_variable,
+        )
+
+    async def _sdk(self) -> _S:
+        if self._client is None:
+            # Seconds of work, the first time: others go on meanwhile.
+            await to_thread.run_sync(self._load_sdk, abandon_on_cancel=True)
+        if self._client is None:  # it may have been made meanwhile
+            import httpx2
+
+            seconds = self._connection.timeout
+            self._client = self._new_client(
+                httpx2.Timeout(seconds, connect=min(_CONNECT_SECONDS, seconds)),
+            )
+        return self._client
+
+    def _load_sdk(self) -> None:
+        try:
+            import_module(self.package)
+        except ImportError:
+            raise ConfigError(
+                f"To ask models of {self._connection.spec.title}, Loom needs the package `{self.package}`.",
+                advice=how_to_install(f"loom-mcp-core[{self.package}]"),
+            ) from None
+
+    def _headers(self) -> dict[str, str]:
+        """Headers of every request besides those of the SDK; those that are set replace the usual ones."""
+        own = {**self._connection.spec.headers, **self._connection.headers}
+        names = set(map(str.casefold, own))
+        usual = self._usual_headers().items()
+        return {**{name: value for name, value in usual if name.casefold() not in names}, **own}
+
+    def _usual_headers(self) -> dict[str, str]:
+        """The header with the key, as the vendor wants it."""
+        key = self._connection.api_key
+        if key is None:
+            return {}
+        if self._connection.spec.auth_style == "x-api-key":
+            return {"x-api-key": key.get_secret_value()}
+        return {"Authorization": f"Bearer {key.get_secret_value()}"}
+
+    def _unwanted(self, *names: str) -> list[str]:
+        """Headers that the SDK would send by itself, and that are not for this vendor.
+
+        Args:
+            names: such headers. What the environment has for the SDK's own vendor is added, where another one
+                is asked; what is said here on purpose is taken out.
+        """
+        unwanted = [*names]
+        if self._connection.spec.name != self.package:
+            unwanted += custom_headers(self.package)
+        own = set(map(str.casefold, self._headers()))
+        return [name for name in unwanted if name.casefold() not in own]

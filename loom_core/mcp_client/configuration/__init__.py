@@ -1,0 +1,1 @@
+"""Configuration of MCP servers: files, entries, expansion of variables and trust."""

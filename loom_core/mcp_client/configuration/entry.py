@@ -1,0 +1,271 @@
+"""One entry of a configuration file, as Loom and other hosts write it.
+
+What hosts share is read as they write it: `command`, `args`, `env`, `cwd`, `type`, `url`, `headers`,
+`disabled`, `timeout`. What only Loom knows stands under `loom`, so that other hosts pass over it; a name
+there that Loom does not know is an error, one elsewhere is not.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from loom_core.errors import ConfigError
+from loom_core.mcp_client.configuration.expansion import is_secret_name
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from loom_core.mcp_client.configuration.expansion import Expansion
+
+__all__ = ["Entry", "EntryError", "LoomSection", "entry_error", "expanded"]
+
+_Place = tuple[str | int, ...]
+
+_LONGEST_SECONDS = 3600.0
+"""A larger `timeout` counts milliseconds, which Claude Code and Gemini CLI write; Cline writes seconds."""
+
+_TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+}
+_MOST_TOLD = 3
+
+
+class EntryError(ConfigError):
+    """An entry of a configuration cannot be used.
+
+    Attributes:
+        path: the names and numbers that lead from the entry to what is wrong with it.
+    """
+
+    def __init__(self, message: str, *, advice: str = "", path: _Place = ()) -> None:
+        super().__init__(message, advice=advice)
+        self.path = path
+
+
+class _Form(BaseModel):
+    # Inputs stay out of messages, as one may be a secret in the wrong place.
+    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class LoomSection(_Form):
+    """What an entry says under `loom`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    required: bool = Field(default=False, description="Whether a first question waits for this server.")
+    start_seconds: float = Field(default=30.0, description="So long may it take to start and to answer.")
+    call_seconds: float | None = Field(
+        default=None,
+        description="So long may a call take without a sign of life; by default `timeout`, or 120.",
+    )
+    era: Literal["auto", "legacy", "modern"] = Field(
+        default="auto", description="Which generation of the protocol is spoken: auto, legacy or modern."
+    )
+    allow: list[str] = Field(default=["*"], description="Which of its tools may be used: names with * and ?.")
+    deny: list[str] = Field(default=[], description="Which may not, whatever `allow` says.")
+    trusted: bool = Field(
+        default=False,
+        description="Whether it is believed that a tool changes nothing, may word its tools anew, and needs "
+        "no approval of those that a rule allows.",
+    )
+    sampling: bool = Field(default=False, description="Whether it may ask our language model.")
+    roots: list[str] = Field(default=[], description="Folders that it is told it may work in.")
+    auth: Literal["none", "oauth"] = Field(default="none", description="none, or oauth: a person logs in.")
+    oauth: dict[str, Any] | None = Field(
+        default=None, description="How, where it is not the usual way; it means auth: oauth."
+    )
+
+
+class Entry(_Form):
+    """An entry as it is written, with a few writings of hosts made one."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: str = Field(default="", description="stdio, http or sse; by default told by `command` and `url`.")
+    command: str = Field(default="", description="The program that is the server.")
+    args: list[str] = Field(default=[], description="What it is given.")
+    env: dict[str, str] = Field(default={}, description="Its environment, besides PATH and the like.")
+    cwd: str = Field(default="", description="The folder that it is started in.")
+    url: str = Field(default="", description="Where a server is that runs already.")
+    headers: dict[str, str] = Field(default={}, description="What every request to it carries.")
+    disabled: bool = Field(default=False, description="Whether it is left alone.")
+    timeout: float | None = Field(
+        default=None, gt=0, description="Seconds for a call; above 3600 milliseconds, as some hosts write."
+    )
+    loom: LoomSection = Field(default=LoomSection(), description="What only Loom knows.")
+
+    @field_validator("args", "env", mode="before")
+    @classmethod
+    def _as_texts(cls, value: object) -> object:
+        """Numbers and truth values, which hosts take in these places, as texts."""
+        if isinstance(value, list):
+            return [_text(each) for each in cast("list[object]", value)]
+        if isinstance(value, dict):
+            members = cast("dict[str, object]", value).items()
+            return {key: _text(each) for key, each in members if each is not None}
+        return value
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> Entry:
+        """An entry from what stands in a file.
+
+        Raises:
+            EntryError: it has not the shape of one.
+        """
+        try:
+            return cls.model_validate({key: value for key, value in written.items() if value is not None})
+        except ValidationError as error:
+            raise entry_error(error) from None
+
+    @property
+    def transport(self) -> Literal["stdio", "http", "sse"]:
+        """How the server is reached.
+
+        Raises:
+            EntryError: the entry does not say it, or says two things.
+        """
+        if self.command and self.url:
+            raise EntryError("It has a command and a url.", advice="Keep one of them.", path=("url",))
+        if not self.command and not self.url:
+            raise EntryError(
+                "It has neither a command nor a url.",
+                advice='Write "command" for a program to start, or "url" for a server that runs already.',
+            )
+        kind = _TRANSPORTS.get(self.type.lower()) if self.type else "stdio" if self.command else "http"
+        if kind is None:
+            raise EntryError(
+                f"The type {self.type[:40]!r} is not known.",
+                advice="Write stdio, http or sse, or leave it out.",
+                path=("type",),
+            )
+        if (kind == "stdio") != bool(self.command):
+            raise EntryError(
+                f"The type {kind} does not go with {'a command' if self.command else 'a url'}.",
+                advice="Leave the type out.",
+                path=("type",),
+            )
+        return kind
+
+    @property
+    def call_seconds(self) -> float:
+        """How long a call may take."""
+        if self.loom.call_seconds is not None:
+            return self.loom.call_seconds
+        if self.timeout is None:
+            return 120.0
+        return self.timeout / 1000 if self.timeout > _LONGEST_SECONDS else self.timeout
+
+
+def expanded(entry: Entry, expansion: Expansion, *, folder: Path) -> dict[str, Any]:
+    """The attributes of a `ServerConfig` that an entry gives, its name left out. Blocks; see `Expansion`.
+
+    Args:
+        entry: what is written.
+        expansion: puts in variables and secrets.
+        folder: what a relative `cwd` or root is relative to.
+
+    Raises:
+        EntryError: a variable is not set, or the entry does not say how the server is reached.
+    """
+    loom = entry.loom
+    fields: dict[str, Any] = {
+        "transport": entry.transport,
+        "args": [_at(("args", i), expansion.text, value) for i, value in enumerate(entry.args)],
+        "enabled": not entry.disabled,
+        "call_seconds": entry.call_seconds,
+        "cwd": _folder(entry.cwd, expansion, folder, ("cwd",)) if entry.cwd else None,
+        "roots": [
+            _folder(root, expansion, folder, ("loom", "roots", i)) for i, root in enumerate(loom.roots)
+        ],
+        "oauth": loom.oauth and _oauth(loom.oauth, expansion),
+        **loom.model_dump(
+            include={"required", "start_seconds", "era", "allow", "deny", "trusted", "sampling"}
+        ),
+        "auth": "oauth" if loom.oauth else loom.auth,
+    }
+    for name, value in (("command", entry.command), ("url", entry.url)):
+        fields[name] = _at((name,), expansion.text, value)
+    for name, values in (("env", entry.env), ("headers", entry.headers)):
+        fields[name] = {key: _at((name, key), expansion.secret, value) for key, value in values.items()}
+    return {**fields, "expanded": tuple(expansion.secrets)}
+
+
+def entry_error(error: ValidationError) -> EntryError:
+    """What is wrong with an entry, from what Pydantic says of it; values are not repeated."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    paths = [_path_in_entry(each["loc"]) for each in found]
+    told = [_told(each, path) for each, path in zip(found, paths, strict=True)]
+    known = [_close(str(path[-1])) for each, path in zip(found, paths, strict=True) if _unknown(each)]
+    return EntryError(
+        " ".join(told[:_MOST_TOLD]),
+        advice=next(filter(None, known), ""),
+        path=paths[0],
+    )
+
+
+def _told(each: ErrorDetails, path: _Place) -> str:
+    place = _dotted(path)
+    if _unknown(each):
+        return f"{place} is no setting of Loom's."
+    reason = each["msg"].removeprefix("Value error, ").rstrip(".")
+    if reason.startswith("Input "):
+        return f"{place} {reason.removeprefix('Input ')}."
+    return f"{place}: {reason}." if place else f"{reason}."
+
+
+def _unknown(each: ErrorDetails) -> bool:
+    return each["type"] == "extra_forbidden"
+
+
+def _close(name: str) -> str:
+    near = difflib.get_close_matches(name, LoomSection.model_fields, n=1)
+    return f"Did you mean {near[0]}?" if near else f"There are: {', '.join(LoomSection.model_fields)}."
+
+
+def _path_in_entry(loc: tuple[int | str, ...]) -> _Place:
+    return ("loom", *loc) if loc and loc[0] in LoomSection.model_fields else loc
+
+
+def _dotted(path: Iterable[str | int]) -> str:
+    return ".".join(str(part) for part in path)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _at(path: _Place, expand: Callable[[str], str], text: str) -> str:
+    """A text that was expanded; an error says where it stands."""
+    try:
+        return expand(text)
+    except ConfigError as error:
+        raise EntryError(f"{_dotted(path)}: {error.message}", advice=error.advice, path=path) from None
+
+
+def _folder(written: str, expansion: Expansion, folder: Path, path: _Place) -> Path:
+    text = _at(path, expansion.text, written)
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError:
+        raise EntryError(f"{_dotted(path)}: there is no such home folder.", path=path) from None
+
+
+def _oauth(written: Mapping[str, Any], expansion: Expansion) -> dict[str, Any]:
+    return {
+        key: _at(("loom", "oauth", key), expansion.secret if is_secret_name(key) else expansion.text, value)
+        if isinstance(value, str)
+        else value
+        for key, value in written.items()
+    }

@@ -1,0 +1,101 @@
+"""What of a server's entry may be shown: everything but secrets, wherever people put them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from loom_core.jsonc import object_of
+from loom_core.mcp_client.configuration.expansion import is_secret_name
+
+__all__ = ["HIDDEN", "is_literal_secret", "literal_secrets", "shown_arguments", "shown_entry", "shown_url"]
+
+HIDDEN = "…"
+
+_REFERENCE = re.compile(
+    r"(?:(?i:Basic|Bearer|Token) +)?(?:\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}|(?:env|keyring):\S+)"
+)
+_LIKE_A_KEY = re.compile(r"(?=[\w~+/=-]*[0-9])(?=[\w~+/=-]*[A-Za-z])[\w~+/=-]{20,}", re.ASCII)
+_ASSIGNED = re.compile(r"(--?)?([\w.-]+)(=|: *)(.+)", re.DOTALL)
+_OPTION = re.compile(r"--?[\w-]+")
+_VALUES = ("env", "headers")
+
+
+def shown_url(url: str) -> str:
+    """A URL without user, password, the values of its query, and parts of its path that look like keys."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return HIDDEN
+    host = parts.netloc.rpartition("@")[2]
+    path = "/".join(HIDDEN if _LIKE_A_KEY.fullmatch(part) else part for part in parts.path.split("/"))
+    return f"{parts.scheme}://{host}{path}{f'?{HIDDEN}' if parts.query else ''}"
+
+
+def shown_arguments(arguments: Sequence[object]) -> list[str]:
+    """Arguments of a command, without those whose option or name says that they are secret."""
+    shown: list[str] = []
+    secret = False
+    for argument in map(str, arguments):
+        follows, secret = secret, bool(_OPTION.fullmatch(argument)) and is_secret_name(argument)
+        shown.append(_shown_value(argument) if follows else _shown_argument(argument))
+    return shown
+
+
+def shown_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as it is written, with `…` in the place of what may be secret. References are shown."""
+    return {key: _shown_member(key, value) for key, value in entry.items()}
+
+
+def is_literal_secret(name: str, value: object) -> bool:
+    """Whether a variable or a header likely holds a secret itself, instead of saying where it is."""
+    return is_secret_name(name) and isinstance(value, str) and value != "" and not _REFERENCE.fullmatch(value)
+
+
+def literal_secrets(entry: Mapping[str, Any]) -> list[str]:
+    """Where an entry holds a likely secret itself, such as `env.API_KEY`, instead of saying where it is."""
+    found = [
+        f"{section}.{name}"
+        for section in _VALUES
+        for name, value in object_of(entry.get(section)).items()
+        if is_literal_secret(name, value)
+    ]
+    arguments: object = entry.get("args")
+    if isinstance(arguments, list):
+        written = cast("list[object]", arguments)
+        both = enumerate(zip(map(str, written), shown_arguments(written), strict=True))
+        found += [f"args.{i}" for i, (ours, shown) in both if shown != ours and "://" not in ours]
+    if isinstance(url := entry.get("url"), str) and "@" in url.partition("//")[2].partition("/")[0]:
+        found.append("url")
+    return found
+
+
+def _shown_member(key: str, value: object) -> object:
+    if key in _VALUES:
+        return {name: _shown_value(each) for name, each in object_of(value).items()}
+    if key == "args" and isinstance(value, list):
+        return shown_arguments(cast("list[object]", value))
+    if isinstance(value, str) and key.lower().endswith("url"):
+        return shown_url(value)
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value).items()
+        return {name: _shown_member(name, each) for name, each in members}
+    return HIDDEN if isinstance(value, str) and is_secret_name(key) and key != "auth" else value
+
+
+def _shown_value(value: object) -> str:
+    """A value that may be secret: a reference as it is, without its default."""
+    reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    if reference is None:
+        return HIDDEN
+    return reference[0].replace(reference[1], f":-{HIDDEN}") if reference[1] else reference[0]
+
+
+def _shown_argument(argument: str) -> str:
+    if "://" in argument and (address := re.match(r"(.*?)([a-zA-Z][\w+.-]*://\S*)(.*)", argument, re.DOTALL)):
+        return f"{address[1]}{shown_url(address[2])}{address[3]}"
+    if (assigned := _ASSIGNED.fullmatch(argument)) and is_secret_name(assigned[2]):
+        return f"{assigned[1] or ''}{assigned[2]}{assigned[3]}{_shown_value(assigned[4])}"
+    return HIDDEN if _LIKE_A_KEY.fullmatch(argument) and "/" not in argument else argument

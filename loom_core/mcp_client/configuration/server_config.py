@@ -1,0 +1,213 @@
+"""Which MCP servers there are, and how each is reached."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from loom_core.keys import remember
+from loom_core.mcp_client.configuration.entry import Entry, entry_error, expanded
+from loom_core.mcp_client.configuration.expansion import Expansion, is_secret_name
+from loom_core.mcp_client.configuration.masking import shown_arguments, shown_url
+from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
+
+__all__ = ["Era", "ServerConfig", "Transport", "checked_name", "in_names"]
+
+Transport = Literal["stdio", "http", "sse"]
+Era = Literal["auto", "legacy", "modern"]
+
+_LONGEST_NAME = 64
+_LONGEST_WAIT = 86_400.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_PLAIN_HEADERS = {"accept", "accept-language", "content-type", "user-agent"}
+
+
+def in_names(char: str) -> bool:
+    """Whether a character may stand in a server's name."""
+    return char.isalnum() or char in "_.-" or unicodedata.category(char)[0] == "M"
+
+
+def checked_name(name: str) -> str:
+    """The name of a server as it is: letters and digits of any script, and `_`, `-`, `.`; never a colon.
+
+    Raises:
+        ValueError: it cannot be one, as `server:tool` could not be told apart, or people could not read it.
+    """
+    if not all(map(in_names, name)) or not 0 < len(name) <= _LONGEST_NAME:
+        raise ValueError("a server is called by letters, digits, - _ and ., at most 64 of them")
+    return name
+
+
+def _seconds(value: float) -> float:
+    if not (math.isfinite(value) and 0 < value <= _LONGEST_WAIT):
+        raise ValueError("should be a number of seconds above 0, at most 86400")
+    return value
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a NUL cannot stand in it")
+    return text
+
+
+def _environment(values: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in values.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError("a variable has a name without =, and no NUL is in it or its value")
+    return values
+
+
+def _headers(values: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in values.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ValueError("a header consists of one line of ASCII")
+    return values
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        right = False
+    if url and (not right or not url.isprintable() or " " in url):
+        raise ValueError("an address begins with https:// or http:// and a host")
+    return url
+
+
+_Text = Annotated[str, AfterValidator(_without_nul)]
+_Seconds = Annotated[float, AfterValidator(_seconds)]
+
+
+class ServerConfig(BaseModel):
+    """ONE server, expanded and ready to start. Of its values only the harmless ones are in its `repr`.
+
+    Attributes:
+        name: what it is called here: letters and digits of any script, and `_.-`; never a colon, as a tool
+            is `server:tool`.
+        transport: how it is reached.
+        command: the program, of `stdio`.
+        args: what that is given.
+        env: its environment, besides the few variables of `environment.child_environment`.
+        cwd: the folder that it is started in; None for that of this process.
+        url: where it is, of `http` and `sse`.
+        headers: what every request carries.
+        auth: whether it is logged in to by OAuth.
+        oauth: how, where it is not the usual way.
+        enabled: whether it is to be used.
+        required: whether a first question waits for it.
+        start_seconds: so long may it take to start and to answer.
+        call_seconds: so long may a call take without a sign of life.
+        era: which generation of the protocol is spoken.
+        allow: which of its tools may be used: names with `*` and `?`.
+        deny: which may not, whatever `allow` says.
+        trusted: whether its annotations may lower the risk of a tool, and an approval outlasts other words.
+        sampling: whether it may ask our language model.
+        roots: folders that it is told it may work in.
+        where: `file:line:column` of its entry, for messages; empty where it is in no file.
+        expanded: secrets that were put into it from variables and the keyring.
+    """
+
+    # Inputs stay out of messages, as one may be a secret in the wrong place.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: Annotated[str, AfterValidator(checked_name)]
+    transport: Transport
+    command: _Text = ""
+    args: tuple[_Text, ...] = ()
+    env: Annotated[Mapping[str, str], AfterValidator(_environment)] = {}
+    cwd: Path | None = None
+    url: Annotated[str, AfterValidator(_address)] = ""
+    headers: Annotated[Mapping[str, str], AfterValidator(_headers)] = {}
+    auth: Literal["none", "oauth"] = "none"
+    oauth: OAuthConfig | None = None
+    enabled: bool = True
+    required: bool = False
+    start_seconds: _Seconds = 30.0
+    call_seconds: _Seconds = 120.0
+    era: Era = "auto"
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    trusted: bool = False
+    sampling: bool = False
+    roots: tuple[Path, ...] = ()
+    where: str = ""
+    expanded: tuple[SecretStr, ...] = Field(default=(), repr=False)
+
+    @model_validator(mode="after")
+    def _is_reachable(self) -> Self:
+        if self.transport == "stdio":
+            if not self.command or self.url or self.headers:
+                raise ValueError("a server over stdio has a command, and no url or headers")
+            if self.auth == "oauth":
+                raise ValueError("nobody logs in at a server over stdio; give it what it needs by env")
+        elif not self.url or self.command:
+            raise ValueError(f"a server over {self.transport} has a url, and no command")
+        return self
+
+    @classmethod
+    def of_entry(
+        cls,
+        name: str,
+        written: Mapping[str, Any],
+        *,
+        expansion: Expansion,
+        folder: Path,
+        where: str = "",
+    ) -> ServerConfig:
+        """A server from an entry as it stands in a file. Blocks where the keyring is asked.
+
+        Args:
+            name: what it is called there.
+            written: the entry: what hosts write, and Loom's own settings under `loom`.
+            expansion: puts in variables and secrets; one for each entry.
+            folder: what relative paths of the entry are relative to.
+            where: `file:line:column` of the entry.
+
+        Raises:
+            EntryError: the entry cannot be used; its `path` says what of it is wrong.
+        """
+        fields = expanded(Entry.of(written), expansion, folder=folder)
+        try:
+            config = cls(name=name, where=where, **fields)
+        except ValidationError as error:
+            raise entry_error(error) from None
+        for secret in config.secrets:
+            remember(secret)
+        return config
+
+    @property
+    def target(self) -> str:
+        """What is started or asked, without what may be secret: the command, or the URL's harmless part."""
+        return self.command if self.transport == "stdio" else shown_url(self.url)
+
+    @property
+    def secrets(self) -> tuple[SecretStr, ...]:
+        """What must be in no message of this server's, for `loom_core.keys.redacted`."""
+        oauth = self.oauth or OAuthConfig()
+        kept = filter(None, (oauth.client_secret, oauth.private_key))
+        return (*self.expanded, *kept, *map(SecretStr, self._likely_secrets()))
+
+    def _likely_secrets(self) -> Iterator[str]:
+        yield from (value for name, value in self.env.items() if is_secret_name(name))
+        for name, value in self.headers.items():
+            if name.lower() not in _PLAIN_HEADERS:
+                yield value
+                yield value.rpartition(" ")[2]  # of `Bearer …`
+        for argument, shown in zip(self.args, shown_arguments(self.args), strict=True):
+            if shown != argument:
+                yield from filter(None, (argument, argument.partition("=")[2]))
+        parts = urlsplit(self.url)
+        yield from filter(None, (parts.password, parts.username))
+        yield from (value for name, value in parse_qsl(parts.query) if is_secret_name(name))
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from (("name", self.name), ("transport", self.transport), ("target", self.target))

@@ -1,0 +1,390 @@
+"""One MCP server, connected as long as it is wanted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import anyio
+
+from loom_core.mcp_client.callbacks import Callbacks
+from loom_core.mcp_client.connections.backoff import Backoff
+from loom_core.mcp_client.connections.client_features import Answering, Call, CallClock
+from loom_core.mcp_client.connections.depth import Lineage
+from loom_core.mcp_client.connections.errors import Fault, FaultError
+from loom_core.mcp_client.connections.supervisor import Change, State, Upkeep
+from loom_core.observability.families import MCP_SERVER_UP
+from loom_core.observability.metrics import process_metrics
+from loom_core.observability.weak_registry import Living
+from loom_core.tools.depth import DEPTH_META_KEY, current_depth
+
+if TYPE_CHECKING:
+    import httpx2
+    import mcp_types
+    from anyio.abc import TaskStatus
+    from mcp import Client
+
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.connections.facts import ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import Link
+    from loom_core.observability.registry import Sample
+    from loom_core.tools.interface import AskFunction, ProgressFunction
+
+__all__ = ["Change", "ServerConnection", "State", "Steps", "ToolListing", "all_pages"]
+
+_log = logging.getLogger(__name__)
+_connections: Living[ServerConnection] = Living()
+
+_LIST_SECONDS = 60.0
+_ENDING_SECONDS = (
+    5.0  # that a child may take that could not be opened: before, it is not known what it has said
+)
+
+_ResultT = TypeVar("_ResultT")
+
+
+class ServerConnection:
+    """One server, connected as long as it is wanted: an owner task opens, serves, reconnects and closes it.
+
+    Requests may come from any task of the same event loop, many at once: only opening and closing are the
+    owner's. A request waits for a connection that is being made; a server that was given up is tried again
+    for it.
+
+    Attributes:
+        config: the server.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        callbacks: Callbacks | None = None,
+        on_change: Callable[[Change], None] | None = None,
+        auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
+        lineage: Lineage | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Prepare a connection; nothing happens before `run`.
+
+        Args:
+            config: the server.
+            callbacks: what answers the server's own questions.
+            on_change: told when something is different now; must neither wait nor raise.
+            auth: makes what signs requests over HTTP, see `oauth.oauth_auth`; called once for each opening.
+            lineage: what has started this program; by default what its environment says.
+            backoff: how often a lost server is tried again, and when.
+        """
+        self.config = config
+        self._answering = Answering(config, callbacks or Callbacks())
+        self._lineage = Lineage.of_process() if lineage is None else lineage
+        self._upkeep = Upkeep(
+            config,
+            answering=self._answering,
+            on_change=on_change or (lambda _change: None),
+            auth=auth,
+            lineage=self._lineage,
+            backoff=backoff or Backoff(),
+        )
+        _connections.add(self)
+
+    @property
+    def name(self) -> str:
+        """Its id in the configuration."""
+        return self.config.name
+
+    @property
+    def state(self) -> State:
+        """What can be done with it now."""
+        return self._upkeep.state
+
+    @property
+    def state_seconds(self) -> float:
+        """How long it has been in its state; 0 before `run`."""
+        return self._upkeep.state_seconds
+
+    @property
+    def failure(self) -> str:
+        """Why it is not ready, for people; empty while it is, or was never tried."""
+        return self._upkeep.failure
+
+    @property
+    def facts(self) -> ServerFacts | None:
+        """What it said of itself when it was last connected to."""
+        return self._upkeep.facts
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the connection: to be started once, in a task group. It ends after `close`, or cancelled."""
+        await self._upkeep.run(task_status=task_status)
+
+    async def ready(self, seconds: float | None = None) -> None:
+        """Wait until the server can be asked; one that was given up is tried again.
+
+        Args:
+            seconds: how long; by default as long as it may take to open it, and to find out why it cannot be.
+
+        Raises:
+            ServerError: it cannot be connected to, or not in time, or is closed.
+        """
+        limit = self.config.start_seconds + _ENDING_SECONDS if seconds is None else seconds
+        with CallClock(limit) as clock:
+            await self._upkeep.opened()
+        if clock.late:
+            raise self._upkeep.late(limit)
+
+    async def list_tools(self) -> ToolListing:
+        """All tools, from all pages.
+
+        Raises:
+            ServerError: see `ServerError.failure`.
+        """
+        pages = await self._listed(lambda client, cursor: client.list_tools(cursor=cursor), "its tools")
+        tools = [tool for page in pages for tool in page.tools]
+        first = pages[0]
+        said = first.model_fields_set
+        return ToolListing(
+            tools,
+            ttl_ms=first.ttl_ms if "ttl_ms" in said else None,
+            scope=first.cache_scope if "cache_scope" in said else None,
+        )
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        seconds: float | None = None,
+        repeatable: bool = False,
+        progress: ProgressFunction | None = None,
+        ask: AskFunction | None = None,
+        depth: int = 0,
+    ) -> mcp_types.CallToolResult:
+        """Call a tool. What the tool itself says went wrong is a result with `is_error`.
+
+        Args:
+            name: the server's name for it.
+            arguments: as its schema wants them.
+            seconds: how long it may take; by default `config.call_seconds`. Progress starts them anew, up to
+                ten times; while a person is asked, they stand still.
+            repeatable: whether it may be called again where the connection breaks off and it is not known
+                whether it ran.
+            progress: told how far it is; who is slow misses steps.
+            ask: answers questions that come during this call instead of `callbacks.ask`. The server is told
+                that questions can be answered only if `callbacks.ask` is given.
+            depth: how many agents stand above this call, if more than `current_depth` says.
+
+        Raises:
+            ServerError: see `ServerError.failure`. If it is cancelled, the server is told.
+        """
+        try:
+            meta: Any = {DEPTH_META_KEY: self._lineage.below(max(depth, current_depth()))}
+        except FaultError as error:
+            raise self._upkeep.told(error.fault) from None
+        steps = Steps(progress)
+        given = dict(arguments)
+
+        async def call(client: Client, clock: CallClock) -> mcp_types.CallToolResult:
+            async def progressed(progress: float, total: float | None, message: str | None) -> None:
+                clock.progressed()
+                await steps.take(progress, total, message or "")
+
+            return await client.call_tool(name, given, progress_callback=progressed, meta=meta)
+
+        limit = self.config.call_seconds if seconds is None else seconds
+        return await self._request(call, f"`{name}`", limit, repeatable=repeatable, ask=ask)
+
+    async def list_resources(self) -> list[mcp_types.Resource]:
+        """All resources, from all pages; none where the server offers none.
+
+        Raises:
+            ServerError: see `ServerError.failure`.
+        """
+        if not await self._offers("resources"):
+            return []
+        pages = await self._listed(
+            lambda client, cursor: client.list_resources(cursor=cursor), "its resources"
+        )
+        return [resource for page in pages for resource in page.resources]
+
+    async def list_resource_templates(self) -> list[mcp_types.ResourceTemplate]:
+        """All templates of resources, from all pages; none where the server offers none.
+
+        Raises:
+            ServerError: see `ServerError.failure`.
+        """
+        if not await self._offers("resources"):
+            return []
+        pages = await self._listed(
+            lambda client, cursor: client.list_resource_templates(cursor=cursor), "its templates"
+        )
+        return [template for page in pages for template in page.resource_templates]
+
+    async def read_resource(self, uri: str) -> mcp_types.ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            ServerError: see `ServerError.failure`.
+        """
+        return await self._request(
+            lambda client, _clock: client.read_resource(uri),
+            f"the resource {uri}",
+            self.config.call_seconds,
+            repeatable=True,
+        )
+
+    async def list_prompts(self) -> list[mcp_types.Prompt]:
+        """All prompts, from all pages; none where the server offers none.
+
+        Raises:
+            ServerError: see `ServerError.failure`.
+        """
+        if not await self._offers("prompts"):
+            return []
+        pages = await self._listed(lambda client, cursor: client.list_prompts(cursor=cursor), "its prompts")
+        return [prompt for page in pages for prompt in page.prompts]
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None
+    ) -> mcp_types.GetPromptResult:
+        """The messages of a prompt.
+
+        Raises:
+            ServerError: see `ServerError.failure`.
+        """
+        given = dict(arguments or {})
+        return await self._request(
+            lambda client, _clock: client.get_prompt(name, given),
+            f"the prompt `{name}`",
+            self.config.call_seconds,
+            repeatable=True,
+        )
+
+    async def close(self) -> None:
+        """Close it and wait until it is; may be called by any task, and again."""
+        await self._upkeep.close()
+
+    async def _listed(self, page: Callable[[Client, str | None], Awaitable[Any]], what: str) -> list[Any]:
+        """All pages of a list."""
+
+        async def listed(client: Client, _clock: CallClock) -> list[Any]:
+            return await all_pages(lambda cursor: page(client, cursor))
+
+        return await self._request(listed, what, _LIST_SECONDS, repeatable=True)
+
+    async def _offers(self, what: Literal["resources", "prompts"]) -> bool:
+        await self.ready()
+        return self.facts is not None and getattr(self.facts.capabilities, what) is not None
+
+    async def _request(
+        self,
+        send: Callable[[Client, CallClock], Awaitable[_ResultT]],
+        what: str,
+        seconds: float,
+        *,
+        repeatable: bool,
+        ask: AskFunction | None = None,
+    ) -> _ResultT:
+        """Ask; once more over a new connection, where that does no harm."""
+        link: Link | None = None
+        with CallClock(seconds) as clock, self._answering.during(Call(clock, ask)):
+            for last in (False, True):
+                link = await self._upkeep.opened()
+                try:
+                    return await send(link.client, clock)
+                except Exception as error:  # noqa: BLE001 - whatever a server provokes in the SDK is its failure
+                    fault = await link.fault_of(error)
+                if fault.lost:
+                    link.lose(fault)
+                harmless = repeatable or fault.ran == "no"
+                broken = fault.lost or fault.failure == "interrupted"
+                if last or not broken or not harmless or self._upkeep.closing:
+                    raise self._upkeep.told(fault, what, doubt=not harmless)
+                _log.info("%s %s; %s is asked for again", self.name, fault.what, what)
+        if link is None:
+            raise self._upkeep.late(seconds)
+        late = f"did not answer {what} within {seconds:g} s"
+        fault = Fault("timeout", late, "Ask for less, or give it longer with `timeout` in its entry.")
+        raise self._upkeep.told(fault, what, doubt=not repeatable)
+
+
+def _up() -> list[Sample]:
+    """Whether the servers that are wanted are connected; those that nobody has asked for yet are not told."""
+    wanted = [each for each in _connections.all() if each.state not in {"configured", "closed"}]
+    return [((each.name,), float(each.state == "ready")) for each in wanted]
+
+
+process_metrics.watch(MCP_SERVER_UP, _up)
+
+
+_MOST_PAGES = 1000
+
+PageT = TypeVar("PageT", bound="_Page")
+
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """The tools of a server.
+
+    Attributes:
+        tools: as the server defines them, in its order.
+        ttl_ms: for so many milliseconds they may be kept; None where the server does not say.
+        scope: whether others may be shown what was kept; None where the server does not say.
+    """
+
+    tools: list[mcp_types.Tool]
+    ttl_ms: int | None = None
+    scope: Literal["public", "private"] | None = None
+
+
+async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[PageT]:
+    """The pages of a list, first to last.
+
+    Args:
+        page: asks for the page at a cursor, the first one at None.
+
+    Raises:
+        FaultError: the list has no end.
+    """
+    pages = [await page(None)]
+    seen: set[str] = set()
+    while (cursor := pages[-1].next_cursor) is not None:
+        if cursor in seen or len(pages) >= _MOST_PAGES:
+            raise FaultError(Fault("unreadable", "sends a list without end", "Update the server.", ran="no"))
+        seen.add(cursor)
+        pages.append(await page(cursor))
+    return pages
+
+
+class Steps:
+    """Tells one step after the other; while one is being told, only the latest of the others is kept.
+
+    A server that reports without end thus costs one report's memory, and who listens is never called twice at
+    the same time.
+    """
+
+    def __init__(self, tell: ProgressFunction | None) -> None:
+        """Tell a function, or nobody."""
+        self._tell = tell
+        self._next: tuple[float, float | None, str] | None = None
+        self._telling = False
+
+    async def take(self, done: float, total: float | None, message: str) -> None:
+        """Take a step, and tell it now or after the one that is being told."""
+        if self._tell is None:
+            return
+        self._next = (done, total, message)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while (step := self._next) is not None:
+                self._next = None
+                await self._tell(*step)
+        finally:
+            self._telling = False

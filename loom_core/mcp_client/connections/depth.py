@@ -1,0 +1,97 @@
+"""Servers that start servers: how deep that may go, and that none starts itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from loom_core.mcp_client.connections.errors import Fault, FaultError
+from loom_core.mcp_client.connections.process import program_of
+
+if TYPE_CHECKING:
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+
+__all__ = ["MOST_DEPTH", "Lineage"]
+
+MOST_DEPTH = 3
+"""So many of Loom's programs may stand above a server, each started or called by the one before."""
+
+_DEPTH = "LOOM_DEPTH"
+_STARTED = "LOOM_STARTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What has started this program.
+
+    Attributes:
+        depth: how many of Loom's programs stand above it.
+        started: fingerprints of the entries that were started on the way to it.
+    """
+
+    depth: int = 0
+    started: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_process(cls, *, environment: Mapping[str, str] | None = None) -> Self:
+        """What the environment says; nonsense in it counts as nothing.
+
+        Args:
+            environment: by default the process's own.
+        """
+        environment = os.environ if environment is None else environment
+        said = environment.get(_DEPTH, "")
+        depth = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
+        return cls(depth, frozenset(environment.get(_STARTED, "").split()))
+
+    def below(self, depth: int = 0) -> int:
+        """How many stand above what a call of ours may start.
+
+        Args:
+            depth: how many stand above the call, as far as its caller knows.
+
+        Raises:
+            FaultError: too many.
+        """
+        deeper = max(depth, self.depth) + 1
+        if deeper > MOST_DEPTH:
+            what = (
+                f"is not asked: {MOST_DEPTH} programs stand above this one already, each started or called by"
+                " the one before"
+            )
+            advice = "Look in the configurations for servers that lead back to each other."
+            raise FaultError(Fault("loop", what, advice, ran="no"))
+        return deeper
+
+    def check(self, config: ServerConfig) -> None:
+        """Refuse to start what would start itself for ever.
+
+        Raises:
+            FaultError: too many programs stand above this one, or the entry is among what has started it.
+        """
+        self.below()
+        if config.transport == "stdio" and _fingerprint(config) in self.started:
+            what = "is not started: this program was started by it"
+            advice = "Remove it from this configuration, or give it a configuration of its own."
+            raise FaultError(Fault("loop", what, advice, ran="no"))
+
+    def environment_of(self, config: ServerConfig) -> dict[str, str]:
+        """The variables that tell a child what has started it."""
+        started = self.started | {_fingerprint(config)}
+        return {_DEPTH: str(self.depth + 1), _STARTED: " ".join(sorted(started))}
+
+
+def _fingerprint(config: ServerConfig) -> str:
+    """What is started, where and with which settings, which cannot be read from it."""
+    parts = [
+        str(Path(program_of(config, path=config.env.get("PATH")) or config.command).resolve()),
+        list(config.args),
+        str(config.cwd or ""),
+        sorted(config.env.items()),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]

@@ -1,0 +1,313 @@
+"""The HTTP client that the SDK's transports use for one server: bounded, and with words for what goes wrong.
+
+The SDK makes every status one error without words, and takes the whole connection down where one request
+fails. So what fails here is answered with a JSON-RPC error, which reaches the one who has asked.
+
+Imported at first use only: it loads the HTTP library.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import httpx2
+
+from loom_core.errors import LoomError
+from loom_core.keys import redacted
+from loom_core.mcp_client.configuration.masking import shown_url
+from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, Faults
+from loom_core.mcp_client.connections.sanitizing import plain_line
+from loom_core.mcp_client.connections.tracing import told_http
+from loom_core.net import system_trust
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+
+__all__ = ["Exchange", "fault_of", "hide_secrets"]
+
+_log = logging.getLogger(__name__)
+
+_REFUSAL_BYTES = 1 << 16  # of an answer that is a refusal
+_SHOWN = 200  # bytes of what it says
+_CONNECT_SECONDS = 10.0
+_READ_SECONDS = 300.0  # without a byte; streams that are kept open send some
+_CONNECTIONS = 64
+_SESSION = "mcp-session-id"
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Exchange(httpx2.AsyncClient):
+    """Sends requests to one server.
+
+    Args of `__init__`:
+        config: the server.
+        auth: signs the requests, or None.
+        faults: where it is kept what the errors mean that are made here.
+        on_fault: told of each; the legacy transport has nobody else to tell.
+        answer_bytes: the largest answer that is taken.
+
+    Attributes:
+        revision: that of the protocol, as the latest request said; empty before.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        auth: httpx2.Auth | None,
+        faults: Faults,
+        on_fault: Callable[[Fault], None] = lambda _fault: None,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> None:
+        super().__init__(
+            headers=dict(config.headers),
+            auth=auth,
+            verify=system_trust(),
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=max(_READ_SECONDS, config.call_seconds)),
+            limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=8),
+            # Proxies of the environment lead to the web, not back to this machine.
+            trust_env=urlsplit(config.url).hostname not in _LOOPBACK,
+        )
+        hide_secrets()
+        self.revision = ""
+        self._name = config.name
+        self._sse = config.transport == "sse"
+        self._server_auth = auth
+        self._secrets = config.secrets
+        self._faults = faults
+        self._on_fault = on_fault
+        self._answer_bytes = answer_bytes
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
+        """Send a request; a message that cannot be delivered or is refused gets an error as its answer."""
+        if request.method != "POST":
+            return await super().send(request, **options)
+        told_http(request, server=self._name)
+        self.revision = request.headers.get("mcp-protocol-version", "")
+        try:
+            response = await super().send(request, **options)
+            if response.is_success and _is_json(response):
+                return await self._whole(request, response)
+            if response.status_code >= 400:
+                return await self._refusal(request, response)
+            if (fault := _strayed(response)) is not None:
+                await response.aclose()
+                return self._answer(request, fault)
+            return response
+        except httpx2.TransportError as error:
+            return self._answer(request, fault_of(error, str(request.url)))
+        except LoomError as error:
+            fault = Fault("authentication", f"cannot be asked: {error.message}", error.advice, ran="no")
+            return self._answer(request, fault)
+
+    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """An answer with its whole content, if that is not too large."""
+        content = await _read(response, self._answer_bytes)
+        if content is not None:
+            return _response(request, response.status_code, content, session=response.headers.get(_SESSION))
+        what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not taken"
+        return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
+
+    async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        content = await _read(response, _REFUSAL_BYTES) or b""
+        error = _json_rpc_error(content) if _is_json(response) else None
+        words = str(error.get("message", "")) if error else _text(response, content)
+        said = plain_line(redacted(words, self._secrets), most=_SHOWN)
+        fault = self._fault_of_status(request, response, said)
+        if error is not None and fault.failure != "authentication" and not fault.lost:
+            return _response(request, response.status_code, content)
+        return self._answer(request, fault)
+
+    def _fault_of_status(self, request: httpx2.Request, response: httpx2.Response, said: str) -> Fault:
+        status = response.status_code
+        what = f"answers {status} {_phrase(status)}" + (f": {said}" if said else "")
+        if status in {401, 403, 407}:
+            problem = getattr(self._server_auth, "problem", None)
+            if isinstance(problem, LoomError):
+                return Fault(
+                    "authentication", f"{what}; {problem.message}", problem.advice, status=status, ran="no"
+                )
+            advice = (
+                "Check the `headers` of its entry: the token is missing, wrong, or not allowed to do this."
+            )
+            return Fault("authentication", what, advice, status=status, ran="no")
+        if _SESSION in request.headers and (
+            status == 404 or (status == 400 and "session" in said.casefold())
+        ):
+            return Fault("connection", "has forgotten the session", status=status, ran="no", lost=True)
+        match status:
+            case 404 | 405 | 406 | 415:
+                advice = 'Check the `url` of its entry; a server of the old kind needs `"type": "sse"`.'
+                return Fault("refused", what, advice, status=status, ran="no")
+            case 413:
+                return Fault("too_large", what, "Give it less at once.", status=status, ran="no")
+            case 421:
+                advice = (
+                    "It does not know itself by the host name in `url`: allow the name there, or use another."
+                )
+                return Fault("refused", what, advice, status=status, ran="no")
+            case 429:
+                wait = plain_line(response.headers.get("retry-after", ""))
+                advice = f"Ask again after {wait} s." if wait.isdigit() else "Ask again later."
+                return Fault("busy", what, advice, status=status, ran="no", passing=True)
+            case _:
+                passing = status in {408, 502, 503, 504}
+                advice = (
+                    "Ask again later." if status >= 500 else "Check the `url` and `headers` of its entry."
+                )
+                failure = "busy" if passing else "refused"
+                return Fault(failure, what, advice, status=status, passing=passing)
+
+    def _answer(self, request: httpx2.Request, fault: Fault) -> httpx2.Response:
+        """A fault as the answer of a server; the id is put in by who reads it."""
+        _log.debug("%s %s", request.url.host, fault.what)
+        self._on_fault(fault)
+        if self._sse:  # answers come another way there; an error would end it, with the address in the log
+            return httpx2.Response(202, request=request)
+        error = {"code": -32603, "message": fault.what, "data": self._faults.note(fault)}
+        content = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        return _response(request, fault.status or 503, content)
+
+
+def _response(
+    request: httpx2.Request, status: int, content: bytes, *, session: str | None = None
+) -> httpx2.Response:
+    headers = {"content-type": "application/json"} | ({_SESSION: session} if session else {})
+    return httpx2.Response(status, headers=headers, content=content, request=request)
+
+
+def _strayed(response: httpx2.Response) -> Fault | None:
+    """What is wrong with an answer that comes from no server of MCP: it names another place, or is a page."""
+    if response.is_redirect:
+        where = shown_url(plain_line(response.headers["location"], most=_SHOWN))
+        what = f"sends us on to {where}, where our headers are not sent"
+        advice = "If that is the server, write its address into `url`."
+        return Fault("refused", what, advice, ran="no")
+    if response.headers.get("content-type", "").lower().startswith("text/html"):
+        advice = "Check the `url` of its entry, and whether one has to log in there."
+        return Fault("refused", "answers with a page for people", advice, ran="no")
+    return None
+
+
+async def _read(response: httpx2.Response, most: int) -> bytes | None:
+    """The content, unpacked; None if it is larger."""
+    content = bytearray()
+    try:
+        async for piece in response.aiter_bytes():
+            content += piece
+            if len(content) > most:
+                return None
+    finally:
+        await response.aclose()
+    return bytes(content)
+
+
+def fault_of(error: httpx2.HTTPError, url: str) -> Fault:
+    """What an error of the HTTP library means."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        status = error.response.status_code
+        failure = "authentication" if status in {401, 403, 407} else "refused"
+        what, advice = f"answers {status} {_phrase(status)}", "Check `url` and `headers` of its entry."
+        return Fault(failure, what, advice, status=status, ran="no", lost=True, passing=status >= 500)
+    parts = urlsplit(url)
+    where = f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    certificate = _cause(error, ssl.SSLCertVerificationError)
+    if certificate is not None:
+        what = f"at {where} has a certificate that is not trusted: {certificate.verify_message}"
+        advice = "Let the system trust its certificate authority, or set SSL_CERT_FILE to it."
+        return Fault("connection", what, advice, ran="no", lost=True)
+    if _cause(error, ssl.SSLError) is not None:
+        advice = "Check `url`: http and https may be confused, or the port."
+        return Fault("connection", f"at {where} does not speak TLS as it should", advice, ran="no", lost=True)
+    match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.ProxyError():
+            advice = "Check that it runs, and `url` of its entry."
+            why = "does not take the connection in time" if isinstance(error, httpx2.ConnectTimeout) else ""
+            what = f"at {where} {why or 'cannot be reached'}"
+            return Fault("connection", what, advice, ran="no", lost=True, passing=True)
+        case httpx2.PoolTimeout():
+            advice = "Ask it for less at the same time."
+            return Fault("busy", "has too many requests of ours open", advice, ran="no", passing=True)
+        case httpx2.UnsupportedProtocol():
+            return Fault(
+                "connection", "has no http or https address", "Check its `url`.", ran="no", lost=True
+            )
+        case httpx2.ReadTimeout() | httpx2.WriteTimeout():
+            return Fault("timeout", "says nothing any more", passing=True)
+        case _:
+            return Fault("interrupted", "broke off the connection", passing=True)
+
+
+def _cause(error: BaseException, kind: type[ssl.SSLError]) -> Any:  # noqa: ANN401 - of the kind asked for
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, kind):
+        seen = seen.__cause__ or seen.__context__
+    return seen
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _json_rpc_error(content: bytes) -> dict[str, Any] | None:
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    error = cast("dict[str, object]", value).get("error")
+    return cast("dict[str, Any]", error) if isinstance(error, dict) else None
+
+
+def _text(response: httpx2.Response, content: bytes) -> str:
+    """What a refusal says for people; a page is none."""
+    plain = response.headers.get("content-type", "").lower().startswith(("text/plain", "application/json"))
+    return content.decode("utf-8", "replace") if plain else ""
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+class _ShownAddresses(logging.Filter):
+    """Shows the harmless part of each address that a line is about."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(self._shown(record.args))
+        return True
+
+    def _shown(self, values: tuple[object, ...]) -> Iterator[object]:
+        for value in values:
+            text = str(value)
+            yield shown_url(text) if text.startswith(("http://", "https://")) else value
+
+
+class _WarningsOnly(logging.Filter):
+    """Leaves out what tells of addresses, session ids and whole messages."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING
+
+
+_SHOWN_ADDRESSES = _ShownAddresses()
+_WARNINGS_ONLY = _WarningsOnly()
+
+
+def hide_secrets() -> None:
+    """Keep secrets out of the log; may be called again."""
+    logging.getLogger("httpx2").addFilter(_SHOWN_ADDRESSES)
+    for name in ("mcp.client.streamable_http", "mcp.client.sse"):
+        logging.getLogger(name).addFilter(_WARNINGS_ONLY)

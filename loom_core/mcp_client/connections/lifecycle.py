@@ -1,0 +1,309 @@
+"""One opening of a server: from its start, or the first request, to the moment it is lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from loom_core.keys import redacted
+from loom_core.mcp_client.connections.errors import Fault, FaultError, leaf
+from loom_core.mcp_client.connections.facts import ServerFacts
+from loom_core.mcp_client.connections.http_transport import HttpTransport
+from loom_core.mcp_client.connections.process import ChildProcess
+from loom_core.mcp_client.connections.sanitizing import plain, plain_line
+from loom_core.mcp_client.connections.stdio_transport import StdioTransport
+from loom_core.tools.environment import child_environment
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp import MCPError
+    from mcp.client import IncomingMessage
+    from mcp_types import CallToolResult
+
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.connections.backoff import Backoff
+    from loom_core.mcp_client.connections.client_features import Answering
+    from loom_core.mcp_client.connections.depth import Lineage
+
+__all__ = ["Link", "Mode"]
+
+_log = logging.getLogger(__name__)
+
+Mode = Literal["auto", "legacy"]
+
+_Changed = Literal["tools", "resources", "prompts"]
+
+_SHOWN = 500  # bytes of a server's own error
+_DISCOVER_SECONDS = 2.5  # that a server of the old era, which passes over what it does not know, may cost
+_LISTEN_SECONDS = 30.0  # for the server to agree that it tells of changes
+
+
+class Link:
+    """One connection, while it lasts. Its `client` is entered and left by the owner's task.
+
+    Attributes:
+        client: the SDK's client.
+        opened: whether it could be asked at some time.
+        broken: whether a child was started, and was not too slow to be opened, but failed.
+        lost: set when nothing more can be asked.
+        fault: why, once it is lost.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        answering: Answering,
+        on_change: Callable[[_Changed], None],
+        auth: httpx2.Auth | None,
+        lineage: Lineage,
+        mode: Mode,
+    ) -> None:
+        """Prepare an opening.
+
+        Args:
+            config: the server.
+            answering: answers its questions.
+            on_change: told what the server says has changed.
+            auth: signs requests over HTTP.
+            lineage: what a child is told of who has started it.
+            mode: whether the era is found out, or is known to be the old one.
+        """
+        from mcp import Client
+        from mcp_types import Implementation
+
+        self.opened = False
+        self.broken = False
+        self.lost = anyio.Event()
+        self.fault: Fault | None = None
+        self._config = config
+        self._on_change = on_change
+        self._stdio: StdioTransport | None = None
+        if config.transport == "stdio":
+            environment = child_environment({**config.env, **lineage.environment_of(config)})
+            self._stdio = transport = StdioTransport(
+                partial(ChildProcess.start, config, environment),
+                on_end=self._ended,
+                server=config.name,
+                discover_seconds=min(config.start_seconds / 4, _DISCOVER_SECONDS),
+            )
+        else:
+            transport = HttpTransport(config, auth=auth, on_end=self.lose)
+        self._transport = transport
+        self.client = Client(
+            transport,
+            mode=mode,
+            cache=None,
+            client_info=Implementation(name="loom", version=_version()),
+            message_handler=self._heard,
+            **answering.options(),
+        )
+
+    def lose(self, fault: Fault) -> None:
+        """Note that nothing more can be asked."""
+        if not self.lost.is_set():
+            self.fault = fault
+            self.lost.set()
+
+    def facts(self, seconds: float) -> ServerFacts:
+        """What the server said of itself when it was opened just now; `seconds` is how long that took."""
+        info = self.client.server_info
+        return ServerFacts(
+            name=plain_line(info.name) if info else "",
+            version=plain_line(info.version) if info else "",
+            instructions=plain(self.client.instructions or ""),
+            protocol_version=self.client.protocol_version,
+            modern=self._modern,
+            capabilities=self.client.server_capabilities,
+            seconds=seconds,
+        )
+
+    def leave_results_unchecked(self) -> None:
+        """Keep the SDK from checking structured results; to be called once it is open.
+
+        It does so in unbounded time, and a server that gives both the schema and the value could stop this
+        process with them. `MCPTool` checks in bounded time.
+        """
+        self.client.session.validate_tool_result = _unchecked
+
+    async def listen(self, backoff: Backoff) -> None:
+        """Let a server of the modern era tell what changes, again and again; until cancelled."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import SubscriptionLost
+
+        wanted = self._told_changes()
+        if not self._modern or not wanted:
+            return
+        failures = 0
+        while True:
+            with anyio.CancelScope(deadline=anyio.current_time() + _LISTEN_SECONDS) as scope:
+                try:
+                    async with self.client.listen(
+                        tools_list_changed="tools" in wanted,
+                        resources_list_changed="resources" in wanted,
+                        prompts_list_changed="prompts" in wanted,
+                    ) as events:
+                        scope.deadline = float("inf")
+                        if failures:  # what happened meanwhile was told to nobody
+                            for change in wanted:
+                                self._on_change(change)
+                        failures = 0
+                        async for _event in events:
+                            pass  # `_heard` gets it, too
+                except MCPError as error:
+                    if error.code == _METHOD_NOT_FOUND:
+                        return
+                except SubscriptionLost:
+                    pass
+            failures += 1
+            await anyio.sleep(backoff.wait_after(failures))
+
+    async def fault_of(self, error: BaseException) -> Fault:
+        """What an error of the SDK means."""
+        import httpx2
+        from mcp import MCPError
+        from pydantic import ValidationError
+
+        match error := leaf(error):
+            case FaultError(fault=fault):
+                return fault
+            case MCPError():
+                return await self._fault_of_answer(error)
+            case ValidationError():
+                return Fault("unreadable", "answers with what breaks the protocol", "Update the server.")
+            case httpx2.HTTPError():
+                from loom_core.mcp_client.connections.http_client import fault_of
+
+                return fault_of(error, self._config.url)
+            case OSError():
+                return Fault("connection", f"cannot be reached: {error.strerror}", lost=True, passing=True)
+            case _:
+                what = f"answers with what cannot be used: {self._said(str(error))}"
+                return Fault("unreadable", what, "Update the server.")
+
+    async def conclude(self, error: BaseException | None, seconds: float) -> None:
+        """Find out why it is lost, or could not be opened, now that it is closed again.
+
+        Args:
+            error: what the SDK has raised, if it has.
+            seconds: so much time it had to be opened.
+        """
+        self.broken = self._process is not None and error is not None and not self.opened
+        if not self.opened:
+            self.fault = await self._fault_of_start(error, seconds)
+        elif self._process and self.fault is _GONE:
+            said = await self._process.obituary()
+            self.fault = Fault("connection", said, lost=True, passing=True)
+        elif self.fault is None:
+            self.fault = await self.fault_of(error) if error else _GONE
+        self.lost.set()
+
+    async def _fault_of_start(self, error: BaseException | None, seconds: float) -> Fault:
+        """Why it could not be opened; no error means that it took too long."""
+        if isinstance(self._transport, HttpTransport) and self._transport.unauthorized:
+            return self._transport.unauthorized
+        if error is not None:
+            fault = await self.fault_of(error)
+            if fault.lost and self._process:
+                said = await self._process.obituary()
+                return Fault("start", said, self._advice(), ran="no", lost=True, passing=True)
+            return replace(fault, advice=fault.advice or self._advice()) if self._process else fault
+        what = f"did not answer within {seconds:g} s when it was opened"
+        if self._stdio and self._stdio.pollution:
+            shown = self._said(self._stdio.pollution.decode("utf-8", "replace"))
+            what = f"{what}; it wrote to its standard output what is no message: {shown!r}"
+        if self._process and (said := self._process.log.tail()):
+            what = f"{what}; it said: {said}"
+        advice = "Run its command in a terminal, or give it longer with `start_seconds`."
+        return Fault(
+            "start", what, advice if self._process else "Check that it runs.", ran="no", passing=True
+        )
+
+    @property
+    def _modern(self) -> bool:
+        return self.client.session.discover_result is not None
+
+    @property
+    def _process(self) -> ChildProcess | None:
+        return self._stdio.process if self._stdio else None
+
+    def _advice(self) -> str:
+        if self._stdio and self._stdio.pollution:
+            shown = self._said(self._stdio.pollution.decode("utf-8", "replace"))
+            return f"It may be no server of MCP, or need other `args`: it wrote {shown!r}."
+        return "Run its command in a terminal, and check `args` and `env` of its entry."
+
+    async def _fault_of_answer(self, error: MCPError) -> Fault:
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
+
+        if (fault := self._transport.faults.take(error.data)) is not None:
+            return fault
+        broken = error.message == "Connection closed" or error.message.startswith("SSE stream")
+        if self.lost.is_set() or (error.code == CONNECTION_CLOSED and broken):
+            if self.fault and self.fault.failure == "closed":
+                return replace(self.fault, ran="unknown")
+            if self._process:
+                return Fault("interrupted", await self._process.obituary(), lost=True, passing=True)
+            if self.fault:  # it was found by another request; what this one did is not known
+                return replace(self.fault, failure="interrupted", ran="unknown")
+            if "exceeded" in error.message:
+                what = "answered with more than is taken at once"
+                return Fault("too_large", what, "Ask it for less at once.")
+            return Fault(
+                "interrupted", "broke off its answer", lost=error.message == "Connection closed", passing=True
+            )
+        if error.message.startswith("Failed to parse JSON"):
+            what = "answers with what is no message of MCP"
+            return Fault("unreadable", what, "Check its `url`, and update it.")
+        ran = "no" if error.code in {_METHOD_NOT_FOUND, INVALID_PARAMS} else "unknown"
+        what = f"answers with error {error.code}: {self._said(error.message) or 'no words'}"
+        return Fault("refused", what, code=error.code, ran=ran)
+
+    def _told_changes(self) -> list[_Changed]:
+        """Of which lists the server tells when they change."""
+        said = self.client.server_capabilities
+        told: dict[_Changed, bool | None] = {
+            "tools": said.tools and said.tools.list_changed,
+            "resources": said.resources and said.resources.list_changed,
+            "prompts": said.prompts and said.prompts.list_changed,
+        }
+        return [change for change, is_told in told.items() if is_told]
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        import mcp_types
+
+        match message:
+            case mcp_types.ToolListChangedNotification():
+                self._on_change("tools")
+            case mcp_types.ResourceListChangedNotification():
+                self._on_change("resources")
+            case mcp_types.PromptListChangedNotification():
+                self._on_change("prompts")
+            case _:
+                pass
+
+    def _said(self, text: str) -> str:
+        """What a server says, as part of a sentence; no secret is cut through."""
+        return plain_line(redacted(text, self._config.secrets), most=_SHOWN)
+
+    def _ended(self) -> None:
+        self.lose(_GONE)
+
+
+_GONE = Fault("connection", "has gone", ran="no", lost=True, passing=True)
+_METHOD_NOT_FOUND = -32601
+
+
+@cache
+def _version() -> str:
+    return version("loom-mcp-core")  # which reads a file
+
+
+async def _unchecked(name: str, result: CallToolResult) -> None:
+    """See `Link.leave_results_unchecked`."""

@@ -1,0 +1,274 @@
+"""The owner of a connection to one server: opens it, keeps it, opens it again, closes it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from loom_core.errors import ServerError
+from loom_core.keys import redacted
+from loom_core.mcp_client.connections.errors import Fault, FaultError
+from loom_core.observability.propagation import detached
+
+if TYPE_CHECKING:
+    import httpx2
+    from anyio.abc import TaskStatus
+
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.connections.backoff import Backoff
+    from loom_core.mcp_client.connections.client_features import Answering
+    from loom_core.mcp_client.connections.depth import Lineage
+    from loom_core.mcp_client.connections.facts import ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import Link, Mode
+
+__all__ = ["Change", "State", "Upkeep"]
+
+_log = logging.getLogger(__name__)
+
+State = Literal["configured", "connecting", "ready", "degraded", "failed", "closed"]
+"""Not started; being opened; usable; lost and being opened again; given up until somebody asks; closed."""
+
+Change = Literal["tools", "resources", "prompts", "state"]
+"""What is different now; `tools`, `resources` and `prompts` also after the server was connected again."""
+
+_LISTS: tuple[Change, ...] = ("tools", "resources", "prompts")
+_PERHAPS_OLD = frozenset({"start", "refused", "unreadable"})
+_CLOSE_SECONDS = 10.0
+_CLOSED = Fault("closed", "is not connected any more: the connection was closed", ran="no", lost=True)
+
+
+class Upkeep:
+    """Keeps one server connected. Only the task of `run` opens and closes; who asks uses the link meanwhile.
+
+    Attributes:
+        state: see `State`.
+        failure: why it is not ready, for people; empty while it is, or was never tried.
+        facts: what it said of itself when it was last connected to.
+        closing: whether it is closed, or being closed.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        answering: Answering,
+        on_change: Callable[[Change], None],
+        auth: Callable[[ServerConfig], httpx2.Auth | None] | None,
+        lineage: Lineage,
+        backoff: Backoff,
+    ) -> None:
+        """Prepare it, see `ServerConnection`."""
+        self.state: State = "configured"
+        self.failure = ""
+        self.facts: ServerFacts | None = None
+        self._config = config
+        self._answering = answering
+        self._on_change = on_change
+        self._auth = auth
+        self._lineage = lineage
+        self._backoff = backoff
+        self._link: Link | None = None
+        self._opening: anyio.CancelScope | None = None
+        self._legacy = config.era == "legacy"
+        self._fault: Fault | None = None
+        self._openings = 0
+        self._since: float | None = None  # when it came into its state
+        self._running = False
+        self._closing = anyio.Event()
+        self._wanted = anyio.Event()
+        self._changed = anyio.Event()
+
+    @property
+    def state_seconds(self) -> float:
+        """How long it has been in its state; 0 before `run`."""
+        return 0.0 if self._since is None else anyio.current_time() - self._since
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is closed, or being closed."""
+        return self._closing.is_set()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the connection: to be started once, in a task group. It ends after `close`, or cancelled."""
+        self._running = True
+        task_status.started()
+        with detached():  # it outlives whatever request has begun it
+            await self._keep_up()
+
+    async def _keep_up(self) -> None:
+        failures = 0
+        try:
+            while not self.closing:
+                began = anyio.current_time()
+                reopening = self.state == "degraded"
+                link = await self._hold(reopening=reopening)
+                settled = link.opened and anyio.current_time() - began >= self._backoff.settled
+                failures = 1 if settled else failures + 1
+                fault = link.fault or _CLOSED
+                in_vain = not link.opened and not (reopening and fault.passing)
+                if self.closing:
+                    break
+                if in_vain or failures > self._backoff.attempts:
+                    failures = 0
+                    await self._give_up(fault)
+                else:
+                    self._become("degraded", fault)
+                    await self._pause(self._backoff.wait_after(failures - 1) if failures > 1 else 0.0)
+        finally:
+            self._running = False
+            self._become("closed", _CLOSED)
+
+    async def opened(self) -> Link:
+        """The link to ask, once there is one.
+
+        Raises:
+            ServerError: there is none, and will not be before somebody asks again.
+        """
+        openings = self._openings - (self.state in {"connecting", "degraded"})  # the one that goes on counts
+        while self._link is None or self._link.lost.is_set():
+            if self.state == "closed" or (self.state == "failed" and self._openings > openings):
+                raise self.told(self._fault or _CLOSED)
+            self._wanted.set()
+            await self._changed.wait()
+        return self._link
+
+    def late(self, seconds: float) -> ServerError:
+        """Why there is no link after so many seconds."""
+        waited = Fault("connection", f"is not connected after {seconds:g} s", "Give it longer.", ran="no")
+        return self.told(self._fault or waited)
+
+    def told(self, fault: Fault, what: str = "", *, doubt: bool = False) -> ServerError:
+        """A fault as an error.
+
+        Args:
+            fault: what went wrong.
+            what: what was asked for.
+            doubt: whether it matters if that was done.
+        """
+        message = f"Server {self._config.name!r} {fault.what.rstrip('.')}."
+        advice = fault.advice
+        if doubt and fault.failure in {"interrupted", "timeout", "closed"}:
+            message = f"{message} It is not known whether {what} was carried out."
+            advice = f"{advice} Find that out before you ask for it again.".lstrip()
+        return ServerError(
+            redacted(message, self._config.secrets),
+            advice=redacted(advice, self._config.secrets),
+            server=self._config.name,
+            failure=fault.failure,
+            code=fault.code,
+            status=fault.status,
+        )
+
+    async def close(self) -> None:
+        """Close it and wait until it is; may be called by any task, and again."""
+        self._closing.set()
+        self._wanted.set()
+        if self._link:
+            self._link.lose(_CLOSED)
+        elif self._opening:
+            self._opening.cancel()
+        while self._running:
+            await self._changed.wait()
+        if self.state != "closed":
+            self._become("closed", _CLOSED)
+
+    async def _hold(self, *, reopening: bool) -> Link:
+        """Open the server and keep it open until it is lost, or closed; the link says what came of it."""
+        self._openings += 1
+        if not reopening:
+            self._become("connecting", self._fault)
+        legacy = self._legacy
+        link = await self._open_as("legacy" if legacy else "auto")
+        perhaps_old = link.broken and link.fault is not None and link.fault.failure in _PERHAPS_OLD
+        may_be = not legacy and self._config.era == "auto" and self._config.transport == "stdio"
+        if perhaps_old and may_be and not self.closing:
+            # Some old servers end, or answer nonsense, when the first message is not the one they know.
+            _log.info("%s is opened again, as a server of the old era", self._config.name)
+            link = await self._open_as("legacy")
+        if not link.opened:
+            self._legacy = self._config.era == "legacy"
+        return link
+
+    async def _open_as(self, mode: Mode) -> Link:
+        from loom_core.mcp_client.connections.lifecycle import Link
+
+        link = Link(
+            self._config,
+            answering=self._answering,
+            on_change=self._on_change,
+            auth=self._auth(self._config) if self._auth else None,
+            lineage=self._lineage,
+            mode=mode,
+        )
+        seconds = self._config.start_seconds
+        began = anyio.current_time()
+        error: BaseException | None = None
+        with anyio.CancelScope(deadline=began + seconds) as scope:
+            self._opening = scope
+            try:
+                self._lineage.check(self._config)
+                async with link.client:
+                    scope.deadline = math.inf
+                    self._opening = None
+                    try:
+                        await self._serve(link, anyio.current_time() - began)
+                    finally:
+                        self._link = None
+                        scope.deadline = anyio.current_time() + _CLOSE_SECONDS
+            except Exception as caught:  # noqa: BLE001 - whatever a server provokes in the SDK is its failure
+                error = caught
+        self._opening = None
+        await link.conclude(error, seconds)
+        return link
+
+    async def _serve(self, link: Link, seconds: float) -> None:
+        """Let it be asked until it is lost."""
+        facts = link.facts(seconds)
+        if self._config.era == "modern" and not facts.modern:
+            what = f"speaks {facts.protocol_version} only, and `era` of its entry is `modern`"
+            raise FaultError(Fault("refused", what, "Leave `era` out.", ran="no"))
+        link.opened = True
+        link.leave_results_unchecked()
+        self.facts = facts
+        self._legacy = not facts.modern
+        self._link = link
+        if self.closing:
+            return
+        reopened = self._openings > 1
+        self._become("ready")
+        for change in _LISTS if reopened else ():
+            self._on_change(change)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.listen, self._backoff)
+            await link.lost.wait()
+            if not self.closing:
+                self._become("degraded", link.fault)
+            tasks.cancel_scope.cancel()
+
+    async def _give_up(self, fault: Fault) -> None:
+        """Wait until somebody asks for it."""
+        self._wanted = anyio.Event()
+        self._become("failed", fault)
+        await self._wanted.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._closing.wait()
+
+    def _become(self, state: State, fault: Fault | None = None) -> None:
+        if self.state != state:
+            self._since = anyio.current_time()
+        self.state = state
+        self._fault = fault
+        self.failure = str(self.told(fault)) if fault else ""
+        if state == "failed":
+            _log.warning("%s", self.failure)
+        else:
+            _log.debug("%s is %s. %s", self._config.name, state, self.failure)
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+        self._on_change("state")

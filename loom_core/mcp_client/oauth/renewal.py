@@ -1,0 +1,81 @@
+"""Tokens renewed without a person."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import httpx2
+from mcp.shared.auth import OAuthToken
+from pydantic import SecretStr, ValidationError
+
+from loom_core.errors import LoginError
+from loom_core.mcp_client.oauth.requests import guarded_client, known_client, sent
+from loom_core.mcp_client.oauth.store import Login, Tokens
+
+if TYPE_CHECKING:
+    from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+
+__all__ = ["end_of", "refreshed"]
+
+
+async def refreshed(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Login | None:
+    """A login whose tokens are new, got without a person; None if the authorization server refuses.
+
+    Raises:
+        LoginError: it cannot do so now, or may not be sent the token.
+        NetError: it does not answer, or may not be asked. Then nothing is known of the login.
+    """
+    tokens, client = login.tokens, known_client(oauth, login)
+    if tokens is None or tokens.refresh is None or client is None:
+        return None
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": tokens.refresh.get_secret_value(),
+        "client_id": client.client_id,
+        **({"resource": tokens.resource} if tokens.resource else {}),
+    }
+    headers: dict[str, str] = {}
+    if client.client_secret is not None:
+        secret = client.client_secret.get_secret_value()
+        if client.method == "client_secret_post":
+            form["client_secret"] = secret
+        else:
+            headers["Authorization"] = _basic(client.client_id, secret)
+    request = httpx2.Request("POST", tokens.endpoint, data=form, headers=headers)
+    response = await sent(request, config, guarded_client(config, oauth))
+    if response.status_code >= 500 or response.status_code == 429:
+        raise LoginError(
+            f"The authorization server of {config.name!r} does not renew the login now:"
+            f" it answers with status {response.status_code}.",
+            advice="Try again later.",
+        )
+    try:
+        new = OAuthToken.model_validate_json(response.content) if response.is_success else None
+    except ValidationError:
+        new = None
+    if new is None:
+        return None
+    kept = Tokens(
+        access=SecretStr(new.access_token),
+        refresh=SecretStr(new.refresh_token) if new.refresh_token else tokens.refresh,
+        scope=tokens.scope if new.scope is None else new.scope,
+        expires=end_of(new),
+        endpoint=tokens.endpoint,
+        resource=tokens.resource,
+    )
+    return login.model_copy(update={"tokens": kept})
+
+
+def end_of(tokens: OAuthToken) -> float | None:
+    """When tokens that were just given end, in seconds since 1970; None where nothing is said about it."""
+    return None if tokens.expires_in is None else time.time() + tokens.expires_in
+
+
+def _basic(client_id: str, secret: str) -> str:
+    """The header of a client with a secret (RFC 6749, section 2.3.1)."""
+    pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"

@@ -1,0 +1,77 @@
+"""The requests of a login: where they may go, and as whom the client sends them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+import httpx2
+
+from loom_core.errors import LoginError
+from loom_core.mcp_client.configuration.oauth_endpoints import is_safe_place
+from loom_core.mcp_client.oauth.store import Login, Registration
+from loom_core.net import HttpClient, NetPolicy
+from loom_core.net.headers import is_set_by_client
+
+if TYPE_CHECKING:
+    from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+
+__all__ = ["guarded_client", "known_client", "secret_method", "sent", "unsafe"]
+
+_MAX_BYTES = 1 << 20
+_TOTAL_SECONDS = 20.0
+
+
+def guarded_client(config: ServerConfig, oauth: OAuthConfig) -> HttpClient:
+    """May ask the hosts that the user has named, wherever they are; others on the open internet."""
+    hosts = {urlsplit(url).hostname or "" for url in (config.url, oauth.issuer)} - {""}
+    policy = replace(NetPolicy.allowing(sorted(hosts)), max_bytes=_MAX_BYTES, total_seconds=_TOTAL_SECONDS)
+    return HttpClient(policy)
+
+
+async def sent(request: httpx2.Request, config: ServerConfig, client: HttpClient) -> httpx2.Response:
+    """The answer to a request of a login, which goes to no place that may not see it.
+
+    Raises:
+        LoginError: the place is no such.
+        NetError: it does not answer, or may not be asked.
+    """
+    url = str(request.url)
+    content = await request.aread()
+    headers = {name: value for name, value in request.headers.items() if not is_set_by_client(name)}
+    if not is_safe_place(url, beside=config.url):
+        raise unsafe(config, url)
+    method = "POST" if request.method == "POST" else "GET"
+    answer = await client.request(method, url, headers=headers, content=content)
+    if not is_safe_place(answer.url, beside=config.url):
+        raise unsafe(config, answer.url)
+    received = {name: value for name, value in answer.headers.items() if name != "content-encoding"}
+    return httpx2.Response(answer.status, headers=received, content=answer.body, request=request)
+
+
+def known_client(oauth: OAuthConfig, login: Login) -> Registration | None:
+    """What the client is called: by the configuration as it is now, or as it was registered."""
+    if not oauth.client_id:
+        return login.registration
+    return Registration(
+        client_id=oauth.client_id,
+        client_secret=oauth.client_secret,
+        method=secret_method(oauth) if oauth.client_secret else "none",
+        issuer=oauth.issuer or None,
+    )
+
+
+def secret_method(oauth: OAuthConfig) -> Literal["client_secret_basic", "client_secret_post"]:
+    """Where the client's secret stands, in the words of OAuth."""
+    return "client_secret_basic" if oauth.proof_in == "header" else "client_secret_post"
+
+
+def unsafe(config: ServerConfig, url: str) -> LoginError:
+    """The error of a server that leads a login to where no secret may be sent."""
+    place = urlsplit(url)
+    return LoginError(
+        f"{config.name!r} leads the login to {place.scheme}://{place.hostname}, where no secret may be sent.",
+        advice="An authorization server must be reached over https. Tell who runs the server.",
+    )

@@ -1,0 +1,290 @@
+"""What a login at an MCP server has given: kept in a file, for every process of this user.
+
+A file holds the login of one entry of the configuration at one address, so that an entry whose address is
+changed does not hand its tokens to another server. Only the user may read it (0600, in a folder 0700), it is
+encrypted where there is a keyring, and it is replaced as a whole. Who renews a token holds a lock meanwhile:
+a refresh token is often good for one use, and the second of two processes would be logged out by it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+from anyio import to_thread
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from loom_core.errors import ConfigError, StoreBusyError
+from loom_core.keys import own_key, remember
+from loom_core.storage.lock import ProcessLock
+from loom_core.storage.private_file import replace_privately
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from cryptography.fernet import Fernet
+
+__all__ = ["Login", "LoginStore", "Registration", "Seal", "Tokens"]
+
+_LOOK_SECONDS = 0.05
+_EARLY = 30.0  # seconds before its end at which a token is not used any more
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Registration(_Kept):
+    """What the client is called at one authorization server.
+
+    Attributes:
+        client_id: its name there.
+        client_secret: its secret there, if it was given one.
+        method: how it proves that it is the one (`token_endpoint_auth_method`).
+        issuer: the authorization server; None where it has no metadata.
+        redirect_uri: where a browser returns to; empty where no browser is needed.
+    """
+
+    client_id: str
+    client_secret: SecretStr | None = None
+    method: str | None = None
+    issuer: str | None = None
+    redirect_uri: str = ""
+
+
+class Tokens(_Kept):
+    """What requests are made with.
+
+    Attributes:
+        access: goes with each request to the MCP server.
+        refresh: gets the next ones; None where the authorization server gives none.
+        scope: what they allow, separated by blanks.
+        expires: when `access` ends, in seconds since 1970; None where nothing is said about it.
+        endpoint: where `refresh` is sent, and nowhere else.
+        resource: what the tokens are for (RFC 8707); empty where the server does not want to be told.
+    """
+
+    access: SecretStr
+    refresh: SecretStr | None = None
+    scope: str = ""
+    expires: float | None = None
+    endpoint: str
+    resource: str = ""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `access` has time left, as far as is known."""
+        return self.expires is None or time.time() < self.expires - _EARLY
+
+
+class Login(_Kept):
+    """All that is known of a login; empty before the first.
+
+    Attributes:
+        version: of the file.
+        registration: the client at the authorization server.
+        tokens: what was got there last.
+        wanted: scopes that the server has asked for since, separated by blanks: the next login asks for them.
+    """
+
+    version: Literal[1] = 1
+    registration: Registration | None = None
+    tokens: Tokens | None = None
+    wanted: str = ""
+
+
+def _remembered(login: Login) -> Login:
+    """The login, whose secrets stand in nothing that is written from now on."""
+    registration, tokens = login.registration, login.tokens
+    held = (registration and registration.client_secret, tokens and tokens.access, tokens and tokens.refresh)
+    for secret in filter(None, held):
+        remember(secret)
+    return login
+
+
+class LoginStore:
+    """The login of one server. What other processes change in it is seen at the next look.
+
+    Args:
+        home: Loom's folder.
+        server: name of the entry in the configuration.
+        url: its address.
+        keyring: whether the system's keyring is asked for the key that logins are encrypted with.
+    """
+
+    def __init__(self, home: Path, server: str, url: str, *, keyring: bool = True) -> None:
+        name = sha256(f"{server}\0{url}".encode()).hexdigest()[:32]
+        self.path = home / "oauth" / f"{name}.json"
+        self._seal = Seal(self.path.parent, keyring=keyring)
+        self._server = server
+
+    def read(self) -> Login:
+        """What is kept; an empty login if nothing is. Blocks.
+
+        Raises:
+            ConfigError: the file cannot be read.
+            StoreBusyError: another process keeps the keyring busy.
+        """
+        try:
+            return _remembered(Login.model_validate_json(self._seal.opened(self.path.read_bytes())))
+        except FileNotFoundError:
+            return Login()
+        except OSError as error:
+            raise self._problem("read", str(error.strerror)) from error
+        except ValidationError:  # its text may show a token
+            raise self._problem("read", "it is not what Loom has written") from None
+
+    def write(self, login: Login) -> None:
+        """Keep this instead. Blocks; to be called within `alone`.
+
+        Raises:
+            ConfigError: the file cannot be written.
+            StoreBusyError: another process keeps the keyring busy.
+        """
+        content = json.dumps(_remembered(login).model_dump(), default=SecretStr.get_secret_value).encode()
+        try:
+            replace_privately(self.path, self._seal.closed(content))
+        except OSError as error:
+            raise self._problem("written", str(error.strerror)) from error
+
+    def forget(self) -> bool:
+        """Take the login away; gives whether there was one. Blocks; to be called within `alone`.
+
+        Raises:
+            ConfigError: the file cannot be removed.
+        """
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._problem("removed", str(error.strerror)) from error
+        return True
+
+    @asynccontextmanager
+    async def alone(self, seconds: float) -> AsyncGenerator[None]:
+        """Keep other processes from changing the login in the block.
+
+        Args:
+            seconds: how long another one is waited for.
+
+        Raises:
+            StoreBusyError: another one is at it for so long.
+            ConfigError: the folder cannot be written.
+        """
+        lock = ProcessLock(self.path.with_suffix(".lock"))
+        deadline = anyio.current_time() + seconds
+        try:
+            while not await to_thread.run_sync(self._acquired, lock):
+                if anyio.current_time() > deadline:
+                    raise StoreBusyError(
+                        f"Another process has been logging in at {self._server!r} for {seconds:g} seconds.",
+                        advice="Try again when it is done.",
+                    )
+                await anyio.sleep(_LOOK_SECONDS)
+            yield
+        finally:
+            lock.release()
+
+    def _acquired(self, lock: ProcessLock) -> bool:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return lock.acquire()
+        except OSError as error:
+            raise self._problem("written", str(error.strerror)) from error
+
+    def _problem(self, what: str, reason: str) -> ConfigError:
+        return ConfigError(
+            f"The login of {self._server!r} in {self.path} cannot be {what}: {reason}.",
+            advice="Check the rights of the folder, or remove the file and log in again.",
+        )
+
+
+_MARK = b"loom-sealed-1\n"
+_ENTRY = "oauth-logins"
+_LOCK_SECONDS = 15.0  # longer than the keyring may take
+
+
+class Seal:
+    """Closes what is written, and opens what was written. Without a keyring it leaves both as they are.
+
+    Args:
+        folder: of the files; there is one.
+        keyring: whether the keyring is asked.
+    """
+
+    def __init__(self, folder: Path, *, keyring: bool = True) -> None:
+        self._folder = folder
+        self._keyring = keyring
+        self._cipher: Fernet | None = None
+
+    def closed(self, content: bytes) -> bytes:
+        """What a file is to hold. Blocks.
+
+        Raises:
+            StoreBusyError: another process is asking the keyring for so long.
+        """
+        cipher = self._key()
+        return content if cipher is None else _MARK + cipher.encrypt(content)
+
+    def opened(self, held: bytes) -> bytes:
+        """What was written, from what a file holds. Blocks.
+
+        Raises:
+            ConfigError: it is encrypted, and the keyring does not have the key.
+            StoreBusyError: another process is asking the keyring for so long.
+        """
+        if not held.startswith(_MARK):
+            return held
+        from cryptography.fernet import InvalidToken
+
+        cipher = self._key()
+        if cipher is None:
+            raise ConfigError(
+                "The logins are encrypted, and the system's keyring, which has the key, cannot be asked.",
+                advice="Unlock the keyring and install the package `keyring`, or log in again.",
+            )
+        try:
+            return cipher.decrypt(held.removeprefix(_MARK))
+        except InvalidToken:
+            raise ConfigError(
+                "A login is encrypted with a key that the system's keyring does not have any more.",
+                advice="Log in again.",
+            ) from None
+
+    def _key(self) -> Fernet | None:
+        if self._cipher is None and self._keyring:
+            from cryptography.fernet import Fernet
+
+            key = self._own_key()
+            try:
+                self._cipher = None if key is None else Fernet(key)
+            except ValueError:
+                raise ConfigError(
+                    f"The entry {_ENTRY!r} of the system's keyring under 'loom' is no key.",
+                    advice=f"Remove it (keyring del loom {_ENTRY}), and log in again.",
+                ) from None
+        return self._cipher
+
+    def _own_key(self) -> bytes | None:
+        from cryptography.fernet import Fernet
+
+        lock = ProcessLock(self._folder / "key.lock")
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not lock.acquire():
+            if time.monotonic() > deadline:
+                raise StoreBusyError(
+                    "Another process has been asking the system's keyring all the time.",
+                    advice="See whether the keyring is asking you for its password.",
+                )
+            time.sleep(0.02)
+        try:
+            key = own_key(_ENTRY, make=lambda: Fernet.generate_key().decode())
+        finally:
+            lock.release()
+        return None if key is None else key.get_secret_value().encode()

@@ -1,0 +1,233 @@
+"""Resources and prompts of a server as tools, for models can call tools and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+
+from loom_core.mcp_client.connections.sanitizing import plain_line
+from loom_core.mcp_client.tools.output import OutputParts
+from loom_core.mcp_client.tools.tool import ServerTool, ToolHome
+from loom_core.tools.arguments import ToolArguments
+from loom_core.tools.interface import CallContext, ToolAnnotations, ToolOutput
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from loom_core.mcp_client.connections.connection import ServerConnection
+
+__all__ = ["MetaTool", "meta_tools"]
+
+_ABOUT_BYTES = 500  # of what a server says of one resource or prompt
+_PAGE = 100
+_LONGEST_URI = 4000
+
+_Answer: TypeAlias = Callable[["ServerConnection", Mapping[str, Any], OutputParts], Awaitable[int]]
+"""Returns for how many milliseconds the answer may be given again; 0 where the server does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One of the tools that Loom offers for a server.
+
+    Attributes:
+        name: what follows the server's id.
+        says: its description, with `{server}` for the id.
+        answer: asks the server and adds what it says.
+        takes: its arguments as JSON Schema, by name; those of `required` have to be given.
+    """
+
+    name: str
+    says: str
+    answer: _Answer
+    takes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    required: tuple[str, ...] = ()
+
+
+class MetaTool(ServerTool):
+    """A tool that Loom offers for a server.
+
+    The protocol says that these requests change nothing, but the server may do as it likes: that they are
+    harmless is believed of a trusted one only, as with its own tools.
+    """
+
+    def __init__(self, own_name: str, kind: _Kind, home: ToolHome) -> None:
+        super().__init__(own_name, home)
+        self._kind = kind
+        self._trusted = home.connection.config.trusted
+        self._schema: Mapping[str, Any] = {
+            "type": "object",
+            "properties": kind.takes,
+            "required": list(kind.required),
+            "additionalProperties": False,
+        }
+        self._arguments = ToolArguments(self.name, self._schema)
+
+    @property
+    def description(self) -> str:
+        """What it is for, in Loom's words."""
+        return self._kind.says.format(server=self.server)
+
+    @property
+    def args_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of its arguments."""
+        return self._schema
+
+    @property
+    def annotations(self) -> ToolAnnotations:
+        """That it only reads, of a trusted server; else the worst case."""
+        if not self._trusted:
+            return ToolAnnotations()
+        return ToolAnnotations(read_only=True, destructive=False, idempotent=True)
+
+    async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
+        checked = self._arguments.checked(arguments)
+        key = (self.server, self._kind.name)
+        if (kept := self._home.cache.get(key, checked)) is not None:
+            return kept
+        parts, ttl_ms = OutputParts(), 0
+        with anyio.move_on_after(context.seconds) as waiting:
+            ttl_ms = await self._kind.answer(self._home.connection, checked, parts)
+        if waiting.cancelled_caught:
+            return self._failed(f"The server {self.server} did not answer within {context.seconds:g} s.")
+        output = parts.output(server=self.server)
+        self._home.cache.put(key, checked, output, ttl_ms=ttl_ms)
+        return output
+
+
+def meta_tools(
+    home: ToolHome, capabilities: mcp_types.ServerCapabilities, *, taken: Collection[str]
+) -> list[MetaTool]:
+    """The tools that stand for what a server has besides tools.
+
+    Args:
+        home: of the tools.
+        capabilities: what the server has.
+        taken: names of its own tools; one of ours that is among them begins with `mcp_`.
+    """
+    kinds = (_RESOURCES if capabilities.resources else ()) + (_PROMPTS if capabilities.prompts else ())
+    return [MetaTool(f"mcp_{kind.name}" if kind.name in taken else kind.name, kind, home) for kind in kinds]
+
+
+async def _list_resources(
+    connection: ServerConnection, arguments: Mapping[str, Any], parts: OutputParts
+) -> int:
+    resources = await connection.list_resources()
+    templates = await connection.list_resource_templates()
+    lines = [_resource_line(each) for each in resources]
+    lines += [f"- {_uri(each.uri_template)} (fill in what is in braces){_about(each)}" for each in templates]
+    parts.text(_page(lines, arguments, "resources"))
+    return 0
+
+
+async def _read_resource(
+    connection: ServerConnection, arguments: Mapping[str, Any], parts: OutputParts
+) -> int:
+    result = await connection.read_resource(arguments["uri"])
+    for content in result.contents:
+        parts.resource(content)
+    if not result.contents:
+        parts.text("[the resource is empty]")
+    return result.ttl_ms
+
+
+async def _list_prompts(
+    connection: ServerConnection, arguments: Mapping[str, Any], parts: OutputParts
+) -> int:
+    prompts = await connection.list_prompts()
+    parts.text(_page([_prompt_line(prompt) for prompt in prompts], arguments, "prompts"))
+    return 0
+
+
+async def _get_prompt(connection: ServerConnection, arguments: Mapping[str, Any], parts: OutputParts) -> int:
+    result = await connection.get_prompt(arguments["name"], arguments.get("arguments"))
+    for message in result.messages:
+        parts.text(f"[{message.role}]")
+        parts.block(message.content)
+    if not result.messages:
+        parts.text("[the prompt is empty]")
+    return 0
+
+
+def _resource_line(resource: mcp_types.Resource) -> str:
+    facts = [plain_line(resource.mime_type or ""), f"{resource.size:,} bytes" if resource.size else ""]
+    inside = ", ".join(fact for fact in facts if fact)
+    return f"- {_uri(resource.uri)}{inside and f' ({inside})'}{_about(resource)}"
+
+
+def _prompt_line(prompt: mcp_types.Prompt) -> str:
+    arguments = ", ".join(
+        f"{plain_line(argument.name)}{' (required)' if argument.required else ''}"
+        for argument in prompt.arguments or ()
+    )
+    return f"- {plain_line(prompt.name)}{_about(prompt)}{arguments and f' Arguments: {arguments}.'}"
+
+
+def _about(entry: mcp_types.Resource | mcp_types.ResourceTemplate | mcp_types.Prompt) -> str:
+    said = [entry.title or (entry.name if not hasattr(entry, "arguments") else ""), entry.description or ""]
+    text = ". ".join(plain_line(part, most=_ABOUT_BYTES) for part in said if part)
+    return text and f": {text}"
+
+
+def _uri(uri: str) -> str:
+    return plain_line(uri, most=_LONGEST_URI)
+
+
+def _page(lines: Sequence[str], arguments: Mapping[str, Any], what: str) -> str:
+    start = int(arguments.get("start", 0))
+    shown = lines[start : start + _PAGE]
+    if not shown:
+        return f"There are {len(lines)} {what}, none from {start} on." if lines else f"There are no {what}."
+    text = "\n".join(shown)
+    left = len(lines) - start - len(shown)
+    return f"{text}\n[{left} more: ask with start={start + len(shown)}]" if left else text
+
+
+_START: Mapping[str, Any] = {
+    "start": {
+        "type": "integer",
+        "minimum": 0,
+        "default": 0,
+        "description": f"How many to pass over; {_PAGE} are shown at once.",
+    }
+}
+_RESOURCES = (
+    _Kind(
+        "list_resources",
+        "List what the server {server} has to read: addresses, names and descriptions of its resources.",
+        _list_resources,
+        _START,
+    ),
+    _Kind(
+        "read_resource",
+        "Read one resource of the server {server} by its address.",
+        _read_resource,
+        {"uri": {"type": "string", "minLength": 1, "description": "As list_resources or a tool gave it."}},
+        ("uri",),
+    ),
+)
+_PROMPTS = (
+    _Kind(
+        "list_prompts",
+        "List the prompts that the server {server} has prepared: what they are for, and what they take.",
+        _list_prompts,
+        _START,
+    ),
+    _Kind(
+        "get_prompt",
+        "Get one of the prompts of the server {server}, filled in.",
+        _get_prompt,
+        {
+            "name": {"type": "string", "minLength": 1, "description": "As list_prompts gave it."},
+            "arguments": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "What the prompt takes, by name.",
+            },
+        },
+        ("name",),
+    ),
+)

@@ -1,0 +1,138 @@
+"""What a server's tool answers, as a `ToolOutput`: text and images for models, and never endless."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from loom_core.llm.messages import ImagePart
+from loom_core.mcp_client.connections.sanitizing import plain_line
+from loom_core.tokens import estimate_tokens
+from loom_core.tools.interface import JsonValue, ToolOutput
+
+if TYPE_CHECKING:
+    import mcp_types
+
+__all__ = ["TOKEN_CAP", "OutputParts", "call_output"]
+
+TOKEN_CAP = 20_000
+"""A tool's text is cut at so many (estimated) tokens; hosts refuse what is over about 25,000."""
+
+_SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # what models take
+_MOST_IMAGES = 20
+_MOST_IMAGE_BYTES = 20_000_000  # of all images of one answer
+
+
+class OutputParts:
+    """Collects texts and images of one answer in their order.
+
+    What models cannot take, or is too much, is named in a line of the text: nothing is left out silently.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._images: list[ImagePart] = []
+        self._image_bytes = 0
+
+    def block(self, block: mcp_types.ContentBlock) -> None:
+        """Add a part of an answer or of a prompt."""
+        match block.type:
+            case "text":
+                self.text(block.text)
+            case "image":
+                self._image(block.data, block.mime_type, "image")
+            case "audio":
+                self._note("audio", block.mime_type, len(block.data) * 3 // 4)
+            case "resource":
+                self.resource(block.resource)
+            case "resource_link":
+                facts = [block.mime_type or "", f"{block.size:,} bytes" if block.size is not None else ""]
+                inside = ", ".join(plain_line(fact) for fact in facts if fact)
+                about = f": {plain_line(block.description, most=500)}" if block.description else ""
+                title = plain_line(block.title or block.name)
+                self.text(
+                    f"[resource {plain_line(block.uri, most=2000)} ({title}{inside and ', '}{inside}){about}]"
+                )
+
+    def resource(self, content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents) -> None:
+        """Add the content of a resource."""
+        uri = plain_line(content.uri, most=2000)
+        blob: str | None = getattr(content, "blob", None)
+        if blob is None:
+            self.text(f"[resource {uri}]\n{getattr(content, 'text', '')}")
+        elif content.mime_type in _SEEN:
+            self.text(f"[resource {uri}: the image that follows]")
+            self._image(blob, content.mime_type, f"resource {uri}")
+        else:
+            self._note(f"resource {uri}", content.mime_type or "", len(blob) * 3 // 4)
+
+    def text(self, text: str) -> None:
+        """Add a text."""
+        self._texts.append(_encodable(text))
+
+    def output(
+        self,
+        *,
+        structured: JsonValue = None,
+        is_error: bool = False,
+        **metadata: object,
+    ) -> ToolOutput:
+        """All of it; a text that is too long is cut, and its last line says so."""
+        text = "\n\n".join(filter(None, self._texts))
+        if not text and structured is not None:
+            text = _encodable(json.dumps(structured, ensure_ascii=False))
+        shown = _within_cap(text)
+        if shown < len(text):
+            metadata["characters"] = len(text)
+            text = (
+                f"{text[:shown]} …\n\n[truncated: {shown:,} of {len(text):,} characters shown; "
+                "ask for less, or for a part]"
+            )
+        return ToolOutput(text, structured, is_error, tuple(self._images), metadata)
+
+    def _image(self, data: str, media_type: str, what: str) -> None:
+        size = len(data) * 3 // 4
+        fits = len(self._images) < _MOST_IMAGES and self._image_bytes + size <= _MOST_IMAGE_BYTES
+        if media_type not in _SEEN or not fits:
+            self._note(what, media_type, size)
+            return
+        try:
+            image = ImagePart(base64.b64decode(data, validate=True), media_type)
+        except (binascii.Error, ValueError):
+            self.text(f"[{what}: its data cannot be read]")
+            return
+        self._image_bytes += len(image.data)
+        self._images.append(image)
+
+    def _note(self, what: str, media_type: str, size: int) -> None:
+        kind = f"{plain_line(media_type)}, " if media_type else ""
+        self.text(f"[{what} not shown: {kind}{size:,} bytes]")
+
+
+def call_output(result: mcp_types.CallToolResult, **metadata: object) -> ToolOutput:
+    """What a call came to, with facts about the call."""
+    parts = OutputParts()
+    _add(parts, result.content)
+    return parts.output(structured=result.structured_content, is_error=result.is_error, **metadata)
+
+
+def _add(parts: OutputParts, blocks: Iterable[mcp_types.ContentBlock]) -> None:
+    for block in blocks:
+        parts.block(block)
+
+
+def _encodable(text: str) -> str:
+    """The text with halves of surrogate pairs replaced, which no model can be sent."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _within_cap(text: str) -> int:
+    """How many characters of a text may be shown."""
+    longest = min(len(text), 4 * TOKEN_CAP)  # no character is less than a quarter of a token
+    if estimate_tokens(text[:longest]) <= TOKEN_CAP:
+        return longest
+    return bisect_right(range(1, longest), TOKEN_CAP, key=lambda end: estimate_tokens(text[:end]))

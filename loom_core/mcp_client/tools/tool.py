@@ -1,0 +1,283 @@
+"""A tool of a server as one of Loom's own."""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.mcp_client.connections.sanitizing import plain, plain_line, plain_schema
+from loom_core.mcp_client.tools.output import call_output
+from loom_core.mcp_client.tools.pins import definition_hash, pin_of
+from loom_core.tools.arguments import ToolArguments
+from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
+from loom_core.tools.names import display_name, wire_name
+from loom_core.tools.schemas.check import SchemaCheck
+from loom_core.tools.schemas.form import schema_problem
+
+if TYPE_CHECKING:
+    import mcp_types
+    from pydantic import BaseModel
+
+    from loom_core.mcp_client.configuration.trust import ToolPin
+    from loom_core.mcp_client.connections.connection import ServerConnection
+    from loom_core.mcp_client.tools.pins import Approvals
+    from loom_core.mcp_client.tools.result_cache import ResultCache
+
+__all__ = ["MCPTool", "ServerTool", "ToolHome", "believed"]
+
+_log = logging.getLogger(__name__)
+
+
+class ToolHome(Protocol):
+    """What a tool of a server needs of its surroundings; see `ServerTools`."""
+
+    @property
+    def connection(self) -> ServerConnection:
+        """The server."""
+        ...
+
+    @property
+    def approvals(self) -> Approvals:
+        """What the user has approved."""
+        ...
+
+    @property
+    def cache(self) -> ResultCache:
+        """Answers that may be given again."""
+        ...
+
+    def refusal(self, tool: ServerTool) -> str:
+        """Why a tool must not be called now, with advice; empty if it may."""
+        ...
+
+
+class ServerTool(Tool):
+    """A tool that a server has, or that Loom offers for a server.
+
+    Attributes:
+        server: the server's id in the configuration.
+        own_name: what the server calls it.
+    """
+
+    def __init__(self, own_name: str, home: ToolHome) -> None:
+        self.server = home.connection.name
+        self.own_name = own_name
+        self._home = home
+        self._name = display_name(self.server, plain_line(own_name))
+        self._wire_name = wire_name(self.server, own_name)
+
+    @property
+    def name(self) -> str:
+        """`server:tool`."""
+        return self._name
+
+    @property
+    def wire_name(self) -> str:
+        """`server__tool` where that is possible; see `names.wire_name`."""
+        return self._wire_name
+
+    @property
+    def needs_seconds(self) -> float:
+        """Infinite: the connection has a clock of its own, which progress starts anew, and not for ever."""
+        return math.inf
+
+    async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
+        """Check the arguments and ask the server; see `Tool.call`."""
+        if refusal := self._home.refusal(self):
+            return self._failed(refusal)
+        try:
+            return await self._called(arguments, context or CallContext())
+        except LoomError as error:
+            return self._failed(str(error))
+
+    @abstractmethod
+    async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
+        """Run it.
+
+        Raises:
+            LoomError: the arguments are wrong, or the server gives no answer.
+        """
+
+    def _failed(self, text: str) -> ToolOutput:
+        return ToolOutput(plain(text, most=8000), is_error=True, metadata={"server": self.server})
+
+
+class MCPTool(ServerTool):
+    """A tool of a server.
+
+    What the server says of it is shown without characters that act or hide, and cut at 2 KB. What it says of
+    the risk is believed of a trusted server only (see `believed`). Data that an answer holds and that are not
+    as the tool's own schema has them are left out of it; its text stays.
+
+    Attributes:
+        digest: of all that the server says of it.
+    """
+
+    def __init__(self, definition: mcp_types.Tool, home: ToolHome, *, digest: str) -> None:
+        super().__init__(definition.name, home)
+        self.digest = digest
+        self._definition = definition
+        self._title = plain_line(_title(definition))
+        self._description = plain(definition.description or "")
+        self._schema: Mapping[str, Any] = {
+            "type": "object",
+            "properties": {},
+            **plain_schema(definition.input_schema),
+        }
+        self._annotations = believed(definition.annotations, trusted=home.connection.config.trusted)
+        self._arguments = ToolArguments(self.name, definition.input_schema)
+        self._fingerprint = (
+            definition_hash(definition, words=False) if home.connection.config.trusted else digest
+        )
+        self._results = _checked_by(definition.output_schema)
+        self._model: type[BaseModel] | None = None
+
+    @property
+    def title(self) -> str:
+        """What the server calls it for people; its own name if there is nothing else."""
+        return self._title or plain_line(self.own_name)
+
+    @property
+    def description(self) -> str:
+        """What the server says of it, made plain; its title if it says nothing."""
+        return self._description or self.title
+
+    @property
+    def args_schema(self) -> Mapping[str, Any]:
+        """The server's schema, of type `object`, its descriptions made plain."""
+        return self._schema
+
+    @property
+    def args_model(self) -> type[BaseModel]:
+        """A Pydantic model of the arguments, for programs; see `schema_model`."""
+        if self._model is None:
+            from loom_core.mcp_client.tools.schema_model import schema_model
+
+            self._model = schema_model(self.name, self._definition.input_schema)
+        return self._model
+
+    @property
+    def annotations(self) -> ToolAnnotations:
+        """What calling it may do, as far as the server is believed."""
+        return self._annotations
+
+    @property
+    def claimed(self) -> ToolAnnotations:
+        """What the server says calling it may do, for people: nothing is to be decided by it."""
+        return believed(self._definition.annotations, trusted=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """Another one as soon as it says something else; a trusted server may say the same in other words."""
+        return self._fingerprint
+
+    @property
+    def approval_reason(self) -> str:
+        """That it was never approved, or has changed since; empty if it is as it was then."""
+        return self._home.approvals.reason(self.server, self.own_name, self.fingerprint)
+
+    @property
+    def keeps_approval(self) -> bool:
+        """That an approval holds until it says something else of itself."""
+        return True
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the operator trusts its server."""
+        return self._home.connection.config.trusted
+
+    @property
+    def approval_advice(self) -> str:
+        """The command that approves it."""
+        return f"An operator approves it by {self._home.approvals.command(self.name)}."
+
+    @property
+    def pin(self) -> ToolPin:
+        """It as it is now, as it is kept when it is approved."""
+        return pin_of(self._definition, digest=self.fingerprint)
+
+    async def approve(self) -> None:
+        """Note that a person has approved it as it is now, for all processes of this home.
+
+        Raises:
+            ConfigError: `trust.json` cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        await self._home.approvals.approve(self.server, {self.own_name: self.pin})
+
+    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments, checked and put right by the schema that the server sent."""
+        return self._arguments.checked(arguments)
+
+    async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
+        checked = self._arguments.checked(arguments)
+        key = (self.server, self.digest)
+        if self.annotations.read_only and (kept := self._home.cache.get(key, checked)) is not None:
+            return kept
+        begun = perf_counter()
+        result = await self._home.connection.call_tool(
+            self.own_name,
+            checked,
+            seconds=context.seconds,
+            repeatable=self.annotations.repeatable,
+            progress=context.progress,
+            ask=context.ask,
+            depth=context.depth,
+        )
+        output = call_output(result, server=self.server, seconds=perf_counter() - begun)
+        if problem := self._result_problem(result):
+            _log.warning("the data that %s answers with is left out: %s", self.name, problem)
+            output = replace(output, structured=None, metadata={**output.metadata, "left_out": problem})
+        if self.annotations.read_only:
+            self._home.cache.put(key, checked, output, ttl_ms=_ttl_ms(result))
+        return output
+
+    def _result_problem(self, result: mcp_types.CallToolResult) -> str:
+        """What is wrong with the data of an answer, by the tool's own schema of it; empty if nothing is."""
+        if self._results is None or result.structured_content is None or result.is_error:
+            return ""
+        try:
+            errors = self._results.errors(result.structured_content)
+        except InvalidInputError as error:
+            return error.message
+        return plain_line(errors[0].message, most=200) if errors else ""
+
+
+def _checked_by(schema: Mapping[str, Any] | None) -> SchemaCheck | None:
+    """The check of a tool's results; None where the tool has no schema of them that could be used."""
+    usable = schema is not None and not schema_problem({"properties": {"result": schema}})
+    return SchemaCheck(schema) if schema is not None and usable else None
+
+
+def believed(given: mcp_types.ToolAnnotations | None, *, trusted: bool) -> ToolAnnotations:
+    """What counts of a server's annotations.
+
+    Of a server that is not trusted nothing does: the worst is assumed of its tools, so what it says cannot
+    make them look harmless, and worse there is not. Of a trusted one all does; where it says both of a tool,
+    that it only reads and that it destroys, the second counts.
+    """
+    if given is None or not trusted:
+        return ToolAnnotations()
+    read_only = given.read_only_hint is True and given.destructive_hint is not True
+    return ToolAnnotations(
+        read_only=read_only,
+        destructive=given.destructive_hint is not False and not read_only,
+        idempotent=given.idempotent_hint is True,
+        open_world=given.open_world_hint is not False,
+    )
+
+
+def _title(definition: mcp_types.Tool) -> str:
+    return definition.title or (definition.annotations and definition.annotations.title) or ""
+
+
+def _ttl_ms(result: mcp_types.CallToolResult) -> int:
+    """For how many milliseconds an answer may be given again, where the server says it."""
+    ttl = (result.meta or {}).get("ttlMs")
+    return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) else 0

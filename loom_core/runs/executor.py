@@ -1,0 +1,350 @@
+"""What driving a run is, whatever it runs: taking it up, obeying orders, pausing, ending."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from loom_core.errors import LoomError, RecordError, unwrapped
+from loom_core.observability.log_fields import logging_with
+from loom_core.observability.propagation import parent_of, trace_of
+from loom_core.observability.spans import INVOKE_AGENT
+from loom_core.observability.tracing import AttributeValue, failed, span
+from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume, Retry, revives
+from loom_core.runs.human_broker import AskingRecord, People
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+from loom_core.runs.run import TRACE, caller_name
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+    from opentelemetry.context import Context
+
+    from loom_core.observability.log_fields import ContextField
+    from loom_core.observability.spans import SpanForm
+    from loom_core.runs.commands import Order
+    from loom_core.runs.human_broker import Asking
+    from loom_core.runs.journal import RunLog
+    from loom_core.runs.run import Pending, Run
+    from loom_core.runs.stopwatch import Stopwatch
+
+__all__ = ["DrivenRecord", "Driving", "RunTold", "run_span"]
+
+_log = logging.getLogger(__name__)
+
+
+class DrivenRecord(AskingRecord, Protocol):
+    """Writes down what happens in a run that is driven here."""
+
+    stopwatch: Stopwatch
+
+    @property
+    def run(self) -> Run:
+        """As it stands."""
+        ...
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new may begin."""
+        ...
+
+    async def commit(self, *, durable: bool = False) -> None:
+        """See `RunLog.commit`."""
+        ...
+
+    def paused_by(self, by: str) -> None:
+        """Nothing new begins until somebody resumes it."""
+        ...
+
+    def resumed_by(self, by: str) -> None:
+        """It goes on."""
+        ...
+
+    def received(self, text: str) -> None:
+        """The user said something."""
+        ...
+
+    def failed(self, error: LoomError, *, failure: str, output: str) -> None:
+        """It cannot go on."""
+        ...
+
+
+_R = TypeVar("_R", bound=DrivenRecord)
+
+
+class Driving(ABC, Generic[_R]):
+    """One run, driven by who holds its log; see `RunDriver`.
+
+    What it does follows from the journalled events, so it goes on after a crash as if nothing had been. A
+    pause lets what is under way end, and nothing new begins, not even the end of the run. An abort cancels
+    what is under way; what changes something outside, in a flow, has a moment to end by itself. A run that
+    can be parked is let go of while it waits for people.
+
+    Args:
+        log: the run, claimed.
+        record: writes down what happens in it.
+        asking: whom it asks.
+
+    Attributes:
+        span_form: which span it is in traces.
+    """
+
+    span_form: ClassVar[SpanForm]
+
+    def __init__(self, log: RunLog, record: _R, *, asking: Asking) -> None:
+        self._log = log
+        self._record = record
+        self._asking = asking
+        self._is_new = not log.steps
+        self._people: People | None = None
+        self._work = anyio.CancelScope()
+        self._resumed = anyio.Event()
+        self._abort: Abort | None = None
+        self._leaving = False
+        self._parked = False
+
+    async def drive(self) -> Run:
+        """Go on until the run is at its end, or parked, and say how it stands then.
+
+        Errors of the run are in it: `Run.problem`.
+
+        Raises:
+            RecordError: the journal cannot be written; the run stays as it is there.
+            Exception: what a part raises that is no `LoomError`; the run has failed with it.
+        """
+        run = self._record.run
+        known: dict[ContextField, str] = {
+            "caller": caller_name(run),
+            "conversation": run.request.session_id,
+            "run_id": run.id,
+        }
+        with logging_with(known, anew=True), run_span(self.span_form, self._record.run) as told:
+            while await self._drive_once():  # what was said in the moment in which it ended is heard, too
+                await self._record.commit()
+            told(self._record.run)
+        return self._record.run
+
+    async def leave(self) -> None:
+        """Begin nothing new, and wait until no call runs that must not be made twice, in runs for calls, too.
+
+        Who drives the run can be cancelled then, and nobody has to be asked about a call afterwards.
+        """
+        self._leaving = True
+        await self._left()
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """It is driven for the first time."""
+
+    @abstractmethod
+    async def _advance(self, people: People, group: TaskGroup) -> None:
+        """Step by step to the end; cancelled by an abort, and where the time is over."""
+
+    @abstractmethod
+    async def _fail(self, error: LoomError) -> None:
+        """Write down that it cannot go on."""
+
+    @abstractmethod
+    async def _end_aborted(self, abort: Abort) -> None:
+        """Write down that somebody has ended it."""
+
+    @abstractmethod
+    def _revive(self, order: Order) -> None:
+        """Go on after the end."""
+
+    @abstractmethod
+    def _granted_from(self) -> float:
+        """How many seconds were spent when the budget was granted."""
+
+    @abstractmethod
+    def _over_time(self) -> LoomError:
+        """What to say where the time is over."""
+
+    @abstractmethod
+    async def _left(self) -> None:
+        """Wait until no call runs that must not be made twice, in runs for calls, too."""
+
+    async def _drive_once(self) -> bool:
+        """Go on until the run is at its end; returns whether there was anything to do."""
+        goes_on = True
+        try:
+            async with anyio.create_task_group() as group:
+                self._people = People(self._record, self._asking, group)
+                goes_on = await self._take_up()
+                if goes_on:
+                    group.start_soon(self._listen)
+                    await self._to_the_end(group, self._people)
+                group.cancel_scope.cancel()
+        except Exception as raised:  # noqa: BLE001 - whatever it was, the run has to say that it failed
+            error = unwrapped(raised)
+            if isinstance(error, RecordError):
+                raise error from None
+            if isinstance(error, LoomError):
+                await self._fail(error)
+            else:
+                _log.error("run %s failed unexpectedly", self._record.run.id, exc_info=error)
+                said = f"The run failed unexpectedly: {type(error).__name__}."
+                await self._fail(LoomError(said, advice="The log says where, and why."))
+                await self._record.commit()
+                raise error from None
+        return goes_on
+
+    async def _take_up(self) -> bool:
+        """Begin, or see what has happened since; returns whether there is anything to do."""
+        run, record = self._record.run, self._record
+        self._work, self._abort = anyio.CancelScope(), None
+        orders = self._log.orders()
+        if self._parked and not orders:
+            return False
+        self._parked = False
+        ended = run.status in FINAL_STATUSES
+        reviving = next((order for order in orders if revives(order, run.status)), None)
+        if ended and not self._goes_on(reviving):
+            return False
+        if self._is_new:
+            await self._begin()
+            self._is_new = False
+        if run.status == "working":
+            record.stopwatch.run()
+        self._limit_time()
+        asked: Mapping[str, Pending] = record.state.pending
+        for pending in run.pending:
+            if pending.id not in asked:  # a tool asked it that is not there any more
+                record.question_closed(pending.id, action="cancel", by="restart")
+        if ended and reviving is not None:
+            self._revive(reviving)
+            self._limit_time()
+        for order in orders:
+            self._obey(order)
+        await record.commit()
+        return True
+
+    def _goes_on(self, reviving: Order | None) -> bool:
+        """Whether a run that has ended goes on with an order."""
+        return reviving is not None
+
+    def _limit_time(self) -> None:
+        seconds = self._record.run.request.budget.seconds
+        if seconds is not None:
+            self._record.stopwatch.allow(self._granted_from() + seconds)
+
+    async def _listen(self) -> None:
+        while True:
+            await self._log.next_order()
+            if self._record.run.status in FINAL_STATUSES:  # it ended in the same moment: for who resumes it
+                return
+            self._obey_all()
+            await self._record.commit()
+
+    def _obey_all(self) -> None:
+        for order in self._log.orders():
+            self._parked = False
+            self._obey(order)
+
+    def _park(self) -> None:
+        """Let go of the run, as everything in it waits for people: what they say has it taken up again.
+
+        Unless the program has people of its own to ask, who are waited for here.
+        """
+        if self._asking.approve is None:
+            self._parked = True
+            self._work.cancel()
+
+    def _obey(self, order: Order) -> None:
+        record = self._record
+        match order:
+            case Decided() | Answered():
+                if self._people is not None:
+                    self._people.say(order)
+            case Reply():
+                record.received(order.text)
+            case Pause():
+                if not record.paused:
+                    self._resumed = anyio.Event()
+                    record.paused_by(order.by)
+            case Resume() | Retry():
+                if record.paused:
+                    record.resumed_by(order.by)
+                    self._resumed.set()
+            case Abort():
+                self._abort = order
+                self._stop()
+
+    def _stop(self) -> None:
+        """Have what is under way end, as the run is aborted."""
+        self._work.cancel()
+
+    async def _gate(self) -> None:
+        """Wait until something new may begin."""
+        while self._record.paused:
+            await self._resumed.wait()
+        if self._leaving:
+            await anyio.sleep_forever()
+
+    async def _to_the_end(self, group: TaskGroup, people: People) -> None:
+        with self._work:
+            self._record.stopwatch.times(self._work)
+            await checkpoint_if_cancelled()  # it was aborted before it was taken up
+            await self._advance(people, group)
+        if self._record.run.status in FINAL_STATUSES:
+            return
+        if self._abort is not None:
+            await self._end_aborted(self._abort)
+        elif self._work.cancelled_caught and self._record.stopwatch.ran_out:
+            raise self._over_time()
+
+
+RunTold: TypeAlias = "Callable[[Run], None]"
+"""Takes down how a run stands when it is let go of."""
+
+
+@contextmanager
+def run_span(form: SpanForm, run: Run) -> Generator[RunTold]:
+    """The span of a run, while it is driven here.
+
+    It belongs to what has it driven: the request that started it, the call that it is for. One that is taken
+    up without any, such as after a crash, belongs to the trace that it was asked for in; one that another
+    trace takes up, such as that of an approval, is linked to it.
+
+    Args:
+        form: `INVOKE_AGENT` or `INVOKE_WORKFLOW`.
+        run: as it stands.
+    """
+    asked = parent_of(run.request.metadata.get(TRACE))
+    current = trace_of()
+    parent = asked if not current else None
+    links: Sequence[Context] = [asked] if asked is not None and current not in {0, trace_of(asked)} else ()
+    name = "gen_ai.agent.name" if form is INVOKE_AGENT else "gen_ai.workflow.name"
+    attributes: dict[str, AttributeValue | None] = {
+        "gen_ai.operation.name": form.name,
+        name: run.request.profile,
+        "gen_ai.conversation.id": run.request.session_id,
+        "loom.run.id": run.id,
+        "loom.run.depth": run.request.depth,
+    }
+    with span(form, attributes, parent=parent, links=links) as started:
+
+        def told(ended: Run) -> None:
+            if not started.is_recording():
+                return
+            spent = ended.spent
+            said: dict[str, AttributeValue] = {
+                "loom.run.status": ended.status,
+                "loom.run.tool_calls": spent.tool_calls,
+            }
+            if form is INVOKE_AGENT:
+                said["loom.run.iterations"] = spent.iterations
+                said["gen_ai.usage.input_tokens"] = spent.usage.input_tokens
+                said["gen_ai.usage.output_tokens"] = spent.usage.output_tokens
+                if spent.usage.cost is not None:
+                    said["loom.usage.cost"] = spent.usage.cost
+            started.set_attributes(said)
+            if ended.status == "failed":
+                failed(started, "run_failed")
+
+        yield told

@@ -1,0 +1,245 @@
+"""Asking people, and waiting for what they say: through orders, and through the program's own function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Container, Mapping
+from dataclasses import dataclass, replace
+from time import time
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import anyio
+
+from loom_core.errors import ConfigError
+from loom_core.runs.commands import Answered, Decided
+from loom_core.tools.interface import Answer
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from loom_core.runs.run import Pending
+    from loom_core.tools.interface import Tool
+
+__all__ = [
+    "ApproveFunction",
+    "Asking",
+    "AskingRecord",
+    "AskingState",
+    "People",
+    "refused_by_time",
+    "was_refused_by_time",
+]
+
+ApproveFunction: TypeAlias = "Callable[[Pending], Awaitable[bool | Decided | Answered]]"
+"""Asks a person of a library's program, and waits for what they say: True or False to a call that has to be
+approved; a `Decided` to change its arguments or give a reason; an `Answered` to the question of a tool."""
+
+_DEADLINE = "nobody, in time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Whom a run asks.
+
+    Attributes:
+        approve: is called with everything that has to be asked; None if there is no such function.
+        orders: whether people are waited for who answer by orders (`Agent.order`, a server's clients).
+        seconds: for how long; who has not answered by then has refused. None for no limit.
+        unapproved: what they are told where a tool is wanted that no operator has approved: customers confirm
+            calls, and approve no tools. Empty where those who are asked are operators.
+        confirmation: words what customers are asked about a call, by its tool and arguments; by default they
+            are told why it is asked.
+    """
+
+    approve: ApproveFunction | None = None
+    orders: bool = False
+    seconds: float | None = 600.0
+    unapproved: str = ""
+    confirmation: Callable[[Tool, Mapping[str, Any]], str] | None = None
+
+    @property
+    def anybody(self) -> bool:
+        """Whether there is anybody to ask."""
+        return self.orders or self.approve is not None
+
+    def deadline(self) -> float | None:
+        """When a question that is asked now counts as refused."""
+        return None if self.seconds is None else time() + self.seconds
+
+
+class AskingState(Protocol):
+    """What a run has asked people; it changes by the journalled events only."""
+
+    @property
+    def pending(self) -> Mapping[str, Pending]:
+        """What they have not answered, by id."""
+        ...
+
+    @property
+    def decisions(self) -> Mapping[str, Decided]:
+        """What they have decided, by id."""
+        ...
+
+    @property
+    def calls(self) -> Container[str]:
+        """Ids of what decisions are kept of; others are about calls that a tool makes for a call."""
+        ...
+
+
+class AskingRecord(Protocol):
+    """Writes down what is asked and answered."""
+
+    @property
+    def state(self) -> AskingState:
+        """As it stands."""
+        ...
+
+    def asked(self, pending: Pending) -> None:
+        """People are asked."""
+        ...
+
+    def decided(self, decision: Decided) -> None:
+        """They have decided of a call."""
+        ...
+
+    def answered_by(self, answered: Answered) -> None:
+        """They have answered a question."""
+        ...
+
+    def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
+        """A question of a tool is answered, or nobody waits for the answer any more."""
+        ...
+
+
+class People:
+    """What one run asks people."""
+
+    def __init__(self, record: AskingRecord, asking: Asking, group: TaskGroup) -> None:
+        self._record = record
+        self._asking = asking
+        self._group = group
+        self._answers: dict[str, Answer] = {}
+        self._said: dict[str, anyio.Event] = {}
+
+    @property
+    def anybody(self) -> bool:
+        """Whether there is anybody to ask."""
+        return self._asking.anybody
+
+    @property
+    def unapproved(self) -> str:
+        """What they are told of tools that no operator has approved; see `Asking`."""
+        return self._asking.unapproved
+
+    def deadline(self) -> float | None:
+        """When a question that is asked now counts as refused."""
+        return self._asking.deadline()
+
+    def question(self, tool: Tool, arguments: Mapping[str, Any], *, reason: str) -> str:
+        """What they are asked about a call; `reason` says why, for operators."""
+        confirmation = self._asking.confirmation
+        return reason if confirmation is None else confirmation(tool, arguments)
+
+    def ask(self, pending: Pending) -> None:
+        """Ask, and do not wait; one that was asked before a crash is not shown to people twice."""
+        self._said[pending.id] = anyio.Event()
+        if pending.id not in self._record.state.pending:
+            self._record.asked(pending)
+        if self._asking.approve is not None:
+            self._group.start_soon(self._consult, self._asking.approve, pending)
+
+    def say(self, said: Decided | Answered) -> None:
+        """Somebody has said something. What nobody waits for any more, or was decided before, is left."""
+        pending = self._record.state.pending.get(said.id)
+        if pending is None or (pending.kind == "question") != isinstance(said, Answered):
+            return
+        if isinstance(said, Answered):
+            self._answers[said.id] = Answer(said.action, said.content)
+            self._record.answered_by(said)
+        elif said.id in self._record.state.calls:
+            self._record.decided(said)
+            self._decide_others(pending, said)
+        else:  # a call that a tool is about to make for its own
+            self._answers[said.id] = _answer(said)
+            self._record.question_closed(said.id, action=said.action, by=said.by, reason=said.reason)
+        if said.id in self._said:
+            self._said[said.id].set()
+
+    def _decide_others(self, decided: Pending, said: Decided) -> None:
+        """Approve the other calls that need no other approval: the tool is approved, or all of it is."""
+        if said.action == "deny":
+            return
+        for other in list(self._record.state.pending.values()):
+            same = (other.tool, other.fingerprint) == (decided.tool, decided.fingerprint)
+            all_of_it = said.scope == "run" and decided.for_run and other.for_run
+            if same and (all_of_it or (decided.of_tool and other.of_tool)):
+                self._record.decided(replace(said, id=other.id, action="approve", arguments={}))
+                if other.id in self._said:
+                    self._said[other.id].set()
+
+    async def decision(self, pending: Pending) -> Decided:
+        """What was decided of a call that was asked about; after the deadline, that it was refused."""
+        decisions = self._record.state.decisions
+        if pending.id not in decisions:
+            await self.waited(pending)
+        if pending.id not in decisions:
+            self._record.decided(refused_by_time(pending.id))
+        return decisions[pending.id]
+
+    async def answer(self, pending: Pending) -> Answer:
+        """Ask for a tool, and wait for what it is told."""
+        if not self.anybody:
+            return Answer("cancel")
+        self.ask(pending)
+        try:
+            await self.waited(pending)
+        finally:
+            if pending.id not in self._answers:
+                late = pending.deadline is not None and time() >= pending.deadline
+                self._record.question_closed(pending.id, action="cancel", by=_DEADLINE if late else "")
+        return self._answers.get(pending.id, Answer("cancel"))
+
+    async def waited(self, pending: Pending) -> None:
+        """Wait until something that was asked is answered, or its deadline has passed."""
+        left = None if pending.deadline is None else max(pending.deadline - time(), 0.0)
+        with anyio.move_on_after(left):
+            await self._said[pending.id].wait()
+
+    async def _consult(self, approve: ApproveFunction, pending: Pending) -> None:
+        asked = approve(pending)
+        if not inspect.isawaitable(asked):  # pyright: ignore[reportUnnecessaryComparison]
+            raise ConfigError("`approve` is not `async`.", advice="Define it with `async def`.")
+        said = await asked
+        if isinstance(said, bool):
+            said = _by_program(pending, yes=said)
+        if not isinstance(said, Decided | Answered):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"`approve` has returned {said!r}.",
+                advice="Let it return True, False, or a `Decided` or `Answered` with the id of the pending.",
+            )
+        self.say(said)
+
+
+def refused_by_time(id_: str) -> Decided:
+    """The decision about a call that nobody decided until the deadline."""
+    return Decided(id=id_, action="deny", by=_DEADLINE)
+
+
+def was_refused_by_time(decision: Decided) -> bool:
+    """Whether nobody decided until the deadline."""
+    return decision.action == "deny" and decision.by == _DEADLINE
+
+
+def _answer(decision: Decided) -> Answer:
+    """What a tool is told of a decision about a call that it asked about; see `Answer`."""
+    if decision.action == "deny":
+        return Answer("decline", {"reason": decision.reason})
+    kept = {} if decision.keep else {"keep": False}
+    return Answer("accept", {"arguments": decision.arguments, **kept} if decision.action == "edit" else kept)
+
+
+def _by_program(pending: Pending, *, yes: bool) -> Decided | Answered:
+    if pending.kind == "question":
+        answer: Literal["accept", "decline"] = "accept" if yes else "decline"
+        return Answered(id=pending.id, action=answer)
+    return Decided(id=pending.id, action="approve" if yes else "deny")

@@ -1,0 +1,153 @@
+"""A run, from what is asked for to its rows."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from base64 import b32encode
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.runs.commands import revives
+from loom_core.runs.journal.rows.commands import given_orders
+from loom_core.runs.journal.rows.json_column import from_column
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES, request_column, run_rows, standing_column
+from loom_core.runs.journal.rows.sessions import begin_session, find_session
+from loom_core.runs.run import BESIDE, Run
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from loom_core.runs.run import RunRequest, RunStatus
+
+__all__ = ["create_run", "id_for", "new_id"]
+
+_ID_BYTES = 10
+_SAME = {
+    "goal": "goal",
+    "profile": "profile",
+    "allowed_tools": "set of allowed tools",
+    "output_schema": "output schema",
+    "budget": "budget",
+}
+"""What two requests with the same key have to have in common, and what people call it."""
+
+
+def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: bool = False) -> Run:
+    """Write down what is asked for, or find the run that was made for the same key; part of a transaction.
+
+    Args:
+        db: where.
+        request: what is asked for.
+        begins_session: see `Journal.create`.
+
+    Raises:
+        InvalidInputError: the key was used for another request; or the session has a run that is not at its
+            end.
+        NotFoundError: there is no such session of this caller.
+    """
+    for name in ("caller", "idempotency_key", "session_id"):
+        _check_text(name, getattr(request, name))
+    if request.idempotency_key:
+        where = "runs.caller = ? AND runs.idempotency_key = ?"
+        for stored in run_rows(db, where, (request.caller, request.idempotency_key)):
+            if other := _difference(stored.run.request, request):
+                raise InvalidInputError(
+                    f"The idempotency key {request.idempotency_key[:200]!r} was used for another {other} "
+                    f"(run {stored.run.id}).",
+                    advice="Use a new key for each run; the same one only to ask for the same run again.",
+                )
+            return stored.run
+    # What cannot be written as JSON is refused before anything is written.
+    body, now = request_column(request), time.time()
+    session_id = request.session_id or new_id("ses")
+    if request.session_id and not (begins_session and _is_unknown(db, session_id)):
+        session = _free_session(db, request)
+    else:
+        session = begin_session(db, session_id, request.caller)
+    run = Run(
+        id=new_id("run"),
+        request=replace(request, session_id=session_id),
+        status="working",
+        created=now,
+        updated=now,
+    )
+    key = db.execute(
+        "INSERT INTO runs (id, session, caller, idempotency_key, created, status, standing)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            run.id,
+            session,
+            request.caller,
+            request.idempotency_key or None,
+            now,
+            run.status,
+            standing_column(run),
+        ),
+    ).lastrowid
+    db.execute("INSERT INTO requests VALUES (?, ?)", (key, body))
+    return run
+
+
+def _difference(known: RunRequest, request: RunRequest) -> str:
+    """What the second request with a key asks for otherwise than the first; empty if it is the same one."""
+    if request.session_id not in {"", known.session_id}:
+        return "session"
+    before, now = (from_column(request_column(each)) for each in (known, request))
+    return next((told for name, told in _SAME.items() if before[name] != now[name]), "")
+
+
+def _is_unknown(db: sqlite3.Connection, session_id: str) -> bool:
+    """Whether there is no session of this id, whosever it might be."""
+    return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
+
+
+def _free_session(db: sqlite3.Connection, request: RunRequest) -> int:
+    """The key of the session that a run is to go on with."""
+    session = find_session(db, request.session_id, request.caller)
+    known: object = request.metadata.get(BESIDE)
+    beside = cast("list[object]", known) if isinstance(known, list) else []
+    sql = "SELECT key, id, status FROM runs WHERE session = ? ORDER BY key DESC"
+    # All of them at once: an error keeps what it was raised from, and a statement that is not at its end
+    # would keep this connection from seeing what other processes write.
+    for row in db.execute(sql, (session,)).fetchall():
+        if row["id"] in beside:
+            continue
+        status: RunStatus = row["status"]
+        resumed = any(revives(each.order, status) for each in given_orders(db, row["key"]))
+        if status not in FINAL_STATUSES or resumed:
+            raise InvalidInputError(
+                f"Session {request.session_id[:200]} has a run that is not at its end: {row['id']} "
+                f"({'it is about to be resumed' if resumed else status}).",
+                advice="Wait for it, send it a message, or abort it; or leave out the session.",
+            )
+    return session
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"The {name} is no text: it holds half a character.") from None
+
+
+def new_id(kind: str) -> str:
+    """An id that nobody can guess."""
+    return _id(kind, secrets.token_bytes(_ID_BYTES))
+
+
+def id_for(kind: str, caller: str, key: str) -> str:
+    """The id of what a caller begins with an idempotency key.
+
+    Raises:
+        InvalidInputError: the caller or the key is no text.
+    """
+    _check_text("caller", caller)
+    _check_text("idempotency_key", key)
+    return _id(kind, sha256(f"{len(caller)}:{caller}:{key}".encode()).digest()[:_ID_BYTES])
+
+
+def _id(kind: str, content: bytes) -> str:
+    return f"{kind}_{b32encode(content).decode().lower()}"

@@ -1,0 +1,201 @@
+"""Those who wait for something to happen in runs, and how they come to know."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from loom_core.runs.journal.rows.commands import given_orders
+from loom_core.runs.journal.rows.runs import event_keys
+from loom_core.runs.journal.rows.schema import SEQ_BITS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Generator, Sequence
+
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal.rows.commands import GivenOrder
+    from loom_core.runs.journal.work import Wake
+
+__all__ = ["Receiver", "Switchboard", "Watch"]
+
+_RECENT = 256
+
+
+class Receiver(Protocol):
+    """Takes the orders of a run that is driven here."""
+
+    @property
+    def last_order(self) -> int:
+        """Key of the last order that it has received."""
+        ...
+
+    def receive(self, orders: Sequence[GivenOrder], wake: Wake) -> None:
+        """Take orders; those that it has already do not matter. In the writer's thread."""
+        ...
+
+
+class Watch:
+    """What those who wait for one run know of it.
+
+    Attributes:
+        status: how the run was when something last happened; empty as long as nothing has.
+        count: goes up when something happens.
+    """
+
+    def __init__(self) -> None:
+        self.status = ""
+        self.count = 0
+        self.watchers = 0
+        self._seq = 0
+        self._recent: deque[StreamEvent] = deque(maxlen=_RECENT)
+        self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
+        self._lock = threading.Lock()
+
+    def since(self, seq: int) -> list[StreamEvent] | None:
+        """The events behind a seq; None where only the file has them."""
+        with self._lock:
+            recent = self._recent
+            if recent and recent[0].seq <= seq + 1 <= self._seq + 1 == recent[-1].seq + 1:
+                return list(islice(recent, seq + 1 - recent[0].seq, None))
+            return None
+
+    async def changed(self, count: int) -> None:
+        """Wait until something has happened since the count was read."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self.count != count:
+                return
+            told: asyncio.Future[None] = loop.create_future()
+            self._waiting[told] = loop
+        try:
+            await told
+        finally:
+            with self._lock:
+                self._waiting.pop(told, None)
+
+    def tell(self, events: Sequence[StreamEvent], seq: int, status: str, wake: Wake) -> None:
+        """Something has happened.
+
+        Args:
+            events: what, where it is known; they follow each other.
+            seq: of the last event of the run.
+            status: how the run is.
+            wake: for those who wait.
+        """
+        with self._lock:
+            if not events and seq == self._seq and status == self.status:
+                return
+            if events:
+                if self._recent and self._recent[-1].seq + 1 != events[0].seq:
+                    self._recent.clear()
+                self._recent += events
+            self._seq, self.status = seq, status
+            self.count += 1
+            waiting, self._waiting = self._waiting, {}
+        for told, loop in waiting.items():
+            wake.call(loop, lambda told=told: _finish(told))
+
+
+def _finish(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
+
+
+class Switchboard:
+    """Who waits for which run, and which runs are driven here.
+
+    Attributes:
+        nudge: called when somebody begins to wait for what other processes may write, and nobody did before.
+    """
+
+    def __init__(self) -> None:
+        self.nudge: Callable[[], object] = bool
+        self._lock = threading.Lock()
+        self._watches: dict[int, Watch] = {}
+        self._receivers: dict[int, Receiver] = {}
+        self._for_orders = 0
+
+    @property
+    def polling(self) -> bool:
+        """Whether anybody waits for what other processes may write."""
+        return bool(self._watches) or self._for_orders > 0
+
+    @contextmanager
+    def watching(self, run: int) -> Generator[Watch]:
+        """Watch a run in the block."""
+        with self._lock:
+            first = not self.polling
+            watch = self._watches.setdefault(run, Watch())
+            watch.watchers += 1
+        if first:
+            self.nudge()
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                watch.watchers -= 1
+                if not watch.watchers:
+                    self._watches.pop(run, None)
+
+    @contextmanager
+    def waiting_for_orders(self) -> Generator[None]:
+        """Have the orders of other processes delivered while in the block."""
+        with self._lock:
+            first = not self.polling
+            self._for_orders += 1
+        if first:
+            self.nudge()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._for_orders -= 1
+
+    def connect(self, run: int, receiver: Receiver) -> None:
+        """A run is driven here from now on."""
+        with self._lock:
+            self._receivers[run] = receiver
+
+    def disconnect(self, run: int, receiver: Receiver) -> None:
+        """It is so no longer."""
+        with self._lock:
+            if self._receivers.get(run) is receiver:
+                del self._receivers[run]
+
+    def publish(self, run: int, events: Sequence[StreamEvent], seq: int, status: str, wake: Wake) -> None:
+        """Something has happened in a run; see `Watch.tell`."""
+        watch = self._watches.get(run)
+        if watch is not None:
+            watch.tell(events, seq, status, wake)
+
+    def deliver(self, run: int, orders: Sequence[GivenOrder], wake: Wake) -> None:
+        """Give orders to who drives the run, if that is here."""
+        receiver = self._receivers.get(run)
+        if receiver is not None:
+            receiver.receive(orders, wake)
+
+    def poll(self, db: sqlite3.Connection, wake: Wake) -> None:
+        """Look what other processes have done in the runs that somebody waits for."""
+        with self._lock:
+            watches = list(self._watches.items())
+            # All of them: this is not done again before another process writes, and they may wait by then.
+            receivers = list(self._receivers.items())
+        for run, watch in watches:
+            row = db.execute(
+                "SELECT status, (SELECT key FROM events WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1)"
+                " AS last FROM runs WHERE key = ?",
+                (*event_keys(run), run),
+            ).fetchone()
+            if row is not None:
+                seq = (row["last"] or 0) & (1 << SEQ_BITS) - 1
+                watch.tell((), seq, row["status"], wake)
+        if receivers:
+            ordered = {row["run"] for row in db.execute("SELECT DISTINCT run FROM orders")}
+            for run, receiver in receivers:
+                if run in ordered:
+                    receiver.receive(given_orders(db, run, after=receiver.last_order), wake)

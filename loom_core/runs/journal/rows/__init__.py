@@ -1,0 +1,1 @@
+"""The tables of a journal: schema, and rows of runs, commands, events and sessions."""

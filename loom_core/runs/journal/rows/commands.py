@@ -1,0 +1,217 @@
+"""Orders: whether they fit how a run stands, and their rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.runs.commands import (
+    Abort,
+    Answered,
+    Decided,
+    Order,
+    Pause,
+    Reply,
+    Resume,
+    Retry,
+    check_fits,
+)
+from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+from loom_core.runs.run import PARENT_RUN, is_for_call
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from loom_core.runs.journal.rows.runs import StoredRun
+    from loom_core.runs.run import Run
+
+__all__ = ["GivenOrder", "check_last", "check_order", "foreseen", "given_orders", "order_column"]
+
+_AnyOrder: TypeAlias = type[Decided | Answered | Reply | Pause | Resume | Abort | Retry]
+_KINDS: dict[str, _AnyOrder] = {
+    "decided": Decided,
+    "answered": Answered,
+    "reply": Reply,
+    "pause": Pause,
+    "resume": Resume,
+    "abort": Abort,
+    "retry": Retry,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOrder:
+    """An order that waits to be obeyed.
+
+    Attributes:
+        key: of its row; a later order has a higher one.
+        order: the order.
+    """
+
+    key: int
+    order: Order
+
+
+def order_column(order: Order) -> str:
+    """An order as JSON."""
+    return to_column({"kind": _NAMES[type(order)], **asdict(order)})
+
+
+def given_orders(db: sqlite3.Connection, run: int, *, after: int = 0) -> list[GivenOrder]:
+    """The orders that a run has still to obey, oldest first."""
+    rows = db.execute("SELECT key, body FROM orders WHERE run = ? AND key > ? ORDER BY key", (run, after))
+    return [GivenOrder(row["key"], _order(row["body"])) for row in rows]
+
+
+def _order(text: str) -> Order:
+    body = cast("dict[str, Any]", from_column(text))
+    return _KINDS[body.pop("kind")](**body)
+
+
+def foreseen(run: Run, orders: Iterable[Order]) -> Run:
+    """The run as it will stand when it has obeyed these orders."""
+    for order in orders:
+        match order:
+            case Decided() | Answered():
+                pending = tuple(each for each in run.pending if each.id != order.id)
+                status = "working" if run.status == "input_required" and not pending else run.status
+                run = replace(run, pending=pending, status=status)
+            case Pause():
+                run = replace(run, status="paused")
+            case Resume() | Retry():
+                run = replace(run, status="working")
+            case Abort():
+                run = replace(run, status="aborted", pending=())
+            case Reply():
+                pass
+    return run
+
+
+def check_order(run: Run, order: Order, given: Sequence[Order]) -> None:
+    """Refuse what does not fit how a run stands, with the orders that it has still to obey.
+
+    Raises:
+        InvalidInputError: it does not fit.
+    """
+    soon = foreseen(run, given)
+    match order:
+        case Decided() | Answered():
+            _check_answer(run, soon, order, given)
+        case Resume():
+            if soon.status == "completed":
+                raise InvalidInputError(
+                    f"Run {run.id} is completed.", advice="Start a new run in the same session to go on."
+                )
+            if soon.status not in {"paused", "failed", "aborted"}:
+                raise InvalidInputError(f"Run {run.id} goes on already: it is {soon.status}.")
+            _check_own_end(run, soon)
+        case Retry():
+            _check_retry(run, soon)
+        case _ if soon.status in FINAL_STATUSES:
+            raise _ended(soon)
+        case Pause() if soon.status == "paused":
+            raise InvalidInputError(f"Run {run.id} is paused already.", advice="Resume it to go on.")
+        case Reply() if not order.text.strip():
+            raise InvalidInputError("The message is empty.", advice="Say something, or nothing.")
+        case _:
+            pass
+
+
+def _check_own_end(run: Run, soon: Run) -> None:
+    """Refuse to go on with a run that has ended with the call that it was for."""
+    if soon.status in FINAL_STATUSES and is_for_call(run):
+        caller = run.request.metadata[PARENT_RUN]
+        raise InvalidInputError(
+            f"Run {run.id} was for a call of run {caller}, and has ended with it.",
+            advice=f"Resume {caller} instead, or begin a new run.",
+        )
+
+
+def _check_retry(run: Run, soon: Run) -> None:
+    if run.request.metadata.get("kind") != "flow":
+        raise InvalidInputError(f"Run {run.id} is no flow: it has no steps.", advice="Resume it instead.")
+    if soon.status == "completed":
+        raise InvalidInputError(f"Run {run.id} is completed.", advice="Begin the flow anew.")
+    if soon.status not in {"failed", "aborted"}:
+        raise InvalidInputError(
+            f"Run {run.id} goes on already: it is {soon.status}.", advice="Abort it first, or wait."
+        )
+    _check_own_end(run, soon)
+
+
+def check_last(db: sqlite3.Connection, stored: StoredRun) -> None:
+    """Refuse to go on with a run behind which others of its session have begun.
+
+    A flow does not go on with what was said, so it may be taken up again when those have ended.
+
+    Raises:
+        InvalidInputError: there is one.
+    """
+    sql = "SELECT id, status FROM runs WHERE session = (SELECT session FROM runs WHERE key = ?) AND key > ?"
+    rows = db.execute(sql, (stored.key, stored.key)).fetchall()
+    is_flow = stored.run.request.metadata.get("kind") == "flow"
+    later = [row["id"] for row in rows if not is_flow or row["status"] not in FINAL_STATUSES]
+    if later and is_flow:
+        raise InvalidInputError(
+            f"The session is at another run: {later[0]} is not at its end.",
+            advice="Wait for it, or abort it.",
+        )
+    if later:
+        raise InvalidInputError(
+            f"The session has gone on without run {stored.run.id}: {later[0]} came after it.",
+            advice="Start a new run in the session instead.",
+        )
+
+
+def _check_answer(run: Run, soon: Run, order: Decided | Answered, given: Sequence[Order]) -> None:
+    pending = next((each for each in soon.pending if each.id == order.id), None)
+    if pending is None:
+        if any(isinstance(each, Decided | Answered) and each.id == order.id for each in given):
+            raise InvalidInputError(
+                f"{order.id!r} was decided already; the first decision holds.",
+                advice="Wait for what comes of it.",
+            )
+        if soon.status in FINAL_STATUSES:
+            raise _ended(soon)
+        waiting = ", ".join(repr(each.id) for each in soon.pending)
+        raise InvalidInputError(
+            f"Run {run.id} does not wait for {order.id[:200]!r}.",
+            advice=f"It waits for {waiting}."
+            if waiting
+            else "It waits for nothing; it may be decided already.",
+        )
+    if pending.deadline is not None and pending.deadline < time.time():
+        raise InvalidInputError(
+            f"The time to answer {order.id!r} is over: it counts as refused.",
+            advice="Tell the run in a message what you want.",
+        )
+    if isinstance(order, Decided) and pending.kind == "question":
+        raise InvalidInputError(
+            f"{order.id!r} is a question, which is answered, not approved.",
+            advice="Answer it with accept, decline or cancel.",
+        )
+    if isinstance(order, Answered) and pending.kind != "question":
+        raise InvalidInputError(
+            f"{order.id!r} is a call, not a question.", advice="Decide it with approve or deny."
+        )
+    if isinstance(order, Decided) and order.scope == "run" and not pending.for_run:
+        raise InvalidInputError(
+            f"{order.id!r} cannot be approved for the rest of the run: it is asked about each time.",
+            advice="Approve it for once.",
+        )
+    if isinstance(order, Decided) and order.action == "edit" and pending.kind == "unknown":
+        raise InvalidInputError(
+            f"{order.id!r} may have been done already, with the arguments that it had.",
+            advice="Approve it to run it again as it was, or deny it.",
+        )
+    check_fits(pending, order)
+
+
+def _ended(run: Run) -> InvalidInputError:
+    further = "Start a new run in the same session" if run.status == "completed" else "Resume it"
+    return InvalidInputError(f"Run {run.id} has ended: it is {run.status}.", advice=f"{further} to go on.")

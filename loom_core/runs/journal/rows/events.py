@@ -1,0 +1,56 @@
+"""Events of a run, and what is too long for one, in the tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.errors import NotFoundError
+from loom_core.runs.events import StreamEvent
+from loom_core.runs.journal.journal import Step
+from loom_core.runs.journal.rows.json_column import from_column
+from loom_core.runs.journal.rows.runs import MOST_ROWS, event_keys
+from loom_core.runs.journal.rows.schema import SEQ_BITS
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from loom_core.runs.journal.rows.runs import StoredRun
+
+__all__ = ["blob_of", "events_of", "steps_of"]
+
+
+def events_of(
+    db: sqlite3.Connection, run_id: str, run: int, *, after: int = 0, limit: int = -1
+) -> list[StreamEvent]:
+    """Events of a run behind a seq, oldest first."""
+    rows = db.execute(
+        "SELECT key, at, type, payload FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
+        (*event_keys(run, after=after), min(limit, MOST_ROWS)),
+    )
+    return [_event(row, run_id) for row in rows]
+
+
+def steps_of(db: sqlite3.Connection, run_id: str, run: int) -> list[Step]:
+    """The events of a run that have a state, oldest first."""
+    rows = db.execute(
+        "SELECT * FROM events WHERE key BETWEEN ? AND ? AND state IS NOT NULL ORDER BY key", event_keys(run)
+    )
+    return [Step(_event(row, run_id), from_column(row["state"])) for row in rows]
+
+
+def _event(row: sqlite3.Row, run_id: str) -> StreamEvent:
+    seq = row["key"] & (1 << SEQ_BITS) - 1
+    return StreamEvent(row["type"], from_column(row["payload"]), run_id=run_id, seq=seq, at=row["at"])
+
+
+def blob_of(db: sqlite3.Connection, stored: StoredRun, number: int) -> tuple[bytes, str]:
+    """A blob of a run, and its media type.
+
+    Raises:
+        NotFoundError: it has none of this number.
+    """
+    sql = "SELECT content, media_type FROM blobs WHERE run = ? AND number = ?"
+    row = db.execute(sql, (stored.key, number)).fetchone() if 0 <= number <= MOST_ROWS else None
+    if row is None:
+        raise NotFoundError(f"Run {stored.run.id} has no blob {number}.")
+    return row["content"], row["media_type"]

@@ -1,0 +1,188 @@
+"""Runs as they stand in the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import NotFoundError
+from loom_core.llm.interface import Usage
+from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.runs.journal.rows.schema import SEQ_BITS
+from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, Spent
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "CHANGING",
+    "FINAL_STATUSES",
+    "MOST_ROWS",
+    "StoredRun",
+    "condition",
+    "event_keys",
+    "find_run",
+    "request_column",
+    "run_rows",
+    "standing_column",
+]
+
+FINAL_STATUSES: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
+
+MOST_ROWS = 2**63 - 1
+"""SQLite takes no larger number."""
+
+CHANGING = frozenset({"status", "output", "structured", "problem", "pending", "spent"})
+"""The fields of a `Run` that events change."""
+
+_SELECT = f"""
+SELECT runs.*, sessions.id AS session_id, requests.body,
+    (SELECT key FROM events WHERE key BETWEEN runs.key << {SEQ_BITS} AND runs.key + 1 << {SEQ_BITS}
+        ORDER BY key DESC LIMIT 1) AS last_event
+FROM runs JOIN sessions ON sessions.key = runs.session JOIN requests ON requests.run = runs.key
+"""
+_SPENT = [field.name for field in fields(Spent) if field.name != "usage"]
+_USAGE = [field.name for field in fields(Usage)]
+_PENDING = [field.name for field in fields(Pending)]
+_BUDGET = [field.name for field in fields(Budget)]
+_REQUEST = [
+    field.name for field in fields(RunRequest) if field.name not in {"budget", "session_id", "caller"}
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run with what only the journal knows of it; `run.driver` is not filled in.
+
+    Attributes:
+        key: of its row.
+        run: the run.
+        driver: id of the process that drives it, or empty.
+    """
+
+    key: int
+    run: Run
+    driver: str
+
+
+def event_keys(run: int, *, after: int = 0) -> tuple[int, int]:
+    """The first and the last key that events of a run behind a seq can have."""
+    most = (1 << SEQ_BITS) - 1
+    return (run << SEQ_BITS) + min(max(after, 0), most) + 1, (run << SEQ_BITS) + most
+
+
+def request_column(request: RunRequest) -> str:
+    """A request as JSON, but for what has columns of its own."""
+    body = {name: getattr(request, name) for name in _REQUEST}
+    return to_column({**body, "budget": {name: getattr(request.budget, name) for name in _BUDGET}})
+
+
+def standing_column(run: Run) -> str:
+    """What changes in a run as JSON, but for its status."""
+    usage = {name: getattr(run.spent.usage, name) for name in _USAGE}
+    return to_column(
+        {
+            "output": run.output,
+            "structured": run.structured,
+            "problem": run.problem,
+            "pending": [{name: getattr(each, name) for name in _PENDING} for each in run.pending],
+            "spent": {**{name: getattr(run.spent, name) for name in _SPENT}, "usage": usage},
+        }
+    )
+
+
+def run_rows(
+    db: sqlite3.Connection, where: str, parameters: Sequence[object], *, order: str = "", limit: int = -1
+) -> list[StoredRun]:
+    """The runs that a condition picks.
+
+    Args:
+        db: where they are.
+        where: the condition, on `runs` and `sessions`.
+        parameters: of the condition.
+        order: what they are ordered by.
+        limit: how many at the most; below 0 for all.
+    """
+    sql = f"{_SELECT} WHERE {where} {f'ORDER BY {order}' if order else ''} LIMIT ?"
+    found = [_stored(row) for row in db.execute(sql, [*parameters, min(limit, MOST_ROWS)])]
+    return [_with_time(db, *each) for each in found]
+
+
+def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> StoredRun:
+    """One run.
+
+    Raises:
+        NotFoundError: there is none, or it is another caller's (None: whoever).
+    """
+    # No id holds anything else, and SQLite takes no half surrogates.
+    for stored in run_rows(db, "runs.id = ?", (run_id,)) if run_id.isascii() else ():
+        if caller in {None, stored.run.request.caller}:
+            return stored
+    raise NotFoundError(f"There is no run {run_id[:200]!r}.", advice="Look for its id in the list of runs.")
+
+
+def _stored(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
+    body = cast("dict[str, Any]", from_column(row["body"]))
+    standing = cast("dict[str, Any]", from_column(row["standing"]))
+    last: int | None = row["last_event"]
+    run = Run(
+        id=row["id"],
+        request=_request(body, session_id=row["session_id"], caller=row["caller"]),
+        status=row["status"],
+        created=row["created"],
+        updated=row["created"],
+        output=standing["output"],
+        structured=standing["structured"],
+        problem=standing["problem"],
+        pending=tuple(Pending(**each) for each in standing["pending"]),
+        spent=_spent(standing["spent"]),
+        last_seq=0 if last is None else last & (1 << SEQ_BITS) - 1,
+    )
+    return StoredRun(row["key"], run, row["driver"] or ""), last
+
+
+def _with_time(db: sqlite3.Connection, stored: StoredRun, last: int | None) -> StoredRun:
+    if last is None:
+        return stored
+    (at,) = db.execute("SELECT at FROM events WHERE key = ?", (last,)).fetchone()
+    return replace(stored, run=replace(stored.run, updated=at))
+
+
+def _request(body: Mapping[str, Any], *, session_id: str, caller: str) -> RunRequest:
+    others = {name: value for name, value in body.items() if name not in {"budget", "allowed_tools"}}
+    tools: list[str] | None = body["allowed_tools"]
+    return RunRequest(
+        **others,
+        budget=Budget(**body["budget"]),
+        allowed_tools=None if tools is None else tuple(tools),
+        session_id=session_id,
+        caller=caller,
+    )
+
+
+def _spent(data: Mapping[str, Any]) -> Spent:
+    others = {name: value for name, value in data.items() if name != "usage"}
+    return Spent(**others, usage=Usage(**data["usage"]))
+
+
+def condition(
+    caller: str | None,
+    *,
+    profiles: Sequence[str] = (),
+    session_id: str = "",
+    status: Sequence[RunStatus] = (),
+) -> tuple[str, list[str]]:
+    """What picks runs, and its parameters; see `Journal.runs`."""
+    conditions, parameters = ["TRUE"], list[str]()
+    if caller is not None:
+        marks = ",".join("?" * len(profiles))
+        conditions.append(f"(runs.caller = ? OR json_extract(requests.body, '$.profile') IN ({marks}))")
+        parameters += [caller, *profiles]
+    if session_id:
+        conditions.append("sessions.id = ?")
+        parameters.append(session_id)
+    if status:
+        conditions.append(f"runs.status IN ({','.join('?' * len(status))})")
+        parameters += status
+    return " AND ".join(conditions), parameters

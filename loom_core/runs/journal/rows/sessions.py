@@ -1,0 +1,82 @@
+"""Sessions of their own: begun without a run, with a state that lasts from one run to the next."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.runs.journal.rows.json_column import from_column, to_column
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+__all__ = ["SessionState", "begin_session", "find_session", "keep_state", "session_state"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """What is kept of a session besides its runs.
+
+    Attributes:
+        content: JSON; empty where nothing was kept.
+        version: counts how often it was kept.
+    """
+
+    content: Mapping[str, Any]
+    version: int
+
+
+def begin_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
+    """Write down a session that has no run yet, if it is not there; gives the key of its row."""
+    sql = "INSERT OR IGNORE INTO sessions (id, caller, created) VALUES (?, ?, ?)"
+    db.execute(sql, (session_id, caller, time.time()))
+    return find_session(db, session_id, caller)
+
+
+def find_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
+    """The key of a session's row.
+
+    Raises:
+        InvalidInputError: the id or the caller is no text.
+        NotFoundError: there is no such session of this caller.
+    """
+    try:
+        f"{session_id}{caller}".encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError("The session_id is no text: it holds half a character.") from None
+    sql = "SELECT key FROM sessions WHERE id = ? AND caller = ?"
+    row = db.execute(sql, (session_id, caller)).fetchone()
+    if row is None:
+        raise NotFoundError(
+            f"There is no session {session_id[:200]!r}.", advice="Leave it out to begin a new one."
+        )
+    key: int = row["key"]
+    return key
+
+
+def session_state(db: sqlite3.Connection, session_id: str, caller: str) -> SessionState:
+    """What is kept of a session.
+
+    Raises:
+        NotFoundError: there is no such session of this caller.
+    """
+    key = find_session(db, session_id, caller)
+    row = db.execute("SELECT state, version FROM sessions WHERE key = ?", (key,)).fetchone()
+    return SessionState({} if row["state"] is None else from_column(row["state"]), row["version"])
+
+
+def keep_state(
+    db: sqlite3.Connection, session_id: str, caller: str, content: Mapping[str, Any], *, version: int
+) -> bool:
+    """Put a state in the place of the one of a version; returns whether that still was the latest.
+
+    Raises:
+        InvalidInputError: JSON cannot hold it.
+        NotFoundError: there is no such session of this caller.
+    """
+    key, body = find_session(db, session_id, caller), to_column(content)
+    sql = "UPDATE sessions SET state = ?, version = version + 1 WHERE key = ? AND version = ?"
+    return db.execute(sql, (body, key, version)).rowcount == 1

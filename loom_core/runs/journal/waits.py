@@ -1,0 +1,90 @@
+"""Waiting for what happens in a run, whoever drives it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loom_core.runs.commands import revives
+from loom_core.runs.events import FINAL_EVENTS
+from loom_core.runs.journal.rows.commands import given_orders
+from loom_core.runs.journal.rows.events import events_of
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES, find_run
+from loom_core.runs.run import is_for_call
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncGenerator
+
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal.store import Store
+    from loom_core.runs.run import Run
+
+__all__ = ["EVENTS_AT_ONCE", "followed", "obeyed", "stands_still"]
+
+EVENTS_AT_ONCE = 500
+"""So many are read at once."""
+
+_STANDING = FINAL_STATUSES | {"input_required", "paused"}
+
+
+async def followed(store: Store, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
+    """Events as they come; see `Journal.follow`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.switchboard.watching(stored.key) as watch:
+        at_end = True  # as far as is known
+        while True:
+            count = watch.count
+            events = watch.since(after)
+            if events is None:
+                events = await store.read(partial(_page, run_id=run_id, run=stored.key, after=after))
+            for event in events:
+                after = event.seq
+                yield event
+            at_end = events[-1].type in FINAL_EVENTS if events else at_end or watch.status in FINAL_STATUSES
+            if at_end:
+                run, _ = await store.read(partial(_standing, run_id=run_id))
+                if run.status in FINAL_STATUSES and run.last_seq <= after:
+                    return
+                at_end = False
+            if len(events) < EVENTS_AT_ONCE:
+                await watch.changed(count)
+
+
+async def stands_still(store: Store, run_id: str, *, after: int) -> None:
+    """Wait until a run has ended, is paused, or waits for a person; see `Journal.changed`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.switchboard.watching(stored.key) as watch:
+        while True:
+            count = watch.count
+            if watch.status in {"", *_STANDING}:
+                run, goes_on = await store.read(partial(_standing, run_id=run_id))
+                news = run.last_seq > after or run.status in FINAL_STATUSES
+                if run.status in _STANDING and news and not goes_on:
+                    return
+            await watch.changed(count)
+
+
+async def obeyed(store: Store, run_id: str) -> None:
+    """Wait until a run has done as it was told; see `Journal.obeyed`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.switchboard.watching(stored.key) as watch:
+        while True:
+            count = watch.count
+            if not await store.read(lambda db: given_orders(db, stored.key)):
+                return
+            await watch.changed(count)
+
+
+def _page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
+    return events_of(db, run_id, run, after=after, limit=EVENTS_AT_ONCE)
+
+
+def _standing(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
+    """The run as it stands, and whether it will go on by the orders that it has to obey."""
+    stored = find_run(db, run_id)
+    run, orders = stored.run, [each.order for each in given_orders(db, stored.key)]
+    if run.status not in FINAL_STATUSES:
+        return run, bool(orders)
+    # One for a call of another run has ended with that: nobody would take it up.
+    return run, not is_for_call(run) and any(revives(order, run.status) for order in orders)

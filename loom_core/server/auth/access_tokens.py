@@ -1,0 +1,192 @@
+"""OAuth 2.1 resource server: access tokens that somebody else issues, as signed JWTs (RFC 9068).
+
+What is checked: the signature, by a key of the issuer and an algorithm of the list; `iss`; `aud`, which must
+be this server, so that a token for another service is worth nothing here; `exp` and `nbf`; and that it is an
+access token. RFC 9068 (4) wants the header's `typ` to say that, but many issuers write `JWT`, as ID tokens
+have it, or nothing: such tokens are taken unless a claim shows that they are of another kind, or the operator
+wants the letter of the standard.
+
+Its scopes say what it allows; the claim `loom_sources`, where it has one, for which of the server's data.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from loom_core.errors import ConfigError, NetError
+from loom_core.server.auth.caller import SCOPES, Caller, Scope
+from loom_core.server.auth.signing_keys import ALGORITHMS, SigningKeys, is_safe_place
+
+if TYPE_CHECKING:
+    from loom_core.net import HttpClient
+
+__all__ = ["Issuer", "IssuerUnavailableError", "JwtVerifier", "VerifiedJwt"]
+
+_LEEWAY = 30.0  # seconds that clocks may differ
+_SOURCES_CLAIM = "loom_sources"
+_ACCESS_TYPE = "at+jwt"  # RFC 9068
+_ANY_TYPES = frozenset({"", "jwt"})  # which leave open what kind of token it is
+_KIND_CLAIMS = {"typ": "bearer", "token_use": "access"}  # Keycloak, Cognito: what they say of an access token
+_ID_CLAIMS = ("nonce", "at_hash", "c_hash")  # OpenID Connect: what an ID token alone has
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """Whose access tokens are taken, and for what.
+
+    Attributes:
+        url: the issuer, exactly as its metadata and its tokens name it (`iss`).
+        resource: URL of this server's endpoint as clients reach it, which tokens must be for (`aud`).
+        jwks_url: where its keys are; found in its metadata if empty.
+        typed: whether only tokens are taken whose header says `at+jwt`.
+    """
+
+    url: str
+    resource: str
+    jwks_url: str = ""
+    typed: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse addresses that keys may not be fetched from, or that no token can be for.
+
+        Raises:
+            ConfigError: one of the addresses is not what it must be.
+        """
+        for name, url in (("issuer", self.url), ("URL of its keys", self.jwks_url or self.url)):
+            if not is_safe_place(url):
+                raise ConfigError(
+                    f"The {name} {url!r} is no https address.",
+                    advice="Keys must come over https, or from this machine.",
+                )
+        place = urlsplit(self.resource)
+        if place.scheme not in {"http", "https"} or not place.hostname or place.query or place.fragment:
+            raise ConfigError(
+                f"{self.resource!r} is not the URL of an endpoint.",
+                advice="Give it as clients reach it, such as https://kb.example/mcp.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedJwt:
+    """A token that holds.
+
+    Attributes:
+        caller: who uses it.
+        expires: when it ends, in seconds since 1970.
+    """
+
+    caller: Caller
+    expires: float
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return time.time() >= self.expires
+
+
+class IssuerUnavailableError(NetError):
+    """The issuer's keys cannot be had: nobody can be told whether a token holds."""
+
+
+class JwtVerifier:
+    """Checks tokens of one issuer.
+
+    Args:
+        issuer: who issues them.
+        client: fetches the keys; by default one that may ask the issuer's host, whatever its address, and
+            the open internet.
+    """
+
+    def __init__(self, issuer: Issuer, *, client: HttpClient | None = None) -> None:
+        self._issuer = issuer
+        self._keys = SigningKeys(issuer.url, issuer.jwks_url, client=client)
+
+    async def verify(self, token: str) -> VerifiedJwt | None:
+        """What a token allows, or None if it does not hold; the log says why.
+
+        Raises:
+            IssuerUnavailableError: the keys of the issuer cannot be had.
+        """
+        import jwt
+
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm: object = header.get("alg")
+            if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+                _log.warning("a token is refused: it is not signed with a private key")
+                return None
+            key = await self._keys.find(header.get("kid"), algorithm)
+            if key is None:
+                _log.warning("a token is refused: the issuer has no such key")
+                return None
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=sorted(ALGORITHMS),
+                audience=self._issuer.resource,
+                issuer=self._issuer.url,
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
+            )
+        except jwt.PyJWTError as error:  # its messages name claims, never the token
+            _log.warning("a token is refused: %s", error)
+            return None
+        except NetError as error:
+            _log.error("the keys of the issuer cannot be had: %s", error)
+            raise IssuerUnavailableError(
+                "The issuer of access tokens cannot be asked for its keys.", advice="Try again later."
+            ) from error
+        if (kind := _other_kind(header, claims, typed=self._issuer.typed)) is not None:
+            _log.warning("a token is refused: it is no access token by its %s", kind)
+            return None
+        return self._verified(claims)
+
+    def _verified(self, claims: dict[str, Any]) -> VerifiedJwt | None:
+        sources: object = claims.get(_SOURCES_CLAIM)
+        if sources is not None and not _is_texts(sources):
+            _log.warning("a token is refused: its %s is not a list of names", _SOURCES_CLAIM)
+            return None
+        subject = str(claims.get("sub") or claims.get("client_id") or claims.get("azp") or "")
+        if not subject:
+            _log.warning("a token is refused: it names neither a subject nor a client")
+            return None
+        client = str(claims.get("client_id") or claims.get("azp") or "")
+        caller = Caller(
+            subject,
+            _scopes(claims),
+            None if sources is None else frozenset(cast("list[str]", sources)),
+            id=f"oauth:{self._issuer.url}:{client}:{subject}",
+        )
+        return VerifiedJwt(caller, float(claims["exp"]) + _LEEWAY)
+
+
+def _other_kind(header: dict[str, Any], claims: dict[str, Any], *, typed: bool) -> str | None:
+    """By what a token is none that gives access, such as one that says who has logged in; None if it does."""
+    type_ = str(header.get("typ") or "").lower().removeprefix("application/")
+    if type_ == _ACCESS_TYPE:
+        return None
+    if typed or type_ not in _ANY_TYPES:
+        return "typ"
+    said = [name for name in _KIND_CLAIMS if name in claims]
+    for name in said:
+        if str(claims[name]).lower() != _KIND_CLAIMS[name]:
+            return f"claim {name}"
+    found = [] if said else [name for name in _ID_CLAIMS if name in claims]
+    return f"claim {found[0]}" if found else None
+
+
+def _scopes(claims: dict[str, Any]) -> frozenset[Scope]:
+    """The scopes of ours in `scope` (RFC 9068) or `scp` (Entra ID, Okta): a text with blanks, or a list."""
+    given: object = claims.get("scope", claims.get("scp", ""))
+    names = given.split() if isinstance(given, str) else given if _is_texts(given) else []
+    return SCOPES & frozenset(cast("list[Scope]", names))
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))

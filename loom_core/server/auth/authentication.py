@@ -1,0 +1,152 @@
+"""Who sent an HTTP request: bearer tokens of ours and of an issuer, and what is said to whoever has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from loom_core.keys import remember
+from loom_core.server.auth.access_tokens import Issuer, IssuerUnavailableError, JwtVerifier, VerifiedJwt
+from loom_core.server.auth.refusal import Refusal, RefusedError
+from loom_core.server.auth.tokens import Token, TokenFile, has_token_form
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from loom_core.server.auth.caller import Caller, Scope
+
+__all__ = ["AuthSettings", "Authentication", "Credential", "metadata_url"]
+
+_TokenProblem = Literal["no_token", "bad_token", "expired_token"]
+_MAX_TOKEN = 8192  # characters
+_RETRY_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Whose word is taken for who is asking.
+
+    Attributes:
+        tokens: the file of our own bearer tokens, see `paths.token_path`; None for none.
+        issuer: who issues access tokens for this server; None for nobody.
+    """
+
+    tokens: Path | None = None
+    issuer: Issuer | None = None
+
+    @property
+    def demanded(self) -> bool:
+        """Whether anybody is asked who they are."""
+        return self.tokens is not None or self.issuer is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What let a request in.
+
+    Attributes:
+        caller: who it is.
+    """
+
+    caller: Caller
+    _held: Token | VerifiedJwt
+    _file: TokenFile | None
+
+    def holds(self) -> bool:
+        """Whether it would still let a request in: not revoked, its time not over."""
+        if isinstance(self._held, VerifiedJwt):
+            return not self._held.expired
+        return self._file is not None and self._file.holds(self._held)
+
+
+class Authentication:
+    """Checks the `Authorization` header.
+
+    Args:
+        settings: whose tokens are taken.
+        realm: name of the server.
+        verifier: checks the issuer's tokens; made from the settings if not given.
+    """
+
+    def __init__(self, settings: AuthSettings, *, realm: str, verifier: JwtVerifier | None = None) -> None:
+        self._realm = realm
+        self._file = None if settings.tokens is None else TokenFile(settings.tokens)
+        self._issuer = settings.issuer
+        self._verifier = verifier or (JwtVerifier(settings.issuer) if settings.issuer else None)
+
+    async def authenticate(self, headers: Sequence[str]) -> Credential:
+        """Who is asking, by the `Authorization` headers of the request.
+
+        Raises:
+            RefusedError: that is not known.
+        """
+        if not headers:
+            raise self._unknown("no_token", "This server wants a bearer token.")
+        scheme, _, token = headers[0].partition(" ")
+        token = token.strip()
+        if len(headers) > 1 or scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
+            raise self._unknown("bad_token", "One Authorization header with a bearer token is wanted.")
+        if has_token_form(token):
+            credential = self._ours(token)
+        elif self._verifier is None:
+            raise self._unknown("bad_token", "The token is not one of this server's.")
+        else:
+            credential = await self._issued(self._verifier, token)
+        remember(SecretStr(token))  # not before: who may not come in must not choose what the log leaves out
+        return credential
+
+    def demand(self, scope: Scope, caller: Caller) -> None:
+        """Let a caller do what needs a scope.
+
+        Raises:
+            RefusedError: they may not; it says what they need (RFC 6750, 3.1).
+        """
+        if caller.may(scope):
+            return
+        text = f"The token does not have the scope {scope}."
+        wanted = " ".join(sorted({*caller.scopes, scope}))
+        challenge = self._header(error="insufficient_scope", error_description=text, scope=wanted)
+        raise RefusedError(
+            Refusal(403, "scope", text, challenge=challenge, code="insufficient_scope", caller=caller)
+        )
+
+    def _ours(self, token: str) -> Credential:
+        found = self._file.find(token) if self._file else None
+        if found is None:
+            raise self._unknown("bad_token", "The token is not known, or was revoked.")
+        if found.expired:
+            raise self._unknown("expired_token", "The token has expired.", caller=found.caller())
+        return Credential(found.caller(), found, self._file)
+
+    async def _issued(self, verifier: JwtVerifier, token: str) -> Credential:
+        try:
+            verified = await verifier.verify(token)
+        except IssuerUnavailableError as error:
+            raise RefusedError(Refusal(503, "issuer", error.message, retry_after=_RETRY_SECONDS)) from error
+        if verified is None:
+            raise self._unknown("bad_token", "The token does not hold for this server.")
+        return Credential(verified.caller, verified, None)
+
+    def _unknown(self, reason: _TokenProblem, text: str, *, caller: Caller | None = None) -> RefusedError:
+        # Whoever has sent no credentials is told no error (RFC 6750, 3.1).
+        told = {} if reason == "no_token" else {"error": "invalid_token", "error_description": text}
+        challenge = self._header(**told, scope="read write")
+        code = "unauthorized" if reason == "no_token" else "invalid_token"
+        return RefusedError(Refusal(401, reason, text, challenge=challenge, code=code, caller=caller))
+
+    def _header(self, **parameters: str) -> str:
+        told = {"realm": self._realm, **parameters}
+        if self._issuer is not None:
+            told["resource_metadata"] = metadata_url(self._issuer.resource)
+        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in told.items())
+
+
+def metadata_url(resource: str) -> str:
+    """Where the metadata of a protected resource is (RFC 9728, 3.1)."""
+    place = urlsplit(resource)
+    path = place.path if place.path != "/" else ""
+    return f"{place.scheme}://{place.netloc}/.well-known/oauth-protected-resource{path}"

@@ -1,0 +1,82 @@
+"""A request that is refused before the protocol sees it: what the client is told, and what is counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from loom_core.errors import LoomError
+
+if TYPE_CHECKING:
+    from loom_core.server.auth.caller import Caller
+
+__all__ = ["Refusal", "Refused", "RefusedError"]
+
+Refused: TypeAlias = Literal[
+    "host",
+    "origin",
+    "no_token",
+    "bad_token",
+    "expired_token",
+    "scope",
+    "rate",
+    "running",
+    "streams",
+    "sessions",
+    "no_session",
+    "body_size",
+    "body_time",
+    "head_time",
+    "issuer",
+    "ending",
+]
+"""Why a request was refused before the protocol saw it; `expired_token` and `ending` also end what runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why, and with which answer.
+
+    Attributes:
+        status: HTTP status.
+        reason: for the metrics.
+        text: for the client; it never says what others have or do.
+        code: for programs; the reason if empty.
+        challenge: the header `WWW-Authenticate`, or empty.
+        retry_after: seconds after which it is worth another try; 0 if that is not known.
+        caller: who it was, as far as that is known; for the log.
+    """
+
+    status: int
+    reason: Refused
+    text: str
+    code: str = ""
+    challenge: str = ""
+    retry_after: int = 0
+    caller: Caller | None = None
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of the answer."""
+        told = {"content-type": "application/json", "content-length": str(len(self.body()))}
+        if self.challenge:
+            told["www-authenticate"] = self.challenge
+        if self.retry_after:
+            told["retry-after"] = str(self.retry_after)
+        return [(name.encode(), value.encode()) for name, value in told.items()]
+
+    def body(self) -> bytes:
+        """The answer's body, in the form of OAuth's errors."""
+        return json.dumps({"error": self.code or self.reason, "error_description": self.text}).encode()
+
+
+class RefusedError(LoomError):
+    """A request is refused.
+
+    Attributes:
+        refusal: why, and with which answer.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal

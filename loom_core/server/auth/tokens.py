@@ -1,0 +1,276 @@
+"""Bearer tokens: a file that holds their hashes, and what each of them may do.
+
+A token is 256 random bits, so a plain SHA-256 of it cannot be searched; no slow hash is needed, and checking
+one costs microseconds. It begins with `loom_`, for people and for scanners of leaked secrets, and ends with
+a checksum, so that a mistyped or made-up one is told from a revoked one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import secrets
+import time
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.server.auth.caller import Caller, Scope
+from loom_core.storage.private_file import PrivateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping
+    from pathlib import Path
+
+__all__ = ["Token", "TokenFile", "has_token_form"]
+
+_PREFIX = "loom_"
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SECRET_DIGITS = 43  # of 62: 256 bits
+_CHECK_DIGITS = 6  # of 62: a CRC-32
+_FORM = re.compile(f"{_PREFIX}([0-9A-Za-z]{{{_SECRET_DIGITS}}})([0-9A-Za-z]{{{_CHECK_DIGITS}}})")
+_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is kept of a token.
+
+    Attributes:
+        name: what it is called; unique in its file.
+        hash: SHA-256 of the token, in hex.
+        scopes: what it allows.
+        sources: what of the server's data it may be used for; None for all.
+        created: when it was made, in seconds since 1970.
+        expires: when it ends, likewise; None for never.
+        context: variables of who uses it, which no call can change.
+    """
+
+    name: str
+    hash: str
+    scopes: frozenset[Scope]
+    sources: frozenset[str] | None
+    created: float
+    expires: float | None
+    context: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and time.time() >= self.expires
+
+    def caller(self) -> Caller:
+        """Who uses it."""
+        return Caller(self.name, self.scopes, self.sources, f"token:{self.hash[:16]}", self.context)
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str
+    hash: str
+    scopes: list[Scope]
+    sources: list[str] | None
+    created: float
+    expires: float | None
+    context: dict[str, str] = {}
+
+    def token(self) -> Token:
+        sources = None if self.sources is None else frozenset(self.sources)
+        scopes = frozenset(self.scopes)
+        return Token(self.name, self.hash, scopes, sources, self.created, self.expires, self.context)
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: int
+    tokens: list[_Entry]
+
+
+class TokenFile:
+    """The tokens of one server. What other processes change in it is seen at the next look.
+
+    Args:
+        path: the file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = PrivateFile(path, title="The file of tokens")
+        self._raw: bytes | None = None
+        self._tokens: dict[str, Token] = {}
+
+    def find(self, token: str) -> Token | None:
+        """What is known of a token, expired or not; None if there is no such token.
+
+        A file that cannot be read counts as empty: then nobody is let in, and the log says why.
+        """
+        if not has_token_form(token):
+            return None
+        digest = _hash(token)
+        try:
+            known = self._current()
+        except ConfigError as error:
+            _log.error("no token is accepted: %s", error)
+            return None
+        # All are compared, each in constant time: how long it takes says nothing about any of them.
+        found = [entry for entry in known.values() if hmac.compare_digest(entry.hash, digest)]
+        return found[0] if found else None
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was found is still there and has time left."""
+        try:
+            kept = self._current().get(token.name)
+        except ConfigError:
+            return False
+        return kept == token and not token.expired
+
+    def list(self) -> list[Token]:
+        """All tokens, by name, expired ones too.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        return sorted(self._current().values(), key=lambda token: token.name)
+
+    def create(
+        self,
+        name: str,
+        *,
+        scopes: Iterable[Scope],
+        sources: Iterable[str] | None = None,
+        seconds: float | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> tuple[Token, SecretStr]:
+        """Make a token; returns what is kept of it, and the token itself, which nobody can find out again.
+
+        Args:
+            name: what it is called: letters and digits of any script, and `_.-`.
+            scopes: what it allows, at least one.
+            sources: what of the server's data it may be used for; None for all.
+            seconds: how long it lasts; None for ever.
+            context: variables of who uses it, which no call can change.
+
+        Raises:
+            InvalidInputError: no token can have this name, or there is one that has.
+            ConfigError: the file cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(
+                f"{name[:80]!r} cannot be the name of a token.",
+                advice="Use up to 64 letters and digits, and . _ - behind the first.",
+            )
+        secret = _new_token()
+        now = time.time()
+        token = Token(
+            name=name,
+            hash=_hash(secret),
+            scopes=frozenset(scopes),
+            sources=None if sources is None else frozenset(sources),
+            created=now,
+            expires=None if seconds is None else now + seconds,
+            context=dict(context or {}),
+        )
+        with self._writing() as tokens:
+            if name in tokens:
+                raise InvalidInputError(
+                    f"There is a token {name!r} already.", advice="Revoke it first, or choose another name."
+                )
+            tokens[name] = token
+        return token, SecretStr(secret)
+
+    def revoke(self, name: str) -> Token:
+        """Take a token out of the file; who uses it is refused from the next request on.
+
+        Raises:
+            NotFoundError: there is none of this name.
+            ConfigError: the file cannot be read or written.
+            StoreBusyError: another process writes it.
+        """
+        with self._writing() as tokens:
+            if name not in tokens:
+                names = ", ".join(sorted(tokens))
+                raise NotFoundError(
+                    f"There is no token {name[:80]!r}.", advice=f"There are: {names}." if names else ""
+                )
+            return tokens.pop(name)
+
+    def _current(self) -> dict[str, Token]:
+        raw = self._file.read()
+        if raw is not self._raw:
+            self._tokens = {} if raw is None else self._parsed(raw)
+            self._raw = raw
+        return self._tokens
+
+    def _parsed(self, raw: bytes) -> dict[str, Token]:
+        try:
+            content = _Content.model_validate_json(raw)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise self._unreadable(f"{place + ': ' if place else ''}{first['msg']}") from None
+        if content.version != _VERSION:
+            raise self._unreadable(f"it is of version {content.version}, this Loom knows {_VERSION}")
+        return {entry.name: entry.token() for entry in content.tokens}
+
+    def _unreadable(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"The file of tokens {self.path} cannot be read: {reason}.",
+            advice="Put it right, or move it away and create the tokens anew.",
+        )
+
+    @contextmanager
+    def _writing(self) -> Generator[dict[str, Token]]:
+        """The tokens, to be changed in the block and written behind it; one process at a time."""
+        with self._file.writing() as draft:
+            tokens = {} if draft.raw is None else self._parsed(draft.raw)
+            yield tokens
+            content = {"version": _VERSION, "tokens": [_plain(token) for token in tokens.values()]}
+            draft.raw = (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def has_token_form(text: str) -> bool:
+    """Whether a text is a token of Loom's, from its form and its checksum alone."""
+    form = _FORM.fullmatch(text)
+    return form is not None and hmac.compare_digest(_checksum(form[1]), form[2])
+
+
+def _new_token() -> str:
+    secret = "".join(secrets.choice(_ALPHABET) for _ in range(_SECRET_DIGITS))
+    return f"{_PREFIX}{secret}{_checksum(secret)}"
+
+
+def _checksum(secret: str) -> str:
+    number, digits = zlib.crc32(secret.encode()), ""
+    for _ in range(_CHECK_DIGITS):
+        number, digit = divmod(number, len(_ALPHABET))
+        digits = _ALPHABET[digit] + digits
+    return digits
+
+
+def _hash(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def _plain(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "hash": token.hash,
+        "scopes": sorted(token.scopes),
+        "sources": None if token.sources is None else sorted(token.sources),
+        "created": token.created,
+        "expires": token.expires,
+        **({"context": dict(token.context)} if token.context else {}),
+    }

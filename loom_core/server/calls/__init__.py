@@ -1,0 +1,1 @@
+"""One call: its context, progress, elicitation, tasks and long polling."""

@@ -1,0 +1,139 @@
+"""What a tool, a prompt, a resource or a completion may know about the call it serves."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    ClientCapabilities,
+    MissingRequiredClientCapabilityErrorData,
+)
+
+from loom_core.server.auth.caller import Caller, current_caller
+from loom_core.server.calls.client_input import client_input_of
+from loom_core.server.calls.task_board import current_task_call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp.server import ServerRequestContext
+    from mcp.server.session import ServerSession
+
+    from loom_core.server.calls.client_input import ClientInput
+    from loom_core.server.calls.task_board import TaskCall
+
+__all__ = ["Capability", "ToolContext", "parameters", "taking_context"]
+
+Capability = Literal["sampling", "roots", "elicitation"]
+"""What a client may be able to do for a server; all else is an extension, named like `example.com/name`."""
+
+T = TypeVar("T")
+
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The call that is being served. A function gets it by naming a parameter of this type.
+
+    Attributes:
+        session: the SDK's session of this request; tools use `progress` rather than this.
+        request_id: id of the request, unique on its connection only.
+        protocol_version: the revision the client speaks, such as `2026-07-28`.
+        capabilities: what the client has declared that it can do.
+        client: name and version of the client, or empty where it does not say; good for a log, not to be
+            trusted and never to be decided on.
+        client_input: the way to get something from the client; `asking.ask` and `asking.consent` use it.
+        caller: who has sent it, and what they may do.
+        task: the call as one that may go on as a task, see `tasks.become_task`; None where it may not.
+    """
+
+    session: ServerSession = field(repr=False)
+    request_id: str
+    protocol_version: str
+    capabilities: ClientCapabilities
+    client: str
+    client_input: ClientInput = field(repr=False)
+    task: TaskCall | None = field(repr=False)
+    _request: object = field(repr=False)
+    caller: Caller = field(default_factory=current_caller)
+
+    @classmethod
+    def of(cls, ctx: ServerRequestContext[Any, Any]) -> ToolContext:
+        """The call as the SDK describes it."""
+        who = ctx.session.client_params
+        task = current_task_call()
+        return cls(
+            session=ctx.session,
+            request_id=str(ctx.request_id),
+            protocol_version=ctx.protocol_version,
+            capabilities=ctx.session.client_capabilities or ClientCapabilities(),
+            client=f"{who.client_info.name} {who.client_info.version}" if who else "",
+            client_input=task or client_input_of(ctx),
+            task=task,
+            _request=ctx.request,
+        )
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request, names in lower case, without credentials; empty over stdio."""
+        given: Mapping[str, str] = getattr(self._request, "headers", {})
+        return MappingProxyType({name: given[name] for name in given if name not in _SECRET_HEADERS})
+
+    def can(self, capability: Capability | str) -> bool:
+        """Whether the client has declared a capability, or an extension by its identifier."""
+        if "/" in capability:
+            return capability in (self.capabilities.extensions or {})
+        return getattr(self.capabilities, capability, None) is not None
+
+    def require(self, capability: Capability | str) -> None:
+        """Refuse the call unless the client has declared a capability or extension.
+
+        For a tool that can do nothing at all without it; where there is another way, ask `can`.
+
+        Raises:
+            MCPError: -32021, naming what is missing.
+        """
+        if self.can(capability):
+            return
+        missing: dict[str, object] = {capability: {}}
+        if "/" in capability:
+            missing = {"extensions": missing}
+        data = MissingRequiredClientCapabilityErrorData(
+            required_capabilities=ClientCapabilities.model_validate(missing)
+        )
+        raise MCPError(
+            code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+            message=f"This call needs a client that has declared `{capability}`.",
+            data=data.model_dump(mode="json", by_alias=True, exclude_none=True),
+        )
+
+
+def parameters(function: Callable[..., object]) -> dict[str, object]:
+    """The parameters of a function and what they are annotated with, None for nothing.
+
+    Raises:
+        NameError: an annotation names something that the function's module does not have.
+    """
+    hints = typing.get_type_hints(function)
+    return {name: hints.get(name) for name in inspect.signature(function).parameters}
+
+
+def taking_context(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """The same function, but called with the `ToolContext` first, whether it wants it or not.
+
+    Raises:
+        NameError: as for `parameters`.
+    """
+    wanted = [name for name, hint in parameters(function).items() if hint is ToolContext]
+
+    def called(context: ToolContext, *args: object, **kwargs: object) -> Awaitable[T]:
+        return function(*args, **kwargs, **dict.fromkeys(wanted, context))
+
+    return called

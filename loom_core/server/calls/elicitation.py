@@ -1,0 +1,251 @@
+"""Asking the user, in whatever way the client can, and never for longer than a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+
+from mcp.server.elicitation import render_elicitation_schema
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+from pydantic import BaseModel, ValidationError
+
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.server.calls.client_input import InputUnavailableError
+from loom_core.server.calls.wellformed import well_formed
+
+if TYPE_CHECKING:
+    from loom_core.server.calls.context import ToolContext
+
+__all__ = [
+    "DEADLINE",
+    "Answer",
+    "ConsentError",
+    "FormAnswer",
+    "Outcome",
+    "ask",
+    "ask_form",
+    "can_ask",
+    "consent",
+    "form_of",
+]
+
+DEADLINE = 300.0
+"""Seconds that a user has to answer, where nothing else is said."""
+
+_SCHEMA_KEYWORDS = ("type", "properties", "required")  # all that the protocol allows in a form's schema
+_FIELD_KEYWORDS = frozenset(
+    "type title description default enum enumNames oneOf items minLength maxLength format minimum maximum "
+    "minItems maxItems".split()
+)
+_FIELD_TYPES = {"string", "number", "integer", "boolean", "array"}
+_FIELD_FORMATS = {"email", "uri", "date", "date-time"}
+
+Outcome = Literal["accepted", "declined", "cancelled", "timed_out", "unavailable"]
+"""What came of a question: answered, refused, closed without an answer, not answered in time, not asked."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[ModelT_co]):
+    """What the user answered.
+
+    Attributes:
+        outcome: what came of the question.
+        value: what was filled in; None unless it was accepted.
+    """
+
+    outcome: Outcome
+    value: ModelT_co | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormAnswer:
+    """What the user filled into a form that is known as a JSON Schema only.
+
+    Attributes:
+        outcome: what came of the question.
+        content: what was filled in, unchecked; empty unless it was accepted.
+    """
+
+    outcome: Outcome
+    content: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ConsentError(LoomError):
+    """The user has not agreed, so nothing was done.
+
+    Attributes:
+        outcome: what came of the question; never `accepted`.
+    """
+
+    def __init__(self, message: str, *, advice: str, outcome: Outcome) -> None:
+        super().__init__(message, advice=advice)
+        self.outcome: Outcome = outcome
+
+
+class _Nothing(BaseModel):
+    """An empty form: to accept it is the answer."""
+
+
+def can_ask(ctx: ToolContext) -> bool:
+    """Whether the client of a call can put a form before its user."""
+    declared = ctx.capabilities.elicitation
+    forms = declared is not None and (declared.form is not None or declared.url is None)
+    return forms and ctx.client_input.available
+
+
+async def ask(
+    ctx: ToolContext, message: str, model: type[ModelT], *, name: str = "answer", deadline: float = DEADLINE
+) -> Answer[ModelT]:
+    """Ask the user to fill in a form.
+
+    The function that asks may be run again from its beginning with the answer (see `client_input`): let it
+    ask before it changes anything. A question asked again in the same call needs another name.
+
+    Args:
+        ctx: the call.
+        message: the question, for people.
+        model: the form: fields of text, number, truth or choice, no others.
+        name: what the question is called, unique in the call.
+        deadline: seconds to answer.
+
+    Raises:
+        InvalidInputError: the client answered with something that is not the form.
+        TypeError: the model is no form.
+    """
+    given = await ask_form(ctx, message, _form(model), name=name, deadline=deadline)
+    if given.outcome != "accepted":
+        return Answer(given.outcome)
+    try:
+        return Answer("accepted", model.model_validate(given.content))
+    except ValidationError as error:
+        wrong = ", ".join(str(detail["loc"][0]) for detail in error.errors() if detail["loc"])
+        raise InvalidInputError(
+            f"The client's answer to “{message}” does not fit the question: {wrong or 'not a form'}.",
+            advice="Ask the user in the conversation.",
+        ) from error
+
+
+async def ask_form(
+    ctx: ToolContext, message: str, schema: Mapping[str, Any], *, name: str, deadline: float = DEADLINE
+) -> FormAnswer:
+    """Ask the user to fill in a form that another program describes; see `ask`.
+
+    Args:
+        ctx: the call.
+        message: the question, for people.
+        schema: JSON Schema of the form, an object of plain properties; empty for one without any.
+        name: as for `ask`.
+        deadline: as for `ask`.
+    """
+    if not can_ask(ctx):
+        return FormAnswer("unavailable")
+    request = ElicitRequest(
+        params=ElicitRequestFormParams(
+            message=well_formed(message), requested_schema=well_formed(_form_schema(schema))
+        )
+    )
+    try:
+        responses = await ctx.client_input.fetch({name: request}, deadline=deadline)
+    except TimeoutError:
+        return FormAnswer("timed_out")
+    except InputUnavailableError:
+        return FormAnswer("unavailable")
+    response = responses[name]
+    if not isinstance(response, ElicitResult) or response.action == "cancel":
+        return FormAnswer("cancelled")
+    if response.action == "decline":
+        return FormAnswer("declined")
+    return FormAnswer("accepted", response.content or {})
+
+
+def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The form for what a JSON Schema describes; None if no form has room for it.
+
+    Forms know plain fields only, and few keywords: what is said with others, whoever asks has to check.
+
+    Args:
+        schema: of an object, or empty for a form without fields.
+    """
+    fields: dict[str, Any] = {}
+    for name, part in schema.get("properties", {}).items():
+        field = _field(part)
+        if field is None:
+            return None
+        fields[name] = field
+    return _form_schema({**schema, "properties": fields})
+
+
+def _field(part: object) -> dict[str, Any] | None:
+    """A field of a form; None if it can be none."""
+    if not isinstance(part, Mapping):
+        return None
+    known = cast("Mapping[str, Any]", part)
+    field = {word: value for word, value in known.items() if word in _FIELD_KEYWORDS}
+    if "enum" in field:
+        if not all(isinstance(choice, str) for choice in field["enum"]):
+            return None
+        field.setdefault("type", "string")
+    kind = field.get("type")
+    if not isinstance(kind, str) or kind not in _FIELD_TYPES:
+        return None
+    if kind == "array" and not {"enum", "anyOf"} & set(field.get("items", ())):
+        return None  # several of some choices are all that a form knows of lists
+    if field.get("format", "date") not in _FIELD_FORMATS:
+        del field["format"]
+    return field
+
+
+async def consent(
+    ctx: ToolContext,
+    question: str,
+    *,
+    confirmed: bool,
+    otherwise: str,
+    name: str = "consent",
+    deadline: float = DEADLINE,
+) -> None:
+    """Go on only if the user agrees: an empty form, which is accepted or declined.
+
+    Args:
+        ctx: the call.
+        question: what is to be agreed to, for people.
+        confirmed: whether the model says that the user has agreed. It counts only where the client cannot
+            ask: else whoever wrote what the model reads could agree in the user's place.
+        otherwise: how to call again once the user has agreed in the conversation, for a model whose client
+            cannot ask: “call `add` again with confirm: true”.
+        name: as for `ask`.
+        deadline: as for `ask`.
+
+    Raises:
+        ConsentError: they have not agreed; it says why, and what the model is to do.
+    """
+    answer = await ask(ctx, question, _Nothing, name=name, deadline=deadline)
+    match answer.outcome:
+        case "accepted":
+            return
+        case "declined":
+            message, advice = "The user said no; nothing was done.", "Try again only if they ask for it."
+        case "cancelled":
+            message, advice = "The user closed the question; nothing was done.", "Ask them what they want."
+        case "timed_out":
+            message = f"The user did not answer within {deadline:g} s; nothing was done."
+            advice = "Call again when they are there: they are asked again."
+        case "unavailable" if confirmed:
+            return
+        case "unavailable":
+            message = f"Nothing was done yet, for the user has to agree first: {question}"
+            advice = f"Ask them; if they agree, {otherwise}."
+    raise ConsentError(message, advice=advice, outcome=answer.outcome)
+
+
+def _form(model: type[BaseModel]) -> dict[str, Any]:
+    return _form_schema(render_elicitation_schema(model))
+
+
+def _form_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    allowed = {word: schema[word] for word in _SCHEMA_KEYWORDS if word in schema}
+    return {"type": "object", "properties": {}, **allowed}

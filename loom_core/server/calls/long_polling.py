@@ -1,0 +1,264 @@
+"""A call that waits for a run: it tells its client how far the run is, and has its user asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import anyio
+
+from loom_core.errors import InvalidInputError
+from loom_core.runs.commands import Abort, Answered, Decided, check_fits
+from loom_core.server.calls.elicitation import ask_form, can_ask, form_of
+from loom_core.server.calls.progress import progress
+from loom_core.server.calls.tasks import become_task
+
+if TYPE_CHECKING:
+    from loom_core.runs.commands import Order
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.run import Pending, Run
+    from loom_core.server.calls.context import ToolContext
+    from loom_core.server.calls.elicitation import FormAnswer
+
+__all__ = ["LONGEST_WAIT", "Attending", "RunsOfCallers", "decided_by"]
+
+LONGEST_WAIT = 45.0
+"""Seconds; hosts give up a call after sixty."""
+
+_LEAST_ASKING = 10.0  # seconds that are left for a person to answer; with fewer, the next call asks
+_LONGEST_ASKING = 30 * 86_400.0
+_TASK_AFTER = 3.0
+_BETWEEN_LINES = 0.25
+_PAGE = 500  # events that are read at once
+_CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be cancelled
+
+
+class RunsOfCallers(Protocol):
+    """The runs of a server, as the caller of the moment may see and steer them."""
+
+    async def run(self, run_id: str) -> Run:
+        """A run as it stands; `NotFoundError` if the caller has none of this id."""
+        ...
+
+    async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
+        """Wait until a run stands still; see `Journal.changed`."""
+        ...
+
+    async def order(self, run_id: str, order: Order, /) -> Run:
+        """Tell a run something."""
+        ...
+
+    async def decide(self, run: Run, decision: Decided | Answered, /) -> Run:
+        """Tell a run what was decided; `InvalidInputError` if it does not wait for that any more."""
+        ...
+
+    def decides(self, run: Run) -> bool:
+        """Whether the caller is one whom a run may be decided by."""
+        ...
+
+    def journal(self) -> Journal:
+        """Where the runs are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """How calls wait for the runs of a server.
+
+    Attributes:
+        runs: the runs.
+        question: what a person is asked about something that a run waits for, in a form of their client.
+        lines: makes what says each event of a run in a line; an empty line is not told.
+    """
+
+    runs: RunsOfCallers
+    question: Callable[[Run, Pending], str]
+    lines: Callable[[Run], Callable[[StreamEvent], str]]
+
+    def asks_user(self, ctx: ToolContext, run: Run) -> bool:
+        """Whether the user of the client can be asked about a run, and may decide."""
+        return can_ask(ctx) and self.runs.decides(run)
+
+    async def attended(
+        self,
+        ctx: ToolContext,
+        run_id: str,
+        *,
+        after: int = 0,
+        seconds: float,
+        task: Literal["", "waits", "aborts"] = "",
+    ) -> Run:
+        """Wait for a run, in one call of a client.
+
+        It ends when the run has ended or is paused, when it waits for somebody who cannot be asked here, or
+        when the time is over. What the run does is not affected by that.
+
+        Args:
+            ctx: the call.
+            run_id: which run.
+            after: seq of the last event that is known already.
+            seconds: how long to wait at the most.
+            task: whether the call may become a task, which has no limit; and what a client does that cancels
+                it: it does not wait any more, or the run it has started is not wanted any more.
+
+        Raises:
+            NotFoundError: the caller has no such run.
+        """
+        run = await self.runs.run(run_id)
+        async with self._telling(ctx, run):
+            if task and ctx.task is not None and seconds > 0:
+                run = await self.runs.changed(run_id, after=after, seconds=min(seconds, _TASK_AFTER))
+                if run.status == "working":
+                    call_off = partial(self._abort, run_id, decided_by(ctx))
+                    if await become_task(ctx, run.id, on_cancel=call_off if task == "aborts" else None):
+                        seconds = math.inf
+            return await self._until_it_stands(ctx, run_id, after=after, seconds=seconds)
+
+    async def _until_it_stands(self, ctx: ToolContext, run_id: str, *, after: int, seconds: float) -> Run:
+        until = anyio.current_time() + seconds
+        closed: set[str] = set()
+        while True:
+            left = max(until - anyio.current_time(), 0.0)
+            run = await self.runs.changed(run_id, after=after, seconds=left)
+            if run.status != "input_required" or not self.asks_user(ctx, run):
+                return run
+            pending = next((each for each in run.pending if each.id not in closed), None)
+            left = until - anyio.current_time()
+            if pending is None or left < _LEAST_ASKING:
+                return run
+            form = form_of(pending.schema)
+            if form is None:  # no form of a client has room for it: it is asked for in the conversation
+                closed.add(pending.id)
+                continue
+            answer = await ask_form(
+                ctx,
+                self.question(run, pending),
+                form,
+                name=_name(ctx, pending),
+                deadline=_patience(pending, left),
+            )
+            try:
+                passed_on = await self._passed_on(ctx, run, pending, answer)
+            except InvalidInputError as error:  # what was filled in does not fit: the next call asks again
+                return replace(await self.runs.run(run_id), problem=str(error))
+            if not passed_on:
+                closed.add(pending.id)
+                return await self.runs.run(run_id)
+            _note_answered(ctx, pending)
+            after = run.last_seq
+
+    async def _passed_on(self, ctx: ToolContext, run: Run, pending: Pending, answer: FormAnswer) -> bool:
+        """Tell the run what the user said; False if they said nothing.
+
+        Raises:
+            InvalidInputError: what they filled in is no answer to the question.
+        """
+        by = decided_by(ctx)
+        if answer.outcome not in {"accepted", "declined"}:
+            return False
+        yes = answer.outcome == "accepted"
+        order: Decided | Answered
+        if pending.kind == "question":
+            action = "accept" if yes else "decline"
+            order = Answered(id=pending.id, action=action, content=answer.content, by=by)
+        else:
+            order = Decided(id=pending.id, action="approve" if yes else "deny", by=by)
+        check_fits(pending, order)
+        try:
+            await self.runs.decide(run, order)
+        except InvalidInputError:  # somebody else, or the deadline, was faster: the run says what holds
+            return True
+        return True
+
+    async def _abort(self, run_id: str, by: str) -> None:
+        """The client has cancelled the task: the run is not wanted any more."""
+        await self.runs.order(run_id, Abort(reason="The task was cancelled.", by=by))
+        await self.runs.changed(run_id, seconds=_CALLED_OFF_SECONDS)
+
+    @asynccontextmanager
+    async def _telling(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:
+        """Tells the client what happens in the run: at most four lines a second, and the last one."""
+        lines = _Lines(self.lines(run), known=run.last_seq)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tell, ctx, run, lines)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+        while events := await self.runs.journal().events(run.id, after=lines.read, limit=_PAGE):
+            for event in events:
+                lines.take(event)
+        if lines.latest is not None:
+            await progress(ctx).report(*lines.latest)
+
+    async def _tell(self, ctx: ToolContext, run: Run, lines: _Lines) -> None:
+        reporter = progress(ctx)
+        news = anyio.Event()
+
+        async def read() -> None:
+            async for event in self.runs.journal().follow(run.id, after=run.last_seq):
+                lines.take(event)
+                if lines.latest is not None:
+                    news.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            while True:
+                await news.wait()
+                news = anyio.Event()
+                latest, lines.latest = lines.latest, None
+                if latest is not None:
+                    await reporter.report(*latest)
+                await anyio.sleep(_BETWEEN_LINES)
+
+
+class _Lines:
+    """The lines about a run that a client is told.
+
+    Args:
+        said: says an event in a line.
+        known: seq of the last event that is known.
+
+    Attributes:
+        read: seq of the last event that was read.
+        latest: the latest line that was not told yet, with the seq of its event.
+    """
+
+    def __init__(self, said: Callable[[StreamEvent], str], *, known: int) -> None:
+        self._said = said
+        self.read = known
+        self.latest: tuple[int, str] | None = None
+
+    def take(self, event: StreamEvent) -> None:
+        """Read an event."""
+        self.read = event.seq
+        if line := self._said(event):
+            self.latest = (event.seq, line)
+
+
+def decided_by(ctx: ToolContext) -> str:
+    """What stands in the journal for who has decided."""
+    return ctx.caller.name if ctx.caller.id else "the user"
+
+
+def _name(ctx: ToolContext, pending: Pending) -> str:
+    """What a question is called in this call: another each time that the run asks the same."""
+    times = ctx.client_input.kept.get(f"answered {pending.id}")
+    return f"{pending.id}.{times}" if times else pending.id
+
+
+def _note_answered(ctx: ToolContext, pending: Pending) -> None:
+    kept, key = ctx.client_input.kept, f"answered {pending.id}"
+    kept[key] = str(int(kept.get(key, 0)) + 1)
+
+
+def _patience(pending: Pending, left: float) -> float:
+    """Seconds that the user has: as long as the call, or the task, may take, and the question holds."""
+    deadline = math.inf if pending.deadline is None else max(pending.deadline - time(), 0.0)
+    return min(left, deadline, _LONGEST_ASKING)

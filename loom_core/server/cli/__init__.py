@@ -1,0 +1,1 @@
+"""The command-line scaffold that all servers share."""

@@ -1,0 +1,287 @@
+"""What the command lines of all servers share: how a command is declared, how it ends, how it answers.
+
+Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 nobody reads the answer any more; a server
+may have others of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.paths import token_path
+from loom_core.server.cli.install_options import split_arguments
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from loom_core.server.cli.health import HealthReport
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_core.server.protocol.handshake import Introduction
+
+__all__ = [
+    "CommandReport",
+    "Commands",
+    "add_command",
+    "ended",
+    "given_filters",
+    "parsed",
+    "serve_as_asked",
+    "show_health",
+    "show_report",
+    "split_line",
+]
+
+_log = logging.getLogger(__name__)
+
+_INTERRUPTED = 130
+_NOT_READ = 141
+_SPLIT = {"install", "mcp"}
+_OF_THE_PROGRAM = {"-h", "--help", "--version"}
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+"""What `ArgumentParser.add_subparsers` gives."""
+
+
+class CommandReport(Protocol):
+    """What a command has done, where its code is shared and prints nothing."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """What stands on standard output, line by line."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What people are told beside the answer."""
+        ...
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The same for programs, as it goes into JSON."""
+        ...
+
+
+def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+    """Declare a command with the options that every command has.
+
+    Args:
+        commands: where it goes.
+        name: its name; `serve` answers no JSON, and may keep its numbers in a file.
+        text: what it does, for the help; begins with a small letter, ends without a full stop.
+    """
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.add_argument(
+        "--home", type=Path, metavar="DIR", help="Loom's folder (default $LOOM_HOME or ~/.loom)"
+    )
+    command.add_argument("--debug", action="store_true", help="show tracebacks")
+    if name == "serve":
+        command.add_argument(
+            "--metrics-file",
+            default=os.environ.get("LOOM_METRICS_FILE", ""),
+            metavar="FILE",
+            help="keep the server's numbers in this file, for node_exporter; {pid} in its name is the number"
+            " of the process (default $LOOM_METRICS_FILE; over HTTP, /metrics has them, too)",
+        )
+        command.add_argument(
+            "--log-format",
+            default="",
+            metavar="FORMAT",
+            help="form of the log on standard error: text, or json, one object a line (default"
+            " $LOOM_LOG_FORMAT or text)",
+        )
+        command.add_argument(
+            "--log-level",
+            default="",
+            metavar="LEVEL",
+            help="from which severity on is logged: debug, info, warning or error (default $LOOM_LOG_LEVEL"
+            " or info)",
+        )
+    else:
+        command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
+    command.set_defaults(own_parser=command, takes_more="")
+    return command
+
+
+def parsed(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
+    """What a line says, with options between the arguments of a command, too.
+
+    A command whose last argument may be there several times names it as the default `takes_more`. What a
+    command does not know is answered with its own usage.
+
+    Args:
+        parser: of all commands, which are declared by `add_command`.
+        line: the arguments of the process.
+    """
+    args, left = parser.parse_known_args(line)
+    if left and args.takes_more and not any(each.startswith("-") for each in left):
+        getattr(args, args.takes_more).extend(left)
+    elif left:
+        args.own_parser.error(f"unrecognized arguments: {' '.join(left)}")
+    return args
+
+
+def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[list[str], list[str]]:
+    """The arguments for the parser, and what stands behind the `--` of `install` and `mcp add`.
+
+    Args:
+        arguments: as the process was given them.
+        default: the command where none is named.
+    """
+    line = list(arguments)
+    if not line or (line[0].startswith("-") and line[0] not in _OF_THE_PROGRAM):
+        line.insert(0, default)
+    return split_arguments(line) if line[0] in _SPLIT else (line, [])
+
+
+def given_filters(options: Sequence[str]) -> dict[str, Any]:
+    """The filters that `--filter NAME=VALUE` options give; a name that is given again has several values.
+
+    Raises:
+        InvalidInputError: one of them has no value.
+    """
+    filters: dict[str, Any] = {}
+    for given in options:
+        name, equals, value = given.partition("=")
+        if not equals:
+            raise InvalidInputError(f"--filter {given} has no value.", advice="Write it as NAME=VALUE.")
+        filters.setdefault(name, []).append(value)
+    return filters
+
+
+def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
+    """Run a command to its end; gives the exit code. What is wrong is told on standard error.
+
+    Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
+
+    Args:
+        program: the command's name, which stands before the message.
+        run: does it; gives the exit code.
+        debug: show the tracebacks of errors of ours, too; those of others always are. No secret is in them.
+    """
+    _open_closed_streams()
+    try:
+        if os.environ.get("LOOM_SECRETS_DIR"):
+            from loom_core.server.cli.secret_files import take_secret_files
+
+            take_secret_files()
+        code = run()
+        sys.stdout.flush()  # here, where a reader that has gone is not an accident
+    except BrokenPipeError:
+        from loom_core.server.cli.console import close_answer
+
+        close_answer()
+        return _NOT_READ
+    except Exception as error:  # noqa: BLE001 - the process ends; Python would show it with its secrets
+        from loom_core.redaction import without_assigned
+
+        if debug or not isinstance(error, LoomError):
+            told = "".join(traceback.format_exception(error))
+        else:
+            lines = [f"{program}: {error.message}", *([f"  {error.advice}"] if error.advice else [])]
+            told = "".join(f"{line}\n" for line in lines)
+        sys.stderr.write(without_assigned(told))
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return code
+
+
+def _open_closed_streams() -> None:
+    """Connect standard streams that are closed to the null device.
+
+    Otherwise the next file or socket to be opened would become standard input, output or error, of this
+    process and of all that it starts.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the stream's own
+            os.set_inheritable(number, number <= 2)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
+def serve_as_asked(
+    introduction: Introduction,
+    build: Callable[[], LoomServer],
+    args: argparse.Namespace,
+    *,
+    home: Path,
+    deadline: float,
+) -> int:
+    """Run `serve` until it is told to stop: over stdio, or over HTTP where asked; gives the exit code.
+
+    Args:
+        introduction: what the server tells of itself; its name is the command's.
+        build: makes the server; it imports what that needs, see `run.serve`.
+        args: parsed arguments, with those of `add_http_options`.
+        home: Loom's folder, where the tokens are.
+        deadline: as for `run.serve`.
+
+    Raises:
+        ConfigError: as `http_settings` and `run.serve`; or there is no such level or form of a log.
+    """
+    from loom_core.observability.logs import chosen_format, chosen_level
+    from loom_core.server.cli.http_options import http_settings, ready_lines
+    from loom_core.server.serving.run import serve
+
+    program = introduction.name
+    http = http_settings(args, tokens=token_path(home, program))
+    log_format, log_level = chosen_format(args.log_format), chosen_level(args.log_level)
+    if http is None and sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(
+            f"{program} speaks MCP on standard input, with a program. What people can do: {program} --help\n"
+            "(Ctrl-C ends this.)\n"
+        )
+
+    def say_ready(url: str) -> None:
+        if http is None:
+            return
+        if log_format == "json":
+            _log.info("ready: %s", url)
+        else:
+            sys.stderr.write("".join(f"{line}\n" for line in ready_lines(program, url, http)))
+
+    serve(
+        build,
+        introduction=introduction,
+        http=http,
+        on_ready=say_ready,
+        metrics_file=args.metrics_file or None,
+        log_level=log_level,
+        log_format=log_format,
+        service=program,
+        deadline=deadline,
+    )
+    return 0
+
+
+def show_report(report: CommandReport, *, as_json: bool) -> None:
+    """Print what a shared command has done: the answer on standard output, the rest beside it."""
+    from loom_core.server.cli.console import out, out_json, say
+
+    if as_json:
+        out_json(report.data)
+    else:
+        for line in report.lines:
+            out(line)
+    for note in report.notes:
+        say(note)
+
+
+def show_health(report: HealthReport, *, as_json: bool) -> int:
+    """Print what `doctor` has found; gives the exit code: 0 if there is no problem, 1 otherwise."""
+    from loom_core.server.cli.console import out, out_json
+    from loom_core.server.cli.health import report_lines
+
+    if as_json:
+        out_json(report)
+    else:
+        for line in report_lines(report):
+            out(line)
+    return 0 if report.healthy else 1

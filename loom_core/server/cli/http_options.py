@@ -1,0 +1,139 @@
+"""The options of `serve --http`, the same for every server's command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+from loom_core.server.serving.http import HttpSettings
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from loom_core.server.auth.authentication import AuthSettings
+
+__all__ = ["add_http_options", "http_settings", "ready_lines"]
+
+
+def add_http_options(command: argparse.ArgumentParser) -> None:
+    """Add what `http_settings` reads."""
+    command.add_argument("--http", action="store_true", help="serve Streamable HTTP")
+    command.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="with --http: the address to listen on (default 127.0.0.1, this machine only);"
+        " any other needs --tokens or --issuer",
+    )
+    command.add_argument(
+        "--port", type=int, default=8765, help="with --http (default 8765; 0 for any free one)"
+    )
+    command.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --http: a further host name that clients or a proxy in front use",
+    )
+    command.add_argument(
+        "--tokens", action="store_true", help="with --http: demand a token that `token create` has made"
+    )
+    command.add_argument(
+        "--issuer",
+        metavar="URL",
+        help="with --http: take access tokens (OAuth 2.1, JWT) of this issuer; needs --public-url",
+    )
+    command.add_argument(
+        "--public-url",
+        metavar="URL",
+        help="with --issuer: the endpoint as clients reach it, such as https://kb.example/mcp; tokens must be"
+        " for it (aud)",
+    )
+    command.add_argument(
+        "--jwks-url",
+        metavar="URL",
+        help="with --issuer: where its keys are (default: as its metadata say)",
+    )
+    command.add_argument(
+        "--typed-tokens",
+        action="store_true",
+        help="with --issuer: take only tokens whose header says at+jwt (RFC 9068), as some issuers write it",
+    )
+    command.add_argument(
+        "--drain",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="with --http: after the order to stop, /readyz fails for so long before connections are refused",
+    )
+
+
+def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | None:
+    """The settings that arguments ask for, or None without --http.
+
+    Args:
+        args: parsed arguments, with those of `add_http_options`.
+        tokens: the file of the server's tokens, see `paths.token_path`.
+
+    Raises:
+        ConfigError: they do not go together.
+    """
+    if not args.http:
+        if args.tokens or args.issuer:
+            raise ConfigError(
+                "--tokens and --issuer are for HTTP; over stdio there is one client, who started the server.",
+                advice="Add --http.",
+            )
+        return None
+    if (args.public_url or args.jwks_url or args.typed_tokens) and not args.issuer:
+        raise ConfigError(
+            "--public-url, --jwks-url and --typed-tokens say nothing without --issuer.",
+            advice="Give --issuer.",
+        )
+    return HttpSettings(
+        host=args.host,
+        port=args.port,
+        allowed_hosts=tuple(args.allow_host),
+        auth=_auth(args, tokens) if args.tokens or args.issuer else None,
+        drain_seconds=max(0.0, args.drain),
+    )
+
+
+def ready_lines(name: str, url: str, settings: HttpSettings) -> list[str]:
+    """What a person who has started a server on HTTP wants to know: where it is, for whom, how to use it.
+
+    Args:
+        name: the server's name.
+        url: its endpoint.
+        settings: how it is served.
+    """
+    auth = settings.auth
+    who = "no authentication"
+    if auth is not None:
+        issued = [f"OAuth by {auth.issuer.url}"] if auth.issuer else []
+        who = " or ".join([*(["tokens"] if auth.tokens else []), *issued])
+    where = "this machine only" if settings.listens_locally else "the network"
+    lines = [f"{name} serves {url} ({where}, {who})"]
+    if not settings.listens_locally:
+        lines.append(
+            "Tokens travel as they are: put a TLS proxy in front, and name its host with --allow-host."
+        )
+    header = ', "headers": {"Authorization": "Bearer ${LOOM_TOKEN}"}' if auth and auth.tokens else ""
+    shown = auth.issuer.resource if auth and auth.issuer else url
+    entry = f'{{"mcpServers": {{"{name}": {{"type": "http", "url": "{shown}"{header}}}}}}}'
+    return [*lines, f"For mcp.json: {entry}"]
+
+
+def _auth(args: argparse.Namespace, tokens: Path) -> AuthSettings:
+    from loom_core.server.auth.access_tokens import Issuer
+    from loom_core.server.auth.authentication import AuthSettings
+
+    if args.issuer and not args.public_url:
+        raise ConfigError(
+            "--issuer needs --public-url: only tokens for this server are taken.",
+            advice="Give the endpoint as clients reach it, such as --public-url https://kb.example/mcp.",
+        )
+    issuer = None
+    if args.issuer:
+        issuer = Issuer(args.issuer, args.public_url, args.jwks_url or "", typed=args.typed_tokens)
+    return AuthSettings(tokens if args.tokens else None, issuer)

@@ -1,0 +1,188 @@
+"""The command `token create | list | revoke`, the same for every server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, get_args
+
+from loom_core.errors import InvalidInputError
+from loom_core.server.auth.caller import Scope
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from loom_core.server.auth.tokens import Token, TokenFile
+
+__all__ = ["TokenReport", "add_token_options", "run_token_command"]
+
+_UNITS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReport:
+    """What the command answers.
+
+    Attributes:
+        lines: for standard output; of `create` the token alone, so that it can go on into a secret store.
+        notes: for people, beside the answer.
+        data: the same for programs.
+    """
+
+    lines: list[str]
+    notes: list[str]
+    data: dict[str, Any] = field(repr=False)
+
+
+def add_token_options(
+    command: argparse.ArgumentParser,
+    *,
+    source_option: str,
+    source: str,
+    key: str = "sources",
+    scope: Scope = "read",
+) -> None:
+    """Add what `run_token_command` reads.
+
+    Args:
+        command: the parser of the command `token`.
+        source_option: the option that names what of the server's data a token is for, such as `--kb`.
+        source: what that is called, such as `knowledge base`.
+        key: what their names stand under in the data.
+        scope: what a token may do where `--scope` is left out.
+    """
+    command.add_argument("action", choices=["create", "list", "revoke"], help="what to do")
+    command.add_argument("name", nargs="?", metavar="NAME", help="with create and revoke: name of the token")
+    command.add_argument(
+        "--scope",
+        action="append",
+        choices=get_args(Scope),
+        default=[],
+        help="with create: `read` for what changes nothing, `write` for the other tools too, `admin` for"
+        f" /metrics (may be repeated; default: {scope})",
+    )
+    command.add_argument(
+        source_option,
+        action="append",
+        default=[],
+        dest="token_sources",
+        metavar="NAME",
+        help=f"with create: only this {source} (may be repeated; default: all)",
+    )
+    command.add_argument(
+        "--expires",
+        type=_duration,
+        metavar="TIME",
+        help="with create: how long it lasts, such as 12h, 30d or 8w (default: until it is revoked)",
+    )
+    command.set_defaults(token_source=source, token_key=key, token_scope=scope, token_context=[])
+
+
+def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    """Do what the arguments say.
+
+    Raises:
+        InvalidInputError: a name is missing, is none, or is taken.
+        NotFoundError: there is no such token.
+        ConfigError: the file of tokens cannot be read or written.
+        StoreBusyError: another process writes it.
+    """
+    actions: dict[str, Callable[[argparse.Namespace, TokenFile], TokenReport]] = {
+        "create": _create,
+        "list": _list,
+        "revoke": _revoke,
+    }
+    return actions[args.action](args, tokens)
+
+
+def _create(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    token, secret = tokens.create(
+        _name(args),
+        scopes=_scopes(args.scope or [args.token_scope]),
+        sources=args.token_sources or None,
+        seconds=args.expires,
+        context=_context(args.token_context),
+    )
+    shown = secret.get_secret_value()
+    notes = [
+        f"Token {_described(token)}.",
+        "It is shown this once: only its hash is kept. A server that is running takes it at once.",
+    ]
+    return TokenReport([shown], notes, {"token": shown, **_facts(token, args.token_key)})
+
+
+def _list(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    if args.name:
+        raise InvalidInputError("`token list` takes no name.", advice="It lists all tokens.")
+    known = tokens.list()
+    notes = [] if known else ["There is no token yet. Make one: token create NAME"]
+    data = {"tokens": [_facts(token, args.token_key) for token in known]}
+    return TokenReport([*map(_described, known)], notes, data)
+
+
+def _revoke(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
+    token = tokens.revoke(_name(args))
+    return TokenReport(
+        [f"Revoked {token.name}: who uses it is refused from now on."], [], {"revoked": token.name}
+    )
+
+
+def _name(args: argparse.Namespace) -> str:
+    if not args.name:
+        raise InvalidInputError(
+            f"`token {args.action}` needs a name.", advice=f"For example: token {args.action} laptop"
+        )
+    return args.name
+
+
+def _described(token: Token) -> str:
+    scopes = ", ".join(sorted(token.scopes))
+    sources = "everything" if token.sources is None else ", ".join(sorted(token.sources))
+    if token.expires is None:
+        end = "does not expire"
+    else:
+        moment = datetime.fromtimestamp(token.expires).astimezone()
+        end = f"{'expired' if token.expired else 'expires'} {moment:%Y-%m-%d %H:%M}"
+    context = "".join(f"  {name}={value}" for name, value in sorted(token.context.items()))
+    return f"{token.name}  {scopes}  on {sources}{context}  {end}"
+
+
+def _facts(token: Token, key: str) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "scopes": sorted(token.scopes),
+        key: None if token.sources is None else sorted(token.sources),
+        **({"context": dict(token.context)} if token.context else {}),
+        "created": token.created,
+        "expires": token.expires,
+        "expired": token.expired,
+    }
+
+
+def _scopes(given: Sequence[Scope]) -> set[Scope]:
+    """Who may change things may look at them."""
+    return {*given, "read"} if "write" in given else {*given}
+
+
+def _context(given: Sequence[str]) -> dict[str, str]:
+    context: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name or not value or name in context:
+            raise InvalidInputError(
+                f"--context {each} has no name or no value, or is there twice.", advice="Write NAME=VALUE."
+            )
+        context[name] = value
+    return context
+
+
+def _duration(text: str) -> float:
+    import argparse
+
+    form = _DURATION.fullmatch(text)
+    if form is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 12h, 30d or 8w")
+    return float(int(form[1]) * _UNITS[form[2]])

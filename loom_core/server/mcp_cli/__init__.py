@@ -1,0 +1,1 @@
+"""The command `mcp`: manage connections to other MCP servers."""

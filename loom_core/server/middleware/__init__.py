@@ -1,0 +1,1 @@
+"""Middleware around every request: authorization, audit, log context and tracing."""

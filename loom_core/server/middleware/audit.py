@@ -1,0 +1,213 @@
+"""What a server writes into the audit: calls that may change something, and who was not let in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+from mcp_types import CallToolResult, TextContent
+
+from loom_core.errors import LoomError
+from loom_core.server.auth.caller import current_caller
+from loom_core.server.middleware.log_context import client_of
+from loom_core.tools.auditing.audit import AuditEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp.server import ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult
+
+    from loom_core.server.auth.refusal import Refusal
+    from loom_core.server.middleware.authorization import ToolScope
+    from loom_core.tools.auditing.audit import AuditLog
+
+__all__ = ["LAST_WORDS_SECONDS", "Auditing", "RefusalAudit"]
+
+LAST_WORDS_SECONDS = 5.0
+"""So long may it take to write how something ended, when everything else is stopped."""
+
+_PAUSE_SECONDS = 60.0  # between two lines about refusals of one kind, from one address
+_MOST_SOURCES = 1000  # that are told apart
+_OTHERS = "others"
+_AUTHENTICATION = frozenset({"no_token", "bad_token", "expired_token", "scope", "host", "origin", "issuer"})
+_OUTCOMES = {"input_required": "input_required", "task": "task"}  # by what the result says that it is
+
+
+class Auditing:
+    """The SDK's middleware that has every call of a tool on file which is not marked as only reading.
+
+    The call is on file before it begins, and is refused where that cannot be; how it ended follows.
+
+    Args:
+        audit: the file; None for none.
+        tool_scope: which scope a tool needs; `read` for what changes nothing.
+    """
+
+    def __init__(self, audit: AuditLog | None, tool_scope: ToolScope) -> None:
+        self._audit = audit
+        self._tool_scope = tool_scope
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve a request."""
+        audit = self._audit
+        name: object = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
+        if audit is None or not isinstance(name, str) or self._tool_scope(name) in {None, "read"}:
+            return await call_next(ctx)
+        try:
+            await audit.write(self._entry(ctx, name))
+        except LoomError as error:
+            text = f"`{name}` was not run, as it could not be put on the audit: {error}"
+            return CallToolResult(content=[TextContent(text=text)], is_error=True)
+        began, outcome, run = time.perf_counter(), "refused", ""
+        try:
+            result = await call_next(ctx)
+            outcome, run = _outcome(result), _run_of(result)
+            return result
+        except anyio.get_cancelled_exc_class():
+            outcome = "cancelled"
+            raise
+        finally:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+                seconds = time.perf_counter() - began
+                await audit.try_write(self._entry(ctx, name, outcome=outcome, run=run, seconds=seconds))
+
+    def _entry(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        tool: str,
+        *,
+        outcome: str = "",
+        run: str = "",
+        seconds: float = 0.0,
+    ) -> AuditEntry:
+        caller = current_caller()
+        arguments: object = (ctx.params or {}).get("arguments")
+        given: Mapping[str, Any] = cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {}
+        return AuditEntry(
+            kind="end" if outcome else "start",
+            run=run,
+            call="" if ctx.request_id is None else str(ctx.request_id),
+            tool=tool,
+            caller=caller.name,
+            caller_id=caller.id,
+            client=client_of(ctx),
+            source=_source_of(ctx),
+            arguments=given,
+            outcome=outcome,
+            seconds=seconds,
+        )
+
+
+class RefusalAudit:
+    """Has on file who was not let in over HTTP: once a minute for each kind and address, and how often.
+
+    What was only counted is written with the next refusal of anybody that comes when its minute is over, and
+    by `write_counts` at the end.
+
+    Args:
+        audit: the file; None for none.
+        pause: seconds between two lines of one kind and address.
+        clock: tells the time, in seconds since whenever.
+    """
+
+    def __init__(
+        self,
+        audit: AuditLog | None,
+        *,
+        pause: float = _PAUSE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._audit = audit
+        self._pause = pause
+        self._clock = clock
+        self._seen: dict[tuple[str, str], _Counted] = {}
+        self._due = 0.0  # when one of them may be written
+
+    async def note(self, refusal: Refusal, *, source: str, request: str) -> None:
+        """Write it down, if it is about who somebody is and the time for it has come.
+
+        Args:
+            refusal: why, and whom, as far as that is known.
+            source: the address that the request came from.
+            request: method and path.
+        """
+        if self._audit is None or refusal.reason not in _AUTHENTICATION:
+            return
+        key = (refusal.reason, source)
+        if key not in self._seen and len(self._seen) >= _MOST_SOURCES:
+            key = (refusal.reason, _OTHERS)
+        caller = refusal.caller
+        counted = self._seen.setdefault(key, _Counted(-self._pause))
+        counted.latest = AuditEntry(
+            kind="refused",
+            tool=request,
+            caller=caller.name if caller else "",
+            caller_id=caller.id if caller else "",
+            source=key[1],
+            outcome=refusal.reason,
+            times=counted.times + 1,
+        )
+        now = self._clock()
+        if now >= min(self._due, counted.written + self._pause):
+            await self._audit.try_write(*self._taken(now))
+
+    async def write_counts(self) -> None:
+        """Write what was counted since the last lines, as nobody may come any more."""
+        if self._audit is not None and (entries := self._taken(self._clock(), all_of_them=True)):
+            await self._audit.try_write(*entries)
+
+    def _taken(self, now: float, *, all_of_them: bool = False) -> list[AuditEntry]:
+        """What is to be written now; sources about which nothing is left to be said are forgotten."""
+        counted = self._seen.items()
+        due = {key: each for key, each in counted if all_of_them or now - each.written >= self._pause}
+        entries = [each.latest for each in due.values() if each.latest is not None]
+        for key, each in due.items():
+            if each.latest is None:
+                del self._seen[key]
+            each.written, each.latest = now, None
+        self._due = min((each.written for each in self._seen.values()), default=now) + self._pause
+        return entries
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Refusals of one kind and address.
+
+    Attributes:
+        written: when there was a line about them.
+        latest: the next line, about those since then; None for none.
+    """
+
+    written: float
+    latest: AuditEntry | None = None
+
+    @property
+    def times(self) -> int:
+        return 0 if self.latest is None else self.latest.times
+
+
+def _outcome(result: HandlerResult) -> str:
+    if isinstance(result, dict):
+        told = cast("Mapping[str, object]", result)
+        kind = told.get("resultType")
+        return _OUTCOMES.get(str(kind)) or ("error" if told.get("isError") else "success")
+    kind = getattr(result, "result_type", "")
+    return _OUTCOMES.get(str(kind)) or ("error" if getattr(result, "is_error", False) else "success")
+
+
+def _run_of(result: HandlerResult) -> str:
+    """The run that a call has begun, or is about, as far as its answer says; empty for none."""
+    name = "structuredContent" if isinstance(result, dict) else "structured_content"
+    told: object = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
+    run: object = cast("Mapping[str, object]", told).get("run_id") if isinstance(told, dict) else None
+    return run if isinstance(run, str) else ""
+
+
+def _source_of(ctx: ServerRequestContext[Any, Any]) -> str:
+    if ctx.request is None:
+        return "stdio"
+    client = getattr(ctx.request, "client", None)
+    return client.host if client is not None else "http"

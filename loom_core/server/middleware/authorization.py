@@ -1,0 +1,109 @@
+"""What stands around every request of the protocol: who it is from, whether they may, how it ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import anyio
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST
+
+from loom_core.observability.families import SERVED_CALLS, SERVED_SECONDS
+from loom_core.server.auth.caller import EVERYTHING, Caller, Scope, acting
+from loom_core.tools.calls import UNKNOWN_TOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.server import ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult
+
+    from loom_core.observability.metrics import LoomMetrics
+
+__all__ = ["CALLER_KEY", "Admission", "Outcome", "ToolScope", "required_scope"]
+
+CALLER_KEY = "loom.caller"
+"""Where the HTTP gate leaves the caller in the ASGI scope of a request."""
+
+ToolScope = Callable[[str], Scope | None]
+"""Which scope a tool needs, or None if there is no such tool."""
+
+Outcome: TypeAlias = Literal["success", "error", "refused", "cancelled"]
+"""How a call ended: `error` was told to the model, `refused` is an error of the protocol."""
+
+_READING = ("resources/", "prompts/", "completion/", "subscriptions/")
+
+_log = logging.getLogger(__name__)
+
+
+class Admission:
+    """The SDK's middleware of one server.
+
+    The HTTP gate has refused what a caller may not do before this is asked, with a challenge that clients
+    understand; this holds whatever way a request has come.
+
+    Args:
+        tool_scope: which scope a tool needs.
+        metrics: where calls are counted.
+    """
+
+    def __init__(self, tool_scope: ToolScope, metrics: LoomMetrics) -> None:
+        self._tool_scope = tool_scope
+        self._metrics = metrics
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve a request for its caller.
+
+        Raises:
+            MCPError: the caller may not do this; or whatever the handler raises.
+        """
+        caller = _caller_of(ctx.request)
+        scope = required_scope(ctx.method, ctx.params, self._tool_scope)
+        if scope is not None and not caller.may(scope):
+            _log.warning("%s may not use %s: no scope %s", caller.name, ctx.method, scope)
+            raise MCPError(code=INVALID_REQUEST, message=f"This needs the scope {scope}.")
+        with acting(caller):
+            name = _tool_of(ctx.method, ctx.params)
+            if self._tool_scope(name) is None:
+                if ctx.method != "tools/call":
+                    return await call_next(ctx)
+                name = UNKNOWN_TOOL  # anybody may write anything
+            return await self._counted(name, ctx, call_next)
+
+    async def _counted(
+        self, tool: str, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        began = time.perf_counter()
+        outcome: Outcome = "refused"
+        try:
+            result = await call_next(ctx)
+            outcome = "error" if isinstance(result, dict) and result.get("isError") else "success"
+            return result
+        except anyio.get_cancelled_exc_class():
+            outcome = "cancelled"
+            raise
+        finally:
+            self._metrics.add(SERVED_CALLS, tool, outcome)
+            if tool != UNKNOWN_TOOL:
+                self._metrics.observe(SERVED_SECONDS, time.perf_counter() - began, tool)
+
+
+def required_scope(method: str, params: Mapping[str, Any] | None, tool_scope: ToolScope) -> Scope | None:
+    """What a request of the protocol needs, or None if any caller may send it."""
+    if method.startswith(_READING):
+        return "read"
+    return tool_scope(_tool_of(method, params))
+
+
+def _tool_of(method: str, params: Mapping[str, Any] | None) -> str:
+    name: object = params.get("name") if method == "tools/call" and params else ""
+    return name if isinstance(name, str) else ""
+
+
+def _caller_of(request: object) -> Caller:
+    scope = cast("Mapping[str, object]", getattr(request, "scope", {}))
+    caller = scope.get(CALLER_KEY, EVERYTHING)
+    return caller if isinstance(caller, Caller) else EVERYTHING

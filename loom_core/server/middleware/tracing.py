@@ -1,0 +1,100 @@
+"""Traces of requests: what HTTP carries of them, and what the SDK's own span of a request does not say.
+
+The SDK makes a span of every request, under what `_meta` of the request carries. A client that sends the W3C
+headers of HTTP and nothing in `_meta` is understood, too; where it sends both, `_meta` is what counts, and
+the span is linked to the other. What a client may write as it likes, the names of methods, tools and prompts
+that there are not, does not stand in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_types.methods import SPEC_CLIENT_METHODS, SPEC_CLIENT_NOTIFICATION_METHODS
+from opentelemetry.trace import get_current_span
+
+from loom_core.observability.content import hidden
+from loom_core.observability.propagation import TRACE_KEYS, continued, parent_of, trace_of
+from loom_core.server.middleware.log_context import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.server import ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult
+    from opentelemetry.trace import Span
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["HttpTrace", "RequestTrace"]
+
+_METHODS = SPEC_CLIENT_METHODS | SPEC_CLIENT_NOTIFICATION_METHODS
+_TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+_UNKNOWN = "unknown"
+_LONGEST = 300  # characters of what a client has written
+_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+
+
+class HttpTrace:
+    """ASGI middleware: what a request leads to belongs to the trace that its headers name."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        carrier: dict[str, str] = {}
+        if scope["type"] == "http":
+            for name, value in scope["headers"]:
+                if (key := name.decode("latin-1").lower()) in TRACE_KEYS:
+                    carrier[key] = value.decode("latin-1")
+        with continued(parent_of(carrier)):
+            await self._app(scope, receive, send)
+
+
+class RequestTrace:
+    """The SDK's middleware that completes the span of a request by the semantic conventions for MCP.
+
+    Args:
+        is_offered: whether there is what a method and a name ask for, such as `tools/call` and `query`.
+        is_method: whether a method that is none of the protocol's is served.
+    """
+
+    def __init__(self, is_offered: Callable[[str, str], bool], is_method: Callable[[str], bool]) -> None:
+        self._is_offered = is_offered
+        self._is_method = is_method
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve a request."""
+        current = get_current_span()
+        if current.is_recording():
+            headers = getattr(ctx.request, "headers", None)
+            self._name(current, ctx)
+            current.set_attribute("network.transport", "pipe" if headers is None else "tcp")
+            if headers is not None:
+                current.set_attribute("network.protocol.name", "http")
+                if session := session_of(ctx):
+                    current.set_attribute("mcp.session.id", session)
+                other = parent_of({key: headers[key] for key in TRACE_KEYS if key in headers})
+                if other is not None and trace_of(other) != trace_of():
+                    current.add_link(get_current_span(other).get_span_context())
+            uri = (ctx.params or {}).get("uri")
+            if ctx.method in _RESOURCES and isinstance(uri, str):
+                current.set_attribute("mcp.resource.uri", _shown(uri))
+        return await call_next(ctx)
+
+    def _name(self, current: Span, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Name the span by what there is; the SDK has named it by what the client has written."""
+        method = ctx.method if ctx.method in _METHODS or self._is_method(ctx.method) else _UNKNOWN
+        name: object = (ctx.params or {}).get("name")
+        target = ""
+        if method in _TARGETS and isinstance(name, str):
+            target = name if self._is_offered(method, name) else _UNKNOWN
+            current.set_attribute(_TARGETS[method], target)
+        current.set_attribute("mcp.method.name", method)
+        current.update_name(f"{method} {target}".rstrip())
+        if isinstance(ctx.request_id, str):
+            current.set_attribute("jsonrpc.request.id", _shown(ctx.request_id))
+
+
+def _shown(text: str) -> str:
+    return hidden(text)[:_LONGEST]

@@ -1,0 +1,1 @@
+"""The server side of MCP: tools, resources, prompts, completions, notifications and the handshake."""

@@ -1,0 +1,43 @@
+"""What a client is told when something fails, and what only the log is told."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError, unwrapped
+from loom_core.redaction import without_secrets
+from loom_core.server.calls.wellformed import well_formed
+
+__all__ = ["protocol_error", "told"]
+
+_log = logging.getLogger(__name__)
+
+
+def told(error: Exception, where: str) -> str:
+    """The text for the caller: our own errors in their words, of any other only where to look for it.
+
+    Args:
+        error: what was raised; a single error that a task group has wrapped counts as itself.
+        where: what failed, such as "tool `query`".
+    """
+    error = unwrapped(error)
+    if isinstance(error, LoomError):
+        _log.info("%s: %s", where, error)
+        return well_formed(without_secrets(str(error)))
+    incident = secrets.token_hex(4)
+    _log.error("%s failed unexpectedly (id %s)", where, incident, exc_info=error)
+    return f"Internal error in {where}. The server's log says more under id {incident}."
+
+
+def protocol_error(error: Exception, where: str, *, uri: str = "") -> MCPError:
+    """The JSON-RPC error for a failed list or read: what the caller got wrong is -32602 (SEP-2164)."""
+    expected = isinstance(unwrapped(error), NotFoundError | InvalidInputError)
+    return MCPError(
+        code=INVALID_PARAMS if expected else INTERNAL_ERROR,
+        message=told(error, where),
+        data={"uri": uri} if uri else None,
+    )

@@ -1,0 +1,398 @@
+"""`LoomServer`: an MCP server whose tools, resources and prompts keep the house rules.
+
+It stands on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
+be worded at the time of asking, arguments be refused with advice, lists have pages and errors keep their
+own words, without touching anything private. Both protocol eras are served from the same handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp.server import CacheHint, NotificationOptions, Server
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from mcp_types import ToolAnnotations
+
+from loom_core.observability.families import BUILD_INFO
+from loom_core.observability.metrics import process_metrics
+from loom_core.server.calls.request_state import SealedState, StateKeys
+from loom_core.server.calls.tasks import TasksExtension, TaskSupport, with_tasks
+from loom_core.server.middleware.audit import Auditing
+from loom_core.server.middleware.authorization import Admission
+from loom_core.server.middleware.log_context import RequestLog
+from loom_core.server.middleware.tracing import RequestTrace
+from loom_core.server.protocol.completions import CompleteFunction, Completions
+from loom_core.server.protocol.handshake import FIXED_TTL_MS
+from loom_core.server.protocol.negotiation import serve_stream
+from loom_core.server.protocol.notifications import Changes
+from loom_core.server.protocol.prompts import Prompt, PromptFunction, Prompts
+from loom_core.server.protocol.resources import ListFunction, ReadFunction, Resources, ServedResource
+from loom_core.server.protocol.tools import (
+    DESCRIPTION_BYTES,
+    LiveTools,
+    Tool,
+    ToolFunction,
+    Tools,
+    WordingFunction,
+)
+
+if TYPE_CHECKING:
+    from mcp.server.models import InitializationOptions
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
+    from loom_core.observability.metrics import LoomMetrics
+    from loom_core.server.auth.caller import Scope
+    from loom_core.server.protocol.tools import SchemaTool
+    from loom_core.tools.auditing.audit import AuditLog
+
+__all__ = ["LoomServer"]
+
+ToolFunctionT = TypeVar("ToolFunctionT", bound=ToolFunction)
+ReadFunctionT = TypeVar("ReadFunctionT", bound=ReadFunction)
+ListFunctionT = TypeVar("ListFunctionT", bound=ListFunction)
+PromptFunctionT = TypeVar("PromptFunctionT", bound=PromptFunction)
+CompleteFunctionT = TypeVar("CompleteFunctionT", bound=CompleteFunction)
+
+# What is said in a result itself wins.
+_FIXED = CacheHint(ttl_ms=FIXED_TTL_MS)
+
+
+class _ProtocolServer(Server[object]):
+    """The SDK's server, with two differences.
+
+    It tells clients of the handshake era, too, that lists change: the SDK's transports do not ask for it. And
+    over a stream a client may probe before it chooses an era, see `negotiation`.
+    """
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(
+            notification_options or every, experimental_capabilities, extensions
+        )
+
+    async def run(
+        self,
+        read_stream: ReadStream[SessionMessage | Exception],
+        write_stream: WriteStream[SessionMessage],
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        async with self.lifespan(self) as state:
+            await serve_stream(
+                self,
+                read_stream,
+                write_stream,
+                lifespan_state=state,
+                options=initialization_options,
+                raise_exceptions=raise_exceptions,
+            )
+
+
+class LoomServer:
+    """A named set of tools, resources and prompts, ready to be served over any transport.
+
+    Attributes:
+        protocol: the SDK's server: what a transport runs and what an in-memory `mcp.Client` connects to.
+        metrics: where what it does is counted.
+        audit: has on file what is sensitive; None for nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str,
+        title: str,
+        instructions: str = "",
+        website_url: str | None = None,
+        lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+        state_keys: StateKeys | None = None,
+        resource_updates: bool = False,
+        metrics: LoomMetrics | None = None,
+        audit: AuditLog | None = None,
+    ) -> None:
+        """Describe the server.
+
+        Args:
+            name: what programs call it, such as `loom-kb`.
+            version: its own version, not the protocol's.
+            title: what people call it.
+            instructions: how its tools work together, for the model; at most 2 KB in UTF-8.
+            website_url: where it is documented.
+            lifespan: opened before the first request and closed after the last one, in any case of an orderly
+                end: end of input, SIGTERM, SIGINT, death of the parent.
+            state_keys: gives the keys that several processes of this server share, see `request_state`; if it
+                is not given, only the process that has asked a client for input understands its answer.
+            resource_updates: whether it tells of single resources that have changed (`resource_updated`);
+                only then clients are let subscribe to them.
+            metrics: where what it does is counted; by default in the numbers of this process.
+            audit: has every call on file that may change something, and who was not let in over HTTP.
+
+        Raises:
+            ValueError: the instructions are longer than hosts show.
+        """
+        size = len(instructions.encode())
+        if size > DESCRIPTION_BYTES:
+            raise ValueError(f"the instructions have {size} bytes, hosts cut them at {DESCRIPTION_BYTES}")
+        self.protocol: Server[object] = _ProtocolServer(
+            name,
+            version=version,
+            title=title,
+            instructions=instructions or None,
+            website_url=website_url,
+            lifespan=lambda _: with_tasks(lifespan()),
+            cache_hints={
+                "server/discover": _FIXED,
+                "tools/list": _FIXED,
+                "prompts/list": _FIXED,
+                "resources/templates/list": _FIXED,
+            },
+        )
+        self.audit = audit
+        self.metrics = process_metrics if metrics is None else metrics
+        self.metrics.watch(BUILD_INFO, lambda: [((name, version), 1.0)])
+        self._tools = Tools(self.protocol)
+        self.protocol.middleware.append(RequestTrace(self._is_offered, self._is_method))
+        self.protocol.middleware.append(Admission(self.tool_scope, self.metrics))
+        self.protocol.middleware.append(RequestLog(lambda name: self.tool_scope(name) is not None))
+        self.protocol.middleware.append(Auditing(audit, self.tool_scope))
+        self.protocol.middleware.append(SealedState(name, state_keys))
+        self._tasks = TasksExtension(self.protocol)
+        self._changes = Changes(self.protocol)
+        if resource_updates:
+            self._changes.watch_resources()
+        self._resources = Resources(self.protocol)
+        self._prompts = Prompts(self.protocol)
+        self._completions = Completions(self.protocol, self._prompts, self._resources)
+
+    def tool(
+        self,
+        *,
+        title: str,
+        read_only: bool,
+        destructive: bool,
+        idempotent: bool,
+        open_world: bool,
+        name: str = "",
+        description: str = "",
+        wording: WordingFunction | None = None,
+        keywords: Mapping[str, Any] | None = None,
+        hidden: Collection[str] = (),
+        meta: dict[str, Any] | None = None,
+        task: TaskSupport = "none",
+    ) -> Callable[[ToolFunctionT], ToolFunctionT]:
+        """Register an async function as a tool; `tools/list` shows tools in the order of registration.
+
+        Its parameters become the arguments (describe them with `Annotated[..., Field(description=...)]`), a
+        parameter of type `ToolContext` receives the call, and `-> ToolReply[Model]` gives the output schema.
+        Clients of 2026-07-28 repeat an argument that is a text, an integer or a boolean as the header
+        `Mcp-Param-Region`, for proxies, if it has `Field(json_schema_extra={"x-mcp-header": "Region"})`. A
+        call in which the two differ is refused.
+
+        Args:
+            title: name for people.
+            read_only: it changes nothing.
+            destructive: it may remove or overwrite something; meaningless when read only.
+            idempotent: calling it again with the same arguments changes nothing more.
+            open_world: it reaches beyond what the user gave to this server, the web for example.
+            name: name for models, `[a-z][a-z0-9_]{0,39}`; the function's own if empty.
+            description: what it does, when to use it, what it returns; at most 2 KB; the docstring if empty.
+            wording: asked at each `tools/list` for a description that depends on what is there.
+            keywords: JSON Schema keywords for the arguments that no signature can say, such as `allOf` or
+                `$defs`; calls are checked against them.
+            hidden: names of optional arguments that its schema does not offer, as they cannot work on this
+                server. They are accepted, so that the function can say why.
+            meta: the definition's `_meta`.
+            task: whether it may go on as a task, see `tasks.become_task`.
+
+        Raises:
+            ValueError: any of this is not as it must be, or the name is taken.
+        """
+        annotations = ToolAnnotations(
+            read_only_hint=read_only,
+            destructive_hint=destructive,
+            idempotent_hint=idempotent,
+            open_world_hint=open_world,
+        )
+
+        def register(function: ToolFunctionT) -> ToolFunctionT:
+            tool = Tool.of(
+                function,
+                name=name or function.__name__,
+                title=title,
+                description=description,
+                annotations=annotations,
+                wording=wording,
+                keywords=keywords,
+                hidden=hidden,
+                meta=meta,
+            )
+            self._tools.add(tool)
+            self._tasks.allow(tool.name, task)
+            return function
+
+        return register
+
+    def live_tools(self, live: LiveTools, *, task: TaskSupport = "none") -> LiveTools:
+        """Register the function that gives tools which come and go; `tools/list` shows them last.
+
+        It is asked often and must not wait. Tell clients of a change by `tools_changed`.
+
+        Args:
+            live: gives those that the current caller may know of; a name that is registered already is not
+                offered.
+            task: whether they may go on as tasks, see `tasks.become_task`.
+        """
+
+        def current() -> Sequence[SchemaTool]:
+            tools = live()
+            for tool in tools:
+                self._tasks.allow(tool.name, task)
+            return tools
+
+        self._tools.add_live(current)
+        return live
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str,
+        title: str,
+        description: str,
+        mime_type: str = "",
+        ttl_seconds: float = 0.0,
+        listed: bool = True,
+    ) -> Callable[[ReadFunctionT], ReadFunctionT]:
+        """Register an async function that reads a resource, or all of a template such as `loom://{kb}/{id}`.
+
+        Its parameters are the template's variables, percent-decoded; it may have one of type `ToolContext`
+        besides. It raises `NotFoundError` for what does not exist. Resources and templates are tried in the
+        order of registration. `resources/list` shows resources, `resources/templates/list` templates.
+
+        Args:
+            uri: the address, or the template.
+            name: short name for programs.
+            title: name for people.
+            description: what is to be found there.
+            mime_type: media type of the content, where it is always the same.
+            ttl_seconds: for so long a client may keep what it has read.
+            listed: whether `resources/list` shows it; what only a tool's `_meta` leads to need not be.
+
+        Raises:
+            ValueError: the template is not valid, or its variables are not the function's parameters, or it
+                is registered already.
+        """
+
+        def register(function: ReadFunctionT) -> ReadFunctionT:
+            resource = ServedResource.of(
+                uri,
+                function,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                ttl_seconds=ttl_seconds,
+                listed=listed,
+            )
+            self._resources.add(resource)
+            return function
+
+        return register
+
+    def resource_list(self, function: ListFunctionT) -> ListFunctionT:
+        """Register the function that answers `resources/list`, page by page."""
+        self._resources.list_by(function)
+        return function
+
+    def prompt(
+        self, *, title: str, name: str = "", description: str = ""
+    ) -> Callable[[PromptFunctionT], PromptFunctionT]:
+        """Register an async function that makes the messages of a prompt, which hosts offer as a command.
+
+        Its parameters become the arguments, all of them `str`, described with `Annotated[str, Field(...)]`;
+        those with a default may be left out. A parameter of type `ToolContext` receives the call.
+
+        Args:
+            title: name for people.
+            name: name for programs, `[a-z][a-z0-9_]{0,39}`; the function's own if empty.
+            description: what it is for; the docstring if empty.
+
+        Raises:
+            ValueError: any of this is not as it must be, or the name is taken.
+        """
+
+        def register(function: PromptFunctionT) -> PromptFunctionT:
+            self._prompts.add(
+                Prompt.of(function, name=name or function.__name__, title=title, description=description)
+            )
+            return function
+
+        return register
+
+    def completion(
+        self, argument: str, *, prompt: str = "", resource: str = ""
+    ) -> Callable[[CompleteFunctionT], CompleteFunctionT]:
+        """Register an async function that knows the values of an argument, for people who are typing one.
+
+        It takes what has been typed and the arguments that are filled in already, and gives the values that
+        fit, best first; see `CompleteFunction`.
+
+        Args:
+            argument: which argument of the prompt, or variable of the template.
+            prompt: name of a registered prompt.
+            resource: or a registered resource template.
+
+        Raises:
+            ValueError: there is no such argument, or it is completed already.
+        """
+
+        def register(function: CompleteFunctionT) -> CompleteFunctionT:
+            self._completions.add(function, argument, prompt=prompt, resource=resource)
+            return function
+
+        return register
+
+    def tool_scope(self, name: str) -> Scope | None:
+        """What a caller needs to use a tool, or None if there is no such tool."""
+        return self._tools.scope(name)
+
+    def _is_offered(self, method: str, name: str) -> bool:
+        return name in self._prompts if method == "prompts/get" else self.tool_scope(name) is not None
+
+    def _is_method(self, method: str) -> bool:
+        known = self.protocol.get_request_handler(method) or self.protocol.get_notification_handler(method)
+        return known is not None
+
+    async def tools_changed(self) -> None:
+        """Tell every client that wants to know that `tools/list` would answer differently now."""
+        await self._changes.tell(ToolsListChanged())
+
+    async def resources_changed(self) -> None:
+        """Tell every client that wants to know that `resources/list` would answer differently now."""
+        await self._changes.tell(ResourcesListChanged())
+
+    async def prompts_changed(self) -> None:
+        """Tell every client that wants to know that `prompts/list` would answer differently now."""
+        await self._changes.tell(PromptsListChanged())
+
+    async def resource_updated(self, uri: str) -> None:
+        """Tell the clients that watch a resource that it has changed."""
+        await self._changes.tell(ResourceUpdated(uri=uri))
+
+    def end_subscriptions(self) -> None:
+        """Finish every open `subscriptions/listen` stream; a transport calls it when it shuts down."""
+        self._changes.close()

@@ -1,0 +1,157 @@
+"""What a tool answers: a text for the model, the same facts as data, and a limit on both."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.server.protocol.content import Content
+
+__all__ = ["TOKEN_CAP", "TextBudget", "ToolReply", "estimate_tokens", "tool_result"]
+
+TOKEN_CAP = 20_000
+"""No text of a tool is longer than this many (estimated) tokens; hosts cut or refuse beyond about 25,000."""
+
+_CUT = " …"
+_NOTE_TOKENS = 60  # kept free for the line that says what is missing
+_CJK = re.compile(
+    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+)
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply(Generic[ModelT_co]):
+    """What a tool returns. The model named in the annotation becomes the tool's output schema.
+
+    Attributes:
+        text: what the language model reads; it must hold every fact, for most hosts show nothing else. It is
+            the first part of the answer, and left out if it is empty and there are other parts.
+        structured: the same as data, for programs. Fields that have their default value are not sent.
+        contents: what follows the text: pictures, resources, links to resources.
+    """
+
+    text: str
+    structured: ModelT_co
+    contents: Sequence[Content] = ()
+
+
+def tool_result(text: str, structured: ModelT, *contents: Content) -> ToolReply[ModelT]:
+    """A tool's answer, its texts together cut at `TOKEN_CAP` with a last line that says so.
+
+    Args:
+        text: what the language model reads.
+        structured: the same as data.
+        contents: what follows the text. What is embedded is not cut: link to what may be long.
+    """
+    text = _capped(text, TOKEN_CAP)
+    if not contents:
+        return ToolReply(text, structured)
+    left = TOKEN_CAP - estimate_tokens(text)
+    parts: list[Content] = []
+    for content in contents:
+        part = _capped(content, max(left, _NOTE_TOKENS)) if isinstance(content, str) else content
+        left -= estimate_tokens(part) if isinstance(part, str) else 0
+        parts.append(part)
+    return ToolReply(text, structured, parts)
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text costs: one for each CJK character, one for four of any other."""
+    return -(-_quarters(text) // 4)
+
+
+class TextBudget:
+    """Builds a text out of blocks, best first, that never grows past a number of tokens.
+
+    A block that no longer fits ends the text: a shorter one of lower rank does not slip in after it. Only the
+    first block is cut to fit, so that an answer is never empty.
+
+    Attributes:
+        shown: how many blocks are in the text; give the same ones as structured data.
+    """
+
+    def __init__(self, tokens: int = TOKEN_CAP, *, narrow: str, separator: str = "\n\n") -> None:
+        """Start an empty text.
+
+        Args:
+            tokens: the limit, 100 to `TOKEN_CAP`; what is said about the cut is within it.
+            narrow: what the reader can do to see the rest: completes "narrow with …".
+            separator: what stands between two blocks.
+        """
+        self._limit = 4 * (min(tokens, TOKEN_CAP) - _NOTE_TOKENS - estimate_tokens(narrow))
+        self._narrow = narrow
+        self._separator = separator
+        self._blocks: list[str] = []
+        self._used = 0
+        self._offered = 0
+        self._full = False
+        self._cut = False
+        self.shown = 0
+
+    def add(self, block: str, *, end: str = "") -> bool:
+        """Append a block; False if the text is full, and from then on.
+
+        Args:
+            block: the text.
+            end: what follows it, also where it is cut.
+        """
+        self._offered += 1
+        cost = _quarters(block) + _quarters(end) + _quarters(self._separator)
+        if self._used + cost > self._limit and not self._full:
+            self._full = True
+            if not self._blocks:
+                self._blocks.append(_prefix(block, self._limit - _quarters(end)) + _CUT + end)
+                self._cut = True
+                self.shown = 1
+                return True
+        if self._full:
+            return False
+        self._used += cost
+        self._blocks.append(block + end)
+        self.shown += 1
+        return True
+
+    def text(self, *, total: int | None = None) -> str:
+        """The text, with a last line about what is missing if anything is.
+
+        Args:
+            total: how many there are in all, if more than were offered to `add`.
+        """
+        total = self._offered if total is None else total
+        blocks = self._blocks
+        if self.shown < total or self._cut:
+            also = ", the first in part" if self._cut else ""
+            blocks = [
+                *blocks,
+                f"[truncated: {self.shown} of {total} shown{also}; narrow with {self._narrow}]",
+            ]
+        return self._separator.join(blocks)
+
+
+def _capped(text: str, tokens: int) -> str:
+    if _quarters(text) <= 4 * tokens:
+        return text
+    start = _prefix(text, 4 * (tokens - _NOTE_TOKENS))
+    return f"{start}{_CUT}\n\n[truncated: {len(start)} of {len(text)} characters shown; narrow the request]"
+
+
+def _quarters(text: str) -> int:
+    """The estimate in quarters of a token, which add up without rounding."""
+    if text.isascii():
+        return len(text)
+    return len(text) + 3 * len(_CJK.findall(text))
+
+
+def _prefix(text: str, quarters: int) -> str:
+    length = bisect_right(range(1, len(text) + 1), quarters, key=lambda end: _quarters(text[:end]))
+    return text[:length]

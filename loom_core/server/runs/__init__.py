@@ -1,0 +1,1 @@
+"""Runs as a server shows them: models, resources and pages."""

@@ -1,0 +1,126 @@
+"""`--html OUT.html [RUN …]` of a command that lists runs: which they are, and the file that shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from loom_core.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.run import Run
+
+__all__ = ["PagedRuns", "WrittenPage", "add_html_option", "named_run", "written_page"]
+
+_LATEST = "latest"
+_LOOKED_AT = 50  # of the latest runs, until there is one that no other one had done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPage:
+    """A page in a file.
+
+    Attributes:
+        path: which file.
+        runs: how many runs it shows.
+        size: of it, in bytes.
+    """
+
+    path: Path
+    runs: int
+    size: int
+
+    def show(self, *, as_json: bool) -> None:
+        """Say so on the terminal."""
+        from loom_core.server.cli.console import out, out_json
+
+        if as_json:
+            out_json({"html": str(self.path), "runs": self.runs, "bytes": self.size})
+            return
+        count = "1 run" if self.runs == 1 else f"{self.runs} runs"
+        out(f"{self.path}: {count}, {self.size:,} bytes. Open it in a browser; it needs no network.")
+
+
+class PagedRuns(Protocol):
+    """The runs of a server."""
+
+    def journal(self) -> Journal:
+        """Where they are."""
+        ...
+
+    async def run(self, run_id: str) -> Run:
+        """A run as it stands; `NotFoundError` if there is none."""
+        ...
+
+    async def latest_runs(self, limit: int) -> Sequence[Run]:
+        """The latest first."""
+        ...
+
+
+def add_html_option(command: argparse.ArgumentParser) -> None:
+    """Add `--html`."""
+    command.add_argument(
+        "--html",
+        nargs="+",
+        metavar=("OUT.html", "RUN"),
+        help="write a page for a browser: of the runs whose ids stand behind it (`latest` is one), or of"
+        " those that would be listed",
+    )
+
+
+async def written_page(
+    service: PagedRuns, given: Sequence[str], *, listed: Sequence[Run], limit: int, program: str
+) -> WrittenPage:
+    """Write the page that `--html` asks for.
+
+    Args:
+        service: has the runs.
+        given: what stands behind `--html`: the file, then ids.
+        listed: the runs that are shown where no id is given; one more than `limit` says that there are more.
+        limit: how many of these are shown.
+        program: whose runs they are.
+
+    Raises:
+        InvalidInputError: the file cannot be written.
+        NotFoundError: there is no such run.
+    """
+    import anyio
+    from anyio import to_thread
+
+    from loom_core.server.pages.page import write_page
+    from loom_core.server.pages.run_page import runs_page
+
+    ids = dict.fromkeys(given[1:])
+    if given[0] == _LATEST or given[0].startswith("run_"):
+        raise InvalidInputError(
+            f"--html needs a file before {given[0]}.", advice=f"Write: --html run.html {given[0]}"
+        )
+    found = [await named_run(service, each) for each in ids] if ids else list(listed[:limit])
+    runs = {run.id: run for run in found}
+    more = not ids and len(listed) > limit
+    text = await runs_page(service.journal(), list(runs.values()), program=program, more=more)
+    path = Path(await anyio.Path(given[0]).expanduser())
+    size = await to_thread.run_sync(write_page, path, text)
+    return WrittenPage(path=path, runs=len(runs), size=size)
+
+
+async def named_run(service: PagedRuns, name: str) -> Run:
+    """The run with an id; by the name `latest` the latest that none other has begun.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    from loom_core.runs.run import is_for_call
+
+    if name != _LATEST:
+        return await service.run(name)
+    latest = await service.latest_runs(_LOOKED_AT)
+    for run in latest:
+        if not is_for_call(run):
+            return run
+    raise NotFoundError("There is no run yet.", advice="Start one.")

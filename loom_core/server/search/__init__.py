@@ -1,0 +1,1 @@
+"""Tools that search and read: citations, excerpts and the profile `chatgpt`."""

@@ -1,0 +1,161 @@
+"""What was found, as text for a model: where each passage is from, and its words quoted as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+from pydantic import BaseModel, Field
+
+from loom_core.knowledge.retrieval.confidence import Match, Verdict
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.uris import readable
+from loom_core.llm.content import as_data
+from loom_core.server.protocol.results import TextBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["MatchInfo", "citation", "passages_text", "reading_text"]
+
+_QUOTE = "passage"
+_QUOTE_END = f"\n</{_QUOTE}>"
+_NARROW = "limit, filters, or a more exact question; read one with fetch(id)"
+_NOTHING = "Nothing was found. Try other words, fewer filters, or another source."
+
+
+class MatchInfo(BaseModel):
+    """How well the passages of an answer fit the question."""
+
+    verdict: Verdict = Field(description="weak: they may not answer it; none: nothing fits, none are given.")
+    confidence: float = Field(description="Probability that they answer it, 0 to 1.")
+    missing: list[str] = Field(
+        default=[], description="Words of the question that none of the best passages holds."
+    )
+
+    @classmethod
+    def of(cls, match: Match) -> Self:
+        """As a tool tells it: what is missing only where that matters."""
+        missing = [] if match.verdict == "strong" else list(match.missing)
+        return cls(verdict=match.verdict, confidence=match.confidence, missing=missing)
+
+    def note(self) -> str:
+        """See `Match.note`."""
+        return visible(Match(self.confidence, tuple(self.missing)).note)
+
+
+class _Citable(Protocol):
+    """A passage that was found.
+
+    Attributes:
+        number: its citation number, from 1.
+        id: what `fetch` knows it by.
+        title: of its document; may be empty.
+        heading_path: the headings above it.
+        uri: where its document is; may be empty.
+        start: offset in the document, in characters, where it is known.
+        end: likewise.
+        page: page or slide, from 1, where it is known.
+        text: its words.
+    """
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def heading_path(self) -> Sequence[str]: ...
+    @property
+    def uri(self) -> str: ...
+    @property
+    def start(self) -> int | None: ...
+    @property
+    def end(self) -> int | None: ...
+    @property
+    def page(self) -> int | None: ...
+    @property
+    def text(self) -> str: ...
+
+
+class _Readable(Protocol):
+    """A stretch of a document.
+
+    Attributes:
+        title: of the document; may be empty.
+        uri: where it is; may be empty.
+        source: what has it.
+        text: the stretch.
+        start: its offset, in characters.
+        end: likewise.
+        length: characters of all that the source gives.
+    """
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def uri(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+CitableT = TypeVar("CitableT", bound=_Citable)
+
+
+def citation(passage: _Citable) -> str:
+    """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
+    place = visible(" › ".join([passage.title or "untitled", *passage.heading_path]))
+    stretch = "" if passage.start is None else f"#{passage.start}-{passage.end}"
+    page = f"page {passage.page}" if passage.page else ""
+    address = ", ".join(filter(None, [f"{readable(passage.uri)}{stretch}" if passage.uri else "", page]))
+    return f"[{passage.number}] {place}{f' ({address})' if address else ''}"
+
+
+def passages_text(
+    passages: Sequence[CitableT],
+    told: Callable[[CitableT], Sequence[str]],
+    *,
+    match: MatchInfo | None = None,
+    notes: Sequence[str] = (),
+    tokens: int,
+) -> tuple[str, int]:
+    """Passages, best first, each with its citation and id before it; behind them, what else there is to say.
+
+    How well they fit comes first, as a model is to know that before it reads them.
+
+    Args:
+        passages: what was found.
+        told: the lines between a passage's citation and its words.
+        match: how well they fit, where that is known.
+        notes: what follows, as it is.
+        tokens: limit of the passages' text.
+
+    Returns:
+        The text, and how many passages are in it.
+    """
+    fit = match.note() if match else ""
+    if not passages:
+        return "\n".join([fit or _NOTHING, *notes]), 0
+    budget = TextBudget(tokens, narrow=_NARROW)
+    for passage in passages:
+        head = [f"{citation(passage)} id={visible(passage.id)}", *told(passage)]
+        quoted = "\n".join([*head, as_data(_QUOTE, passage.text)])
+        budget.add(quoted.removesuffix(_QUOTE_END), end=_QUOTE_END)
+    return "\n\n".join(filter(None, [fit, budget.text(), *notes])), budget.shown
+
+
+def reading_text(stretch: _Readable) -> str:
+    """A stretch of a document, with what it is from, and where to go on if that is not its end."""
+    shown = f"{stretch.start:,} to {stretch.end:,} of {stretch.length:,}"
+    place = f"{visible(stretch.title or 'untitled')} ({visible(stretch.uri or stretch.source)})"
+    more = f"\n[truncated: {shown} characters shown; go on with start={stretch.end}]"
+    quoted = as_data(_QUOTE, stretch.text)
+    return f"{place}, characters {shown}\n\n{quoted}{more if stretch.end < stretch.length else ''}"

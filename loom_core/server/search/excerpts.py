@@ -1,0 +1,111 @@
+"""Reading a stretch of a document that costs no more tokens than asked for."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import url2pathname
+
+from loom_core.knowledge.uris import uri_of
+from loom_core.server.protocol.results import estimate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+__all__ = ["Stretch", "cut", "forms_of", "read"]
+
+_PLACE = re.compile(r"#\d+-\d+$")
+_MAX_CHARACTERS_EACH = 4  # of a token: that many in English, one in Chinese
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a document.
+
+    Attributes:
+        document_id: id of the document.
+        title: its title, or empty.
+        uri: where it came from.
+        text: what was read: the characters from `start` up to `end` of `length`.
+        start: offset of the first character in the document's text.
+        end: offset after the last one.
+        length: characters of the whole document.
+        metadata: of the document, as texts.
+    """
+
+    document_id: str
+    title: str
+    uri: str
+    text: str
+    start: int
+    end: int
+    length: int
+    metadata: Mapping[str, str]
+
+
+def forms_of(id_: str) -> list[str]:
+    """An id as it is given, and the address that it was copied from if it stood in a citation."""
+    address = _PLACE.sub("", id_)
+    forms = [id_, address]
+    if address.startswith("file://"):  # which citations show with the letters of every script as they are
+        forms.append(uri_of(Path(url2pathname(address.removeprefix("file://")))))
+    return list(dict.fromkeys(forms))
+
+
+def read(
+    knowledge_base: GraphRAGKnowledgeBase, id_: str, *, start: int | None, tokens: int
+) -> Stretch | None:
+    """A stretch of a document in one of Loom's knowledge bases. Blocks.
+
+    Args:
+        knowledge_base: where to look.
+        id_: id of a document or a passage, or a URI.
+        start: offset to read from; None begins where the document does, or so far before a passage that it
+            is shown amid what is around it.
+        tokens: what the text costs at the most.
+
+    Returns:
+        The text with its place, or None if there is nothing with this id.
+    """
+    documents = knowledge_base.record.documents
+    chunk = documents.chunk(id_)
+    document = documents.get(chunk.document_id if chunk else id_)
+    if document is None:
+        return None
+    text = documents.text(document.key)
+    if start is None:
+        start = _start_around(text, chunk.start, chunk.end, tokens) if chunk else 0
+    start, end = cut(text, start=start, tokens=tokens)
+    return Stretch(
+        document_id=document.id,
+        title=document.title,
+        uri=document.uri,
+        text=text[start:end],
+        start=start,
+        end=end,
+        length=len(text),
+        metadata={name: str(value) for name, value in document.metadata.items()},
+    )
+
+
+def cut(text: str, *, start: int, tokens: int) -> tuple[int, int]:
+    """Where a stretch of a text is to begin and end so that it costs no more than so many tokens."""
+    start = min(max(start, 0), len(text))
+    return start, start + _fitting(text[start : start + _MAX_CHARACTERS_EACH * tokens], tokens)
+
+
+def _start_around(text: str, start: int, end: int, tokens: int) -> int:
+    """Where to begin so that a passage has as much before it as after it."""
+    before = max(0, tokens - estimate_tokens(text[start:end])) // 2
+    first = max(0, start - _MAX_CHARACTERS_EACH * before)
+    return start - _fitting(text[first:start][::-1], before)
+
+
+def _fitting(text: str, tokens: int) -> int:
+    """How many characters from the beginning cost no more than so many tokens."""
+    return bisect_right(range(1, len(text) + 1), tokens, key=lambda end: estimate_tokens(text[:end]))

@@ -1,0 +1,125 @@
+"""A tool that searches: what is said of it follows from what its sources say of themselves."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from loom_core.knowledge.filters import FILTERS_DESCRIPTION, FILTERS_SCHEMA, filter_mapping
+from loom_core.knowledge.sources.unified_tool import UnifiedSearchToolBuilder
+from loom_core.server.protocol.results import TOKEN_CAP
+from loom_core.server.protocol.tools import ToolFunction, ToolWording
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from loom_core.knowledge.sources.unified_tool import SourceInfo
+    from loom_core.server.protocol.factory import LoomServer
+
+__all__ = [
+    "AnswerLimit",
+    "Detail",
+    "Filters",
+    "PassageLimit",
+    "Question",
+    "TextLimit",
+    "TextStart",
+    "searching_tool",
+]
+
+ToolFunctionT = TypeVar("ToolFunctionT", bound=ToolFunction)
+
+
+def searching_tool(
+    server: LoomServer,
+    *,
+    title: str,
+    head: str,
+    tail: str,
+    sources: Callable[[], Awaitable[Sequence[SourceInfo]]],
+    open_world: bool,
+    without_sources: str = "",
+) -> Callable[[ToolFunctionT], ToolFunctionT]:
+    """Register an async function as a tool that searches, as `LoomServer.tool` does; it changes nothing.
+
+    At each `tools/list` its sources are in its description, and in the schemas of its arguments `source` and
+    `filters` where it has them.
+
+    Args:
+        server: gets it.
+        title: name for people.
+        head: what it does and when to use it.
+        tail: what it returns, and how to ask.
+        sources: what the sources say of themselves, those that the caller may use.
+        open_world: whether it asks beyond what the user gave to this server.
+        without_sources: what to add to the tail while there is no source.
+    """
+
+    def register(function: ToolFunctionT) -> ToolFunctionT:
+        has = inspect.signature(function).parameters
+
+        async def wording() -> ToolWording:
+            found = await sources()
+            builder = UnifiedSearchToolBuilder(found)
+            end = tail if found or not without_sources else f"{tail}\n\n{without_sources}"
+            schemas = {"source": builder.source_schema(), "filters": builder.filters_schema()}
+            return ToolWording(
+                builder.description(head=head, tail=end),
+                {name: schema for name, schema in schemas.items() if name in has},
+            )
+
+        return server.tool(
+            title=title,
+            description=f"{head}\n\n{tail}",
+            wording=wording,
+            read_only=True,
+            destructive=False,
+            idempotent=True,
+            open_world=open_world,
+        )(function)
+
+    return register
+
+
+_MAX_TEXT = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
+
+Question = Annotated[
+    str,
+    Field(
+        description="The question, or keywords.",
+        min_length=1,
+        examples=["Who approved the Q3 budget?", "谁批准了三季度预算？"],
+    ),
+]
+"""What is searched for."""
+
+Filters = Annotated[
+    dict[str, Any] | None,
+    BeforeValidator(filter_mapping),
+    WithJsonSchema(dict(FILTERS_SCHEMA)),
+    Field(description=FILTERS_DESCRIPTION),
+]
+"""Conditions on documents. Models are shown a list of them; a mapping is accepted, too."""
+
+PassageLimit = Annotated[int, Field(description="How many passages.", ge=1, le=50)]
+"""How many passages are answered at the most."""
+
+Detail = Annotated[
+    Literal["concise", "detailed"],
+    Field(description="`detailed` adds scores and why each passage was found."),
+]
+"""How much is told of each passage."""
+
+AnswerLimit = Annotated[int, Field(description="Limit of the answer's text.", ge=200, le=TOKEN_CAP)]
+"""Tokens of all passages together, with what is told of them."""
+
+TextStart = Annotated[
+    int | None,
+    Field(description="Character to read from; left out, a passage is shown amid its context.", ge=0),
+]
+"""Where a document is read from."""
+
+TextLimit = Annotated[int, Field(description="Limit of the text.", ge=100, le=_MAX_TEXT)]
+"""Tokens of what is read of a document."""

@@ -1,0 +1,1 @@
+"""Transports of a server: stdio and HTTP, with sessions and limits."""

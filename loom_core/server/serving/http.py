@@ -1,0 +1,197 @@
+"""Serving over Streamable HTTP: on this machine, or to a network whose callers show tokens."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+from loom_core.observability.families import HTTP_REFUSED
+from loom_core.server.serving.limits import Limits
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from starlette.types import Receive, Scope, Send
+
+    from loom_core.server.auth.authentication import AuthSettings
+    from loom_core.server.protocol.factory import LoomServer
+
+__all__ = ["HttpSettings", "serve_http"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where and how to listen.
+
+    Attributes:
+        host: an address; one that is not loopback is refused without authentication.
+        port: TCP port, or 0 for any free one.
+        path: path of the MCP endpoint; `/healthz`, `/readyz` and `/metrics` are beside it.
+        allowed_hosts: further names that a `Host` header may carry, such as that of a proxy in front.
+        auth: who is let in; None for everybody who can reach the address.
+        limits: the share of each caller who has authenticated.
+        max_connections: connections at a time; a request on a further one is answered with 503.
+        max_sessions: sessions of the handshake era at a time, of all callers.
+        max_body_bytes: a longer request is answered with 413.
+        session_idle_seconds: a session of the handshake era ends after so long without a request.
+        head_seconds: how long the head of a request may take to arrive.
+        body_seconds: how long its body may take.
+        drain_seconds: after the order to stop, `/readyz` fails for so long before connections are refused.
+        grace_seconds: how long running calls have after that.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    path: str = "/mcp"
+    allowed_hosts: tuple[str, ...] = ()
+    auth: AuthSettings | None = None
+    limits: Limits = field(default_factory=Limits)
+    max_connections: int = 1000
+    max_sessions: int = 1000
+    max_body_bytes: int = 4 << 20
+    session_idle_seconds: float = 1800.0
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    drain_seconds: float = 0.0
+    grace_seconds: int = 3
+
+    @property
+    def listens_locally(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.address).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def address(self) -> str:
+        """The host, as sockets want it."""
+        return "127.0.0.1" if self.host == "localhost" else self.host.strip("[]")
+
+
+async def serve_http(
+    server: LoomServer,
+    settings: HttpSettings | None = None,
+    *,
+    on_ready: Callable[[str], None] = lambda _url: None,
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve over HTTP until SIGTERM or SIGINT; then calls and streams are ended and the lifespan is closed.
+
+    Args:
+        server: what to serve.
+        settings: where to listen; `HttpSettings()` if not given.
+        on_ready: called with the URL of the endpoint, with the real port, as soon as it can be reached.
+        on_stop: called once when nobody is let in any more.
+
+    Raises:
+        ConfigError: the host is not a loopback address and nobody would be asked who they are, or the port
+            cannot be had.
+        Exception: whatever the server's lifespan raises.
+    """
+    settings = settings or HttpSettings()
+    with _listen(settings) as listener:
+        import uvicorn
+
+        from loom_core.server.serving.http_app import http_app
+        from loom_core.server.serving.http_connections import timed_protocol
+        from loom_core.server.serving.http_gate import HttpState
+
+        state = HttpState()
+
+        class HttpServer(uvicorn.Server):
+            """uvicorn, but a signal ends `serve` in good order instead of being raised again afterwards.
+
+            The SDK's event streams find out about the end by `should_exit` of the object that handles the
+            signal.
+            """
+
+            refuse_at: float | None = None
+
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                _log.info("listening on %s", url)
+                on_ready(url)
+
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                self.force_exit = self.should_exit  # a further signal does not wait any more
+                self.should_exit = self.refuse_at is not None or settings.drain_seconds <= 0
+                state.serving = False
+                if self.refuse_at is None:
+                    self.refuse_at = time.monotonic() + settings.drain_seconds
+
+            async def on_tick(self, counter: int) -> bool:
+                if self.refuse_at is not None and time.monotonic() >= self.refuse_at:
+                    self.should_exit = True
+                return await super().on_tick(counter)
+
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                on_stop()
+                server.end_subscriptions()
+                await super().shutdown(sockets)
+
+        address, port = listener.getsockname()[:2]
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}{settings.path}"
+        app = http_app(server, settings, state=state)
+        failures: list[Exception] = []
+
+        async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+            try:
+                await app(scope, receive, send)
+            except Exception as error:
+                if scope["type"] == "lifespan":
+                    failures.append(error)
+                raise
+
+        config = uvicorn.Config(
+            recorded,
+            # h11, for httptools, where it is installed, leaves the blanks around a header's value.
+            http=timed_protocol(settings.head_seconds, lambda: server.metrics.add(HTTP_REFUSED, "head_time")),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            limit_concurrency=settings.max_connections,
+            server_header=False,
+            timeout_graceful_shutdown=settings.grace_seconds,
+        )
+        with suppress(SystemExit):  # that is how uvicorn tells of a lifespan that cannot be opened
+            await HttpServer(config).serve([listener])
+        if failures:
+            raise failures[0]
+
+
+def _listen(settings: HttpSettings) -> socket.socket:
+    host, address, port = settings.host, settings.address, settings.port
+    if not settings.listens_locally and not (settings.auth and settings.auth.demanded):
+        raise ConfigError(
+            f"This server does not listen on {host!r}: without authentication it serves this machine only.",
+            advice="Demand tokens with --tokens or --issuer; or listen on 127.0.0.1, with a TLS proxy that "
+            "authenticates in front, or use an SSH tunnel.",
+        )
+    if not 0 <= port <= 65_535:
+        raise ConfigError(
+            f"{port} is not a TCP port.", advice="Choose one from 1 to 65535, or 0 for any free one."
+        )
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listener = socket.create_server((address, port), family=family)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else "there is no such address"
+        raise ConfigError(
+            f"Cannot listen on port {port} of {address}: {reason}.",
+            advice="Stop the other server if there is one, choose another port, or give 0 for any free one.",
+        ) from error
+    # asyncio turns Nagle's algorithm off only where a socket says that it is of TCP, which this one does not
+    # by itself; otherwise the second part of each answer waits 40 ms for the client to acknowledge the first.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())

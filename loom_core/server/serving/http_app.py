@@ -1,0 +1,172 @@
+"""The ASGI application of a server: the MCP endpoint, and beside it what operators and OAuth clients read."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.routes import create_protected_resource_routes
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import AnyHttpUrl, ConfigDict, TypeAdapter
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+
+from loom_core.observability.families import HTTP_CALLS, HTTP_SESSIONS, HTTP_STREAMS
+from loom_core.observability.registry import CONTENT_TYPE
+from loom_core.server.auth.authentication import Authentication, metadata_url
+from loom_core.server.middleware.audit import LAST_WORDS_SECONDS, RefusalAudit
+from loom_core.server.middleware.tracing import HttpTrace
+from loom_core.server.serving.http_gate import GateRules, HttpGate, HttpState
+from loom_core.server.serving.limits import CallerLimits
+from loom_core.server.serving.sessions import SessionCount
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from loom_core.server.auth.authentication import AuthSettings
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_core.server.serving.http import HttpSettings
+
+__all__ = ["http_app"]
+
+_URLS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that are no host's
+_ALIVE, _READY, _METRICS = "/healthz", "/readyz", "/metrics"
+
+
+def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | None = None) -> Starlette:
+    """The application, everything in it behind the gate.
+
+    The checks of Host and Origin keep out web pages that have made their own name point to this machine (DNS
+    rebinding): a request with a foreign `Host` is answered with 421, one with a foreign `Origin` with 403.
+
+    Args:
+        server: what to serve.
+        settings: how.
+        state: what `/readyz` tells.
+    """
+    state = state or HttpState()
+    auth = settings.auth
+    issuer = auth.issuer if auth else None
+    shares, sessions = CallerLimits(settings.limits), SessionCount(settings.session_idle_seconds)
+    server.metrics.watch(HTTP_SESSIONS, lambda: [((), len(sessions))])
+    server.metrics.watch(HTTP_CALLS, lambda: [((), shares.running("call"))])
+    server.metrics.watch(HTTP_STREAMS, lambda: [((), shares.running("stream"))])
+    security = _security(_hosts(settings))
+    app = server.protocol.streamable_http_app(
+        streamable_http_path=settings.path,
+        max_request_body_size=settings.max_body_bytes,
+        session_idle_timeout=settings.session_idle_seconds,
+        max_sessions=settings.max_sessions,
+        transport_security=security,
+        custom_starlette_routes=[*_operator_routes(server, state), *_metadata_routes(server, auth)],
+    )
+    metadata = [urlsplit(metadata_url(issuer.resource)).path] if issuer else []
+    rules = GateRules(
+        security=security,
+        authentication=Authentication(auth, realm=server.protocol.name) if auth and auth.demanded else None,
+        limits=settings.limits,
+        endpoint=settings.path,
+        open_paths=frozenset({_ALIVE, _READY, *metadata}),
+        operator_paths=frozenset({_METRICS}),
+        max_body_bytes=settings.max_body_bytes,
+        body_seconds=settings.body_seconds,
+        tool_scope=server.tool_scope,
+    )
+    refusals = RefusalAudit(server.audit)
+    app.router.lifespan_context = _ending_with(app.router.lifespan_context, refusals)
+    app.add_middleware(AuthContextMiddleware)
+    app.add_middleware(HttpTrace)
+    app.add_middleware(
+        HttpGate,
+        rules=rules,
+        shares=shares,
+        sessions=sessions,
+        metrics=server.metrics,
+        state=state,
+        refusals=refusals,
+    )
+    return app
+
+
+def _ending_with(
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]], refusals: RefusalAudit
+) -> Callable[[Starlette], AbstractAsyncContextManager[Any]]:
+    """The same lifespan, at whose end it is written down how many were not let in since the last lines."""
+
+    @asynccontextmanager
+    async def ending(app: Starlette) -> AsyncGenerator[Any]:
+        async with lifespan(app) as state:
+            try:
+                yield state
+            finally:
+                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+                    await refusals.write_counts()
+
+    return ending
+
+
+def _operator_routes(server: LoomServer, state: HttpState) -> list[Route]:
+    protocol = server.protocol
+
+    async def alive(_request: Request) -> Response:
+        return JSONResponse({"status": "ok", "name": protocol.name, "version": protocol.version})
+
+    async def ready(_request: Request) -> Response:
+        if state.serving:
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "ending"}, status_code=503)
+
+    async def metrics(_request: Request) -> Response:
+        return PlainTextResponse(server.metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+    return [Route(_ALIVE, alive), Route(_READY, ready), Route(_METRICS, metrics)]
+
+
+def _metadata_routes(server: LoomServer, auth: AuthSettings | None) -> list[Route]:
+    """Where clients learn who issues tokens for this server (RFC 9728)."""
+    if auth is None or auth.issuer is None:
+        return []
+    return create_protected_resource_routes(
+        resource_url=_url(auth.issuer.resource),
+        authorization_servers=[_url(auth.issuer.url)],
+        scopes_supported=["read", "write"],
+        resource_name=server.protocol.title or server.protocol.name,
+    )
+
+
+def _url(text: str) -> AnyHttpUrl:
+    """A URL that is written as it was given: clients compare an issuer letter by letter (RFC 8414, 3.3)."""
+    return _URLS.validate_python(text)
+
+
+def _hosts(settings: HttpSettings) -> list[str]:
+    """The names that a request may be sent to: this machine's, those allowed, and the public one."""
+    issuer = settings.auth.issuer if settings.auth else None
+    public = urlsplit(issuer.resource).netloc if issuer else ""
+    host = settings.host.strip("[]")
+    bound = "" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
+    return [*_LOCAL_HOSTS, *settings.allowed_hosts, *filter(None, (public, bound))]
+
+
+def _security(hosts: Iterable[str]) -> TransportSecuritySettings:
+    names = list(dict.fromkeys(hosts))
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[form for host in names for form in (host, f"{host}:*")],
+        allowed_origins=[
+            form
+            for host in names
+            for scheme in ("http", "https")
+            for form in (f"{scheme}://{host}", f"{scheme}://{host}:*")
+        ],
+    )

@@ -1,0 +1,364 @@
+"""The gate in front of a server on HTTP: what does not pass it costs little and learns nothing.
+
+In this order: the checks of Host and Origin, the token, the caller's share, the body (its size and its time),
+the scope. What is refused is counted, and logged without anything that was sent in secret.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.transport_security import TransportSecurityMiddleware
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.requests import Request
+
+from loom_core.observability.families import HTTP_REFUSED
+from loom_core.server.auth.caller import EVERYTHING, SCOPES
+from loom_core.server.auth.refusal import Refusal, RefusedError
+from loom_core.server.middleware.authorization import CALLER_KEY, ToolScope, required_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp.server.transport_security import TransportSecuritySettings
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from loom_core.observability.metrics import LoomMetrics
+    from loom_core.server.auth.authentication import Authentication, Credential
+    from loom_core.server.auth.caller import Caller
+    from loom_core.server.middleware.audit import RefusalAudit
+    from loom_core.server.serving.limits import CallerLimits, Kind, Limits
+    from loom_core.server.serving.sessions import SessionCount
+
+__all__ = ["GateRules", "HttpGate", "HttpState"]
+
+_SESSION = "mcp-session-id"
+_VERSION = "mcp-protocol-version"
+_METHOD = "mcp-method"
+_RECHECK = 3.0  # seconds between two looks at whether a token still holds while something runs for it
+_SESSION_RETRY = 60
+_END_RETRY = 5  # seconds in which another process may have taken the place of this one
+_SHOWN = 80  # characters of a path in the log
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GateRules:
+    """What the gate goes by.
+
+    Attributes:
+        security: the hosts and origins that are let in.
+        authentication: who is let in; None for everybody.
+        limits: the share of each caller who has authenticated.
+        endpoint: path of the MCP endpoint; others are for operators.
+        open_paths: paths that want no token.
+        operator_paths: paths that want the scope `admin`.
+        max_body_bytes: size of a body.
+        body_seconds: time that a body may take.
+        tool_scope: which scope a tool needs.
+    """
+
+    security: TransportSecuritySettings
+    authentication: Authentication | None
+    limits: Limits
+    endpoint: str
+    open_paths: frozenset[str]
+    operator_paths: frozenset[str]
+    max_body_bytes: int
+    body_seconds: float
+    tool_scope: ToolScope
+
+
+@dataclass(slots=True)
+class HttpState:
+    """How far the serving is.
+
+    Attributes:
+        serving: whether new requests are welcome; a balancer is told by `/readyz`.
+    """
+
+    serving: bool = True
+
+
+class HttpGate:
+    """ASGI middleware: lets a request in for its caller, or refuses it.
+
+    Args:
+        app: what is behind the gate.
+        rules: what it goes by.
+        shares: counts what callers ask.
+        sessions: counts the sessions of the handshake era.
+        metrics: counts what is refused.
+        state: whether it is to stop.
+        refusals: has on file who was not let in.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        rules: GateRules,
+        shares: CallerLimits,
+        sessions: SessionCount,
+        metrics: LoomMetrics,
+        state: HttpState,
+        refusals: RefusalAudit,
+    ) -> None:
+        self._app = app
+        self._rules = rules
+        self._shares = shares
+        self._sessions = sessions
+        self._metrics = metrics
+        self._state = state
+        self._refusals = refusals
+        self._checks = TransportSecurityMiddleware(rules.security)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request, answer = Request(scope, receive), _Answer(send)
+        try:
+            await self._admit(request, answer)
+        except RefusedError as error:
+            await self._refuse(error.refusal, request, answer)
+        except anyio.get_cancelled_exc_class():
+            # uvicorn does that to what still runs at the end of its grace, and there is nothing behind this
+            # that could be told: the client gets an answer, and the log no traceback.
+            if self._state.serving:
+                raise
+            text = "The server ends; it has stopped this call."
+            await self._break_off(Refusal(503, "ending", text, retry_after=_END_RETRY), request, answer)
+
+    async def _admit(self, request: Request, answer: _Answer) -> None:
+        """Serve a request that may pass.
+
+        Raises:
+            RefusedError: it may not.
+        """
+        credential = await self._identified(request)
+        if request.url.path != self._rules.endpoint:
+            self._check_operator(request, credential)
+            await self._app(request.scope, request.receive, answer.send)
+            return
+        caller = credential.caller if credential else EVERYTHING
+        with ExitStack() as running:
+            if credential:
+                self._check_share(request, credential.caller)
+            opened = None
+            if _opens_session(request):
+                opened = running.enter_context(self._sessions.opening(caller.id))
+            if credential:
+                running.enter_context(self._shares.answering(credential.caller, _kind_of(request)))
+            body = await self._body(request.receive)
+            if body is None:
+                return  # the client has gone
+            if credential:
+                self._check_scope(credential.caller, body)
+            await self._serve(request, credential, body, answer, opened=opened)
+
+    async def _identified(self, request: Request) -> Credential | None:
+        """Who is asking; None where nobody is asked."""
+        wrong = await self._checks.validate_request(request)
+        if wrong is not None and wrong.status_code == 421:
+            text = "This server is not known by the name in the header Host."
+            raise RefusedError(Refusal(421, "host", text))
+        if wrong is not None:
+            raise RefusedError(Refusal(403, "origin", "Web pages of this origin may not ask this server."))
+        if self._rules.authentication is None or request.url.path in self._rules.open_paths:
+            return None
+        return await self._rules.authentication.authenticate(request.headers.getlist("authorization"))
+
+    def _check_operator(self, request: Request, credential: Credential | None) -> None:
+        """Let only operators read what is for them; where nobody is asked, everybody is one."""
+        if credential and self._rules.authentication and request.url.path in self._rules.operator_paths:
+            self._rules.authentication.demand("admin", credential.caller)
+
+    def _check_share(self, request: Request, caller: Caller) -> None:
+        self._shares.count(caller, _kind_of(request))
+        most = self._rules.limits.sessions
+        if _opens_session(request) and self._sessions.of(caller.id) >= most:
+            text = f"{most} sessions of this token are open. End them, or wait until they are idle too long."
+            raise RefusedError(Refusal(429, "sessions", text, retry_after=_SESSION_RETRY, caller=caller))
+
+    def _check_scope(self, caller: Caller, body: bytes) -> None:
+        """Challenge a caller who may not make a call, where the request says which it is.
+
+        What cannot be read here is refused by the protocol, and what is hidden from here by its admission.
+        """
+        if caller.scopes >= SCOPES or self._rules.authentication is None or not body:
+            return
+        try:
+            message: object = json.loads(body)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(message, dict):
+            return
+        sent = cast("dict[str, object]", message)
+        method, params = sent.get("method"), sent.get("params")
+        named = cast("Mapping[str, object]", params) if isinstance(params, dict) else None
+        scope = required_scope(str(method), named, self._rules.tool_scope)
+        if scope is not None:
+            self._rules.authentication.demand(scope, caller)
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body of a request; None if the client goes before its end."""
+        received = bytearray()
+        with anyio.move_on_after(self._rules.body_seconds):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                received += message.get("body", b"")
+                if len(received) > self._rules.max_body_bytes:
+                    text = f"A request may have {self._rules.max_body_bytes:,} bytes."
+                    raise RefusedError(Refusal(413, "body_size", text))
+                if not message.get("more_body", False):
+                    return bytes(received)
+        text = f"The body took longer than {self._rules.body_seconds:g} seconds."
+        raise RefusedError(Refusal(408, "body_time", text))
+
+    async def _serve(
+        self,
+        request: Request,
+        credential: Credential | None,
+        body: bytes,
+        answer: _Answer,
+        *,
+        opened: Callable[[str], None] | None,
+    ) -> None:
+        caller = credential.caller if credential else EVERYTHING
+        request.scope[CALLER_KEY] = caller
+        session = self._session_of(request, caller)
+        answer.on_start = lambda: self._count_session(request, session, answer, opened)
+        self._sessions.began(session)
+        try:
+            if credential is None:
+                await self._app(request.scope, _replayed(body, request.receive), answer.send)
+                return
+            request.scope["user"] = _user(caller)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch, credential, tasks.cancel_scope)
+                await self._app(request.scope, _replayed(body, request.receive), answer.send)
+                tasks.cancel_scope.cancel()
+            if not answer.complete and not credential.holds():
+                text = "The token does not hold any more."
+                await self._break_off(Refusal(401, "expired_token", text, caller=caller), request, answer)
+        finally:
+            self._sessions.ended(session)
+
+    def _session_of(self, request: Request, caller: Caller) -> str:
+        """The session that a request belongs to; empty where it belongs to none.
+
+        Raises:
+            RefusedError: the caller has no such session. The SDK would say so too, but its clock for idle
+                ones runs a little behind ours, and what is not counted any more may not go on.
+        """
+        session = request.headers.get(_SESSION)
+        if session is None or not _in_handshake_era(request):
+            return ""
+        if not self._sessions.has(caller.id, session):
+            text = "There is no such session, or it was idle too long. Begin a new one with `initialize`."
+            raise RefusedError(Refusal(404, "no_session", text, caller=caller))
+        return session
+
+    async def _watch(self, credential: Credential, running: anyio.CancelScope) -> None:
+        """End what runs for a token that does not hold any more."""
+        while credential.holds():  # noqa: ASYNC110 - a file and a clock tell nobody
+            await anyio.sleep(_RECHECK)
+        running.cancel()
+
+    async def _break_off(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
+        """Tell a client why what ran for it was ended, or at least that it was."""
+        who = refusal.caller.name if refusal.caller else "a client"
+        _log.warning("what ran for %s was ended (%s)", who, refusal.reason)
+        if not answer.status:
+            await self._refuse(refusal, request, answer)
+        elif answer.streamed and not answer.complete:
+            await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _count_session(
+        self, request: Request, session: str, answer: _Answer, opened: Callable[[str], None] | None
+    ) -> None:
+        if opened and answer.session and answer.status < 400:
+            opened(answer.session)
+        elif session and (answer.status == 404 or (request.method == "DELETE" and answer.status < 300)):
+            self._sessions.closed(session)
+
+    async def _refuse(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
+        self._metrics.add(HTTP_REFUSED, refusal.reason)
+        who = refusal.caller.name if refusal.caller else "somebody"
+        place = request.client.host if request.client else "nowhere"
+        path = request.url.path[:_SHOWN]
+        _log.warning("refused %s at %s: %s %r (%s)", who, place, request.method, path, refusal.reason)
+        start = {"type": "http.response.start", "status": refusal.status, "headers": refusal.headers()}
+        await answer.send(start)
+        await answer.send({"type": "http.response.body", "body": refusal.body()})
+        await self._refusals.note(refusal, source=place, request=f"{request.method} {path}")
+
+
+class _Answer:
+    """Sends an answer on, and remembers what of it matters here.
+
+    Args:
+        send: sends it.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.on_start: Callable[[], None] = lambda: None  # called before its first part is sent
+        self.status = 0
+        self.session = ""
+        self.streamed = False
+        self.complete = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = {name.lower(): value for name, value in message.get("headers", ())}
+            self.status = message["status"]
+            self.session = headers.get(_SESSION.encode(), b"").decode("latin-1")
+            self.streamed = b"content-length" not in headers
+            self.on_start()
+        elif message["type"] == "http.response.body":
+            self.complete = not message.get("more_body", False)
+        await self._send(message)
+
+
+def _kind_of(request: Request) -> Kind:
+    listens = request.method == "GET" or request.headers.get(_METHOD, "").strip() == "subscriptions/listen"
+    return "stream" if listens else "call"
+
+
+def _opens_session(request: Request) -> bool:
+    return request.method == "POST" and _in_handshake_era(request) and _SESSION not in request.headers
+
+
+def _in_handshake_era(request: Request) -> bool:
+    version = request.headers.get(_VERSION)
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Gives a body that was read already, and then what the client does further."""
+    left = [body]
+
+    async def replay() -> Message:
+        if left:
+            return {"type": "http.request", "body": left.pop(), "more_body": False}
+        return await receive()
+
+    return replay
+
+
+def _user(caller: Caller) -> AuthenticatedUser:
+    """The caller in the SDK's terms, which binds sessions and request states to it; without the token."""
+    return AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=sorted(caller.scopes)))

@@ -1,0 +1,122 @@
+"""How much one caller may ask at a time, so that none takes the others' share. Of this process alone."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from loom_core.server.auth.refusal import Refusal, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from loom_core.server.auth.caller import Caller
+
+__all__ = ["CallerLimits", "Kind", "Limits"]
+
+Kind = Literal["call", "stream"]
+"""A stream stays open to tell of changes; a call ends with its answer."""
+
+_BURST_SECONDS = 10.0  # what a caller has not asked for so long may be asked for at once
+_RETRY_RUNNING = 1
+_KEPT = 10_000  # callers that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The share of each caller that has authenticated; whoever has not is on this machine, and has none.
+
+    Attributes:
+        per_minute: requests a minute, in bursts of up to ten seconds' worth.
+        calls: requests that are being answered at a time.
+        streams: streams of notifications that are open at a time.
+        sessions: sessions of the handshake era.
+    """
+
+    per_minute: int = 600
+    calls: int = 16
+    streams: int = 16
+    sessions: int = 100
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one caller has used."""
+
+    credit: float
+    at: float
+    running: dict[Kind, int] = field(default_factory=lambda: {"call": 0, "stream": 0})
+
+
+class CallerLimits:
+    """Keeps count of what callers ask.
+
+    Args:
+        limits: what each may ask.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._shares: dict[str, _Share] = {}
+
+    def running(self, kind: Kind) -> int:
+        """How many requests of all callers are being answered."""
+        return sum(share.running[kind] for share in self._shares.values())
+
+    def count(self, caller: Caller, kind: Kind) -> None:
+        """Count a request that begins.
+
+        Raises:
+            RefusedError: it is one too many.
+        """
+        share = self._share(caller)
+        now = self._clock()
+        share.credit = min(self._burst, share.credit + (now - share.at) * self._limits.per_minute / 60)
+        share.at = now
+        if share.credit < 1:
+            wait = math.ceil((1 - share.credit) * 60 / self._limits.per_minute)
+            text = f"This token may ask {self._limits.per_minute} times a minute."
+            raise RefusedError(Refusal(429, "rate", text, retry_after=max(1, wait), caller=caller))
+        share.credit -= 1
+        most = self._limits.calls if kind == "call" else self._limits.streams
+        if share.running[kind] >= most:
+            text = f"{most} {kind}s of this token are open already."
+            reason = "running" if kind == "call" else "streams"
+            raise RefusedError(Refusal(429, reason, text, retry_after=_RETRY_RUNNING, caller=caller))
+
+    @contextmanager
+    def answering(self, caller: Caller, kind: Kind) -> Generator[None]:
+        """The time in which a request is answered."""
+        share = self._share(caller)
+        share.running[kind] += 1
+        try:
+            yield
+        finally:
+            share.running[kind] -= 1
+
+    @property
+    def _burst(self) -> float:
+        return max(1.0, self._limits.per_minute * _BURST_SECONDS / 60)
+
+    def _share(self, caller: Caller) -> _Share:
+        share = self._shares.get(caller.id)
+        if share is None:
+            if len(self._shares) >= _KEPT:
+                self._forget()
+            share = self._shares[caller.id] = _Share(self._burst, self._clock())
+        return share
+
+    def _forget(self) -> None:
+        """Forget those who ask nothing now and have their whole burst again."""
+        full = self._clock() - _BURST_SECONDS
+        self._shares = {
+            id_: share
+            for id_, share in self._shares.items()
+            if any(share.running.values()) or share.at > full
+        }

@@ -1,0 +1,131 @@
+"""The numbers of a server in a file, for servers over stdio, which nobody can ask for them.
+
+It is made for the textfile collector of Prometheus's node_exporter: that reads files whose names end in
+`.prom`, whole, and takes no two numbers of the same name and labels, so each says of which server it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from loom_core.server.protocol.factory import LoomServer
+
+__all__ = ["kept_metrics"]
+
+_PID = "{pid}"
+_EVERY_SECONDS = 15.0
+_LEFT_AFTER = 4  # times as long has nobody written a file whose process was killed
+_END_SECONDS = 2.0  # for the last writing: a disk that hangs does not keep the process
+_READABLE = 0o644  # by the collector, which is another user
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def kept_metrics(
+    file: Path | str, server: LoomServer, *, every_seconds: float = _EVERY_SECONDS
+) -> Generator[None]:
+    """Keep a file as the server's numbers are, in the block; it is written once more at its end.
+
+    Readers see a whole file at any time: each writing replaces it. A writing that fails is logged, once until
+    one succeeds again. All numbers have the label `loom_server`.
+
+    Args:
+        file: its folder is there. Where several processes of one server run at the same time, each needs a
+            file of its own: `{pid}` in the name is the number of the process. Such a file goes with its
+            process, and its numbers have the label `pid`, too; one that a killed process has left goes with
+            the next writing of another, when nobody has written it for a while.
+        server: whose numbers.
+        every_seconds: how often.
+
+    Raises:
+        ConfigError: it cannot be written at the beginning.
+    """
+    keeper = _Keeper(Path(str(file).replace(_PID, str(os.getpid()))).expanduser().absolute(), server)
+    if goes := _PID in str(file):
+        keeper.labels["pid"] = str(os.getpid())
+        keeper.left_after = _LEFT_AFTER * every_seconds
+        keeper.alike = re.compile(r"\d{1,10}".join(map(re.escape, Path(file).name.split(_PID))))
+    try:
+        keeper.write()
+        keeper.remove_left()
+    except OSError as error:
+        raise ConfigError(
+            f"The file of metrics {keeper.path} cannot be written: {error.strerror or error}.",
+            advice="Name a file in a folder that is there and that this user may write to.",
+        ) from error
+    ends = threading.Event()
+    thread = threading.Thread(target=keeper.keep, args=(ends, every_seconds), name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join(_END_SECONDS)
+        if goes:
+            with suppress(OSError):
+                keeper.path.unlink()
+
+
+class _Keeper:
+    """Writes the file."""
+
+    def __init__(self, path: Path, server: LoomServer) -> None:
+        self.path = path
+        self.labels = {"loom_server": server.protocol.name}
+        self.alike: re.Pattern[str] | None = None  # names of the files of such processes
+        self.left_after = 0.0  # seconds
+        self._metrics = server.metrics
+
+    def keep(self, ends: threading.Event, every_seconds: float) -> None:
+        """Write it again and again, and once more when the end has come."""
+        failed = over = False
+        while not over:
+            over = ends.wait(every_seconds)
+            try:
+                self.write()
+                self.remove_left()
+                failed = False
+            except OSError as error:
+                if not failed:
+                    problem = error.strerror or error
+                    _log.warning("the file of metrics %s cannot be written: %s", self.path, problem)
+                failed = True
+
+    def remove_left(self) -> None:
+        """Remove what killed processes have left, whose numbers stood still for ever."""
+        if self.alike is None:
+            return
+        oldest = time.time() - self.left_after
+        for each in self.path.parent.iterdir():
+            if self.alike.fullmatch(each.name) and each != self.path:
+                with suppress(OSError):  # another process was quicker, or it is another user's
+                    if each.stat().st_mtime < oldest:
+                        each.unlink()
+
+    def write(self) -> None:
+        """Put a new file in the place of the old one; its name ends otherwise until it is whole."""
+        descriptor, name = mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".new")
+        new = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(self._metrics.text(self.labels))
+            new.chmod(_READABLE)
+            new.replace(self.path)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise

@@ -1,0 +1,1 @@
+"""The audit log of tool calls, its file and its report."""

@@ -1,0 +1,224 @@
+"""The audit: every decision about a call, every call that may change something, and who was not let in."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import anyio
+import anyio.to_thread
+from pydantic import SecretStr
+
+from loom_core.errors import LoomError
+from loom_core.redaction import Redaction
+from loom_core.tools.auditing.file import AuditFile
+from loom_core.tools.auditing.report import AuditReport, verify
+from loom_core.tools.calls import Verdict
+from loom_core.tools.redaction import arguments_digest, redacted_arguments
+
+__all__ = ["AUDIT_FIELDS", "AuditEntry", "AuditKind", "AuditLog"]
+
+_log = logging.getLogger(__name__)
+
+
+AuditKind: TypeAlias = Literal["decision", "order", "start", "end", "refused", "command"]
+"""What a line is about; see `AuditEntry.kind`."""
+
+AUDIT_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "at": "When, in seconds since 1970",
+        "kind": "`decision`: what was decided of a call; `order`: a run of a flow was told to pause, to go "
+        "on or to end; `start`: a call that may change something begins; `end`: how it ended; `refused`: "
+        "requests that were not let in; `command`: something is done on the command line, with `outcome` "
+        "once it has ended",
+        "server": "Which server, such as `loom-kb`; empty for an agent's own calls in a program",
+        "run": "The run of an agent or a flow: the one whose call it is, or that a client's call has begun "
+        "or is about, as far as its answer says",
+        "call": "Id of the call, the request, or what was decided; for a command the number of its process",
+        "tool": "Tool as people call it, request of a flow (`POST https://…`), command, or method and path",
+        "caller": "Who: name of the token, subject of an access token, user of the terminal; `local` where "
+        "nobody is asked; in a run, of an agent's or a flow's, who has asked for it",
+        "caller_id": "What tells callers of one name apart",
+        "client": "Name and version that the client gives itself; not to be trusted",
+        "source": "Where from: `stdio`, the address over HTTP, `terminal`",
+        "decision": "What was decided: `allow`, `deny`, `ask`",
+        "by": "Who decided, or gave the order: `rules`, or a person",
+        "rule": "Which rule said so; none where a person decided, or where there was another reason",
+        "reason": "Why it was decided so, as people and models are told",
+        "outcome": "How it ended: of a tool `success`, `error`, `denied`, `timeout`, `aborted`; of a client's"
+        " call also `input_required`, `task`, `refused`, `cancelled`; of a refusal the reason; of"
+        " an order `paused`, `resumed`, `retried`, `aborted`",
+        "times": "How many requests were refused since the last line about this source, with this one",
+        "seconds": "That it took; for `end`",
+        "arguments": "Arguments of the call, without secrets, long ones cut; not for `end`",
+        "digest": "SHA-256 of the arguments uncut, without secrets",
+        "file": "Number of the file that begins with this line",
+        "torn": "Whether the line before was cut off, as a process died in the middle of it",
+        "seen": "Hash of the end that was kept beside the audit, where the line before is another: lines were"
+        " taken off, or a process died in between",
+        "prev": "SHA-256 of the line before this one; zeros for the first ever",
+    }
+)
+"""Every field of a line, in the order in which they are written; what is empty is left out."""
+
+_TEXTS = (
+    "server", "run", "call", "tool", "caller", "caller_id", "client", "source", "decision", "by", "rule",
+    "reason", "outcome", "times",
+)  # fmt: skip
+_LONGEST = 300  # characters of a text: clients choose some of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One line.
+
+    Attributes:
+        kind: what it is about; see `AUDIT_FIELDS` for this and the others.
+        call: id of the call.
+        tool: as people call it.
+        server: which server writes it.
+        run: whose call it is.
+        arguments: of the call; what is no secret is written, and the digest of that uncut.
+        decision: what was decided; empty for other kinds.
+        by: who decided: `rules`, or a person.
+        rule: which rule said so; empty for none.
+        reason: why.
+        outcome: how it ended.
+        times: how many requests a line about refused ones stands for.
+        seconds: that it took, for `end`.
+        caller: who.
+        caller_id: what tells callers of one name apart.
+        client: which program, as it says.
+        source: from where.
+        at: when, in seconds since 1970.
+    """
+
+    kind: AuditKind
+    call: str = ""
+    tool: str
+    server: str = ""
+    run: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    decision: Verdict | Literal[""] = ""
+    by: str = ""
+    rule: str = ""
+    reason: str = ""
+    outcome: str = ""
+    times: int = 0
+    seconds: float = 0.0
+    caller: str = ""
+    caller_id: str = ""
+    client: str = ""
+    source: str = ""
+    at: float = field(default_factory=time.time)
+
+    def as_json(self, secrets: Iterable[SecretStr] = ()) -> dict[str, Any]:
+        """What is written of it; what is empty is left out."""
+        secrets = tuple(secrets)
+        hidden = Redaction.now(secrets, assigned=True)
+        written: dict[str, Any] = {"at": round(self.at, 6), "kind": self.kind}
+        for name in _TEXTS:
+            if value := getattr(self, name):
+                hide = hidden.identifier if name == "caller_id" else hidden.text
+                written[name] = hide(value)[:_LONGEST] if isinstance(value, str) else value
+        if self.kind == "end":
+            written["seconds"] = round(self.seconds, 6)
+        elif self.kind != "refused":
+            written["arguments"] = redacted_arguments(self.arguments, secrets)
+            written["digest"] = arguments_digest(self.arguments, secrets)
+        return written
+
+
+class AuditLog:
+    """Writes an audit from an event loop: in a thread, and what several tasks have in one go.
+
+    Entries that could not be written wait and go out before the next ones; so a disk that was full for a
+    while leaves no gap, unless the process ends meanwhile.
+
+    Args:
+        path: the file; see `AuditFile`.
+        most_bytes: when the next one is begun.
+        most_waiting: entries that may wait; then the oldest ones are lost, which is logged.
+        secrets: gives what must not stand in it beside what this process knows to be secret.
+        server: which server writes, for entries that do not say.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        most_bytes: int = 50_000_000,
+        most_waiting: int = 10_000,
+        secrets: Callable[[], Iterable[SecretStr]] = tuple,
+        server: str = "",
+    ) -> None:
+        self.path = Path(path)
+        self._file = AuditFile(self.path, most_bytes=most_bytes)
+        self._most_waiting = most_waiting
+        self._secrets = secrets
+        self._server = server
+        self._waiting: list[dict[str, Any]] = []
+        self._added = 0
+        self._written = 0
+        self._writing = anyio.Lock()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there are entries that are not written."""
+        return bool(self._waiting)
+
+    def note(self, *entries: AuditEntry) -> None:
+        """Have entries written with the next `write`."""
+        secrets = tuple(self._secrets())
+        named = (entry if entry.server else replace(entry, server=self._server) for entry in entries)
+        self._waiting += (entry.as_json(secrets) for entry in named)
+        self._added += len(entries)
+        if (lost := len(self._waiting) - self._most_waiting) > 0:
+            del self._waiting[:lost]
+            _log.error("%d entries of the audit are lost: it cannot be written", lost)
+
+    async def write(self, *entries: AuditEntry) -> None:
+        """Write entries and all that were noted, and return when they are in the file.
+
+        Raises:
+            RecordError: they cannot be written now. They wait for the next time.
+        """
+        self.note(*entries)
+        mine = self._added
+        while self._written < mine:
+            async with self._writing:
+                if self._written < mine:
+                    await self._write_waiting()
+
+    async def try_write(self, *entries: AuditEntry) -> None:
+        """The same for what may go on without it: a failure is logged, and the entries wait."""
+        try:
+            await self.write(*entries)
+        except LoomError as error:
+            _log.error("%s", error)
+
+    async def verify(self) -> AuditReport:
+        """Look whether the audit is as it was written.
+
+        Raises:
+            RecordError: it cannot be read.
+        """
+        return await anyio.to_thread.run_sync(verify, self.path)
+
+    async def _write_waiting(self) -> None:
+        batch, self._waiting = self._waiting, []
+        reached = self._added
+        with anyio.CancelScope(
+            shield=True
+        ):  # a thread cannot be stopped: what it wrote must not count as lost
+            try:
+                await anyio.to_thread.run_sync(self._file.append, batch)
+            except BaseException:
+                self._waiting = [*batch, *self._waiting]
+                raise
+        self._written = reached

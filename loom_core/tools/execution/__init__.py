@@ -1,0 +1,1 @@
+"""Run tool calls: planning, scheduling and the pipeline."""

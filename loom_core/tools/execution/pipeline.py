@@ -1,0 +1,224 @@
+"""From what a model wants called to what it reads of it, in six stages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import cast
+
+import anyio
+
+from loom_core.errors import LoomError
+from loom_core.llm.messages import ToolCallPart
+from loom_core.tools.auditing.audit import AuditEntry, AuditLog
+from loom_core.tools.calls import CallResult, CallStatus, CallWatcher, PlannedCall, Stage
+from loom_core.tools.execution import outcomes
+from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS, CallRun, Surroundings, decision_entry
+from loom_core.tools.execution.planning import Planner, refused
+from loom_core.tools.execution.scheduler import Scheduler
+from loom_core.tools.interface import Tool
+from loom_core.tools.permission.permissions import Permissions, ToolIdentity
+from loom_core.tools.toolbox import Toolbox
+
+__all__ = ["CallResult", "CallStatus", "CallWatcher", "PlannedCall", "Stage", "ToolPipeline"]
+
+_log = logging.getLogger(__name__)
+
+
+class ToolPipeline:
+    """Plans and runs the tool calls of one run. Cheap to make: each run has its own.
+
+    Args:
+        toolbox: the tools.
+        permissions: what may run; see `Permissions.for_run`.
+        scheduler: gives places to calls; one for all runs. By default one of its own.
+        output_tokens: about so many of an output are shown to the model; the rest is spilled.
+        audit: has every decision, and every call that may change something, on file.
+        run_id: whose calls these are.
+        source: who calls, as rules name it.
+        caller: what people call them, for the audit.
+        priority: of the run, see `Scheduler.place`.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        *,
+        permissions: Permissions,
+        scheduler: Scheduler | None = None,
+        output_tokens: int = 6000,
+        audit: AuditLog | None = None,
+        run_id: str = "",
+        source: str = "",
+        caller: str = "",
+        priority: int = 0,
+    ) -> None:
+        self._in = Surroundings(
+            toolbox=toolbox,
+            permissions=permissions,
+            scheduler=scheduler or Scheduler(),
+            audit=audit,
+            output_tokens=output_tokens,
+            run_id=run_id,
+            source=source,
+            caller=caller,
+            priority=priority,
+        )
+        self._planner = Planner(toolbox, permissions, source)
+
+    def remember(self, tool: Tool | ToolIdentity) -> None:
+        """A person has approved a tool for the rest of the run; see `Permissions.remember`."""
+        self._in.permissions.remember(tool)
+
+    async def approve(
+        self, planned: PlannedCall, *, by: str, seen: str, for_run: bool, keep: bool
+    ) -> PlannedCall:
+        """A person has approved a call, and so its tool: the one place where any approval is noted.
+
+        Args:
+            planned: the call.
+            by: who has approved it, for the audit.
+            seen: `Tool.fingerprint` when they were asked; empty where that is not known.
+            for_run: whether the tool is approved for the rest of the run.
+            keep: whether it is for later runs, too, if its approvals are kept (`Tool.keeps_approval`).
+
+        Returns:
+            The call, allowed; or refused, where its tool is another than what they were asked about.
+        """
+        tool = planned.tool
+        if tool is None or planned.result is not None:
+            return planned
+        if seen and tool.fingerprint != seen:
+            return refused(planned, outcomes.changed(tool.name), planned.stages)
+        if for_run:
+            self.remember(tool)
+        if keep and tool.keeps_approval and tool.approval_reason:
+            try:
+                await tool.approve()
+            except LoomError as error:
+                _log.warning("that %s was approved is not kept: %s", tool.name, error)
+        return replace(planned, verdict="allow", by=by)
+
+    async def plan(
+        self, calls: Sequence[ToolCallPart], *, allowed: Sequence[str] | None = None
+    ) -> list[PlannedCall]:
+        """Discover, Validate, Authorize: all calls of a turn, in order, before any of them runs.
+
+        Nothing is done but that the decisions are put on the audit. A call whose `result` is None may run: at
+        once where the verdict is `allow`, after a person has approved it where it is `ask`.
+
+        Args:
+            calls: as the model wrote them. Of several with the same id only the first may run.
+            allowed: patterns of names, and no other tool counts as there; None for all.
+
+        Returns:
+            A plan for each call, in their order.
+
+        Raises:
+            ConfigError: a pattern is wrong.
+        """
+        seen = set[str]()
+        planned: list[PlannedCall] = []
+        entries: list[AuditEntry] = []
+        for call in calls:
+            if call.id in seen:
+                copy = PlannedCall(call=call, tool=None, arguments={}, verdict="deny")
+                planned.append(refused(copy, outcomes.duplicate(call.id), {}))
+                continue
+            seen.add(call.id)
+            plan, decision = self._planner.plan(call, allowed)
+            planned.append(plan)
+            if plan.tool is not None:
+                self._in.toolbox.offer((plan.tool.wire_name,))
+            if decision is not None and self._in.audit is not None:
+                entries.append(decision_entry(plan, decision, self._in))
+        if self._in.audit is not None and entries:
+            await self._in.audit.try_write(*entries)
+        return planned
+
+    async def execute(
+        self,
+        planned: Sequence[PlannedCall],
+        *,
+        watcher: CallWatcher,
+        approved: frozenset[str] = frozenset(),
+        depth: int = 0,
+        can_ask: bool = True,
+    ) -> list[CallResult]:
+        """CheckCancel, Execute, Format. Every call gets a result, in the order of `planned`.
+
+        Calls that are safe to run beside others do; any other waits for those before it, and those behind it
+        wait for it: so effects come in the model's order. Right before each runs, it is looked at again
+        whether its tool is still there and whether it may run; what is denied by then does not run, even if
+        approved.
+
+        Where the surrounding scope is cancelled, what runs is stopped, all that have no result get one with
+        the status `aborted`, the watcher is told of each, and the cancellation goes on.
+
+        Args:
+            planned: what `plan` gave, changed by what a person has said: `dataclasses.replace` with `by`,
+                and `refused_by` for what they refuse.
+            watcher: told of every step.
+            approved: ids of calls that a person has approved.
+            depth: how many agents stand above.
+            can_ask: whether the watcher has a person to ask; else tools are told so (`CallContext.ask`).
+
+        Raises:
+            Exception: what the watcher raised, after all else was stopped.
+        """
+        calls = [
+            CallRun(each, watcher, self._in, approved=each.call.id in approved, depth=depth, can_ask=can_ask)
+            for each in planned
+        ]
+        try:
+            for call in calls:
+                if call.is_decided:
+                    await call.end_as_planned()
+            for wave in _waves([call for call in calls if not call.is_decided]):
+                if len(wave) == 1:
+                    await wave[0].run()
+                    continue
+                async with anyio.create_task_group() as group:
+                    for call in wave:
+                        group.start_soon(call.run)
+        except BaseException as error:
+            await _stopped(calls)
+            if isinstance(error, ExceptionGroup):
+                raise _first(cast("ExceptionGroup[Exception]", error)) from None
+            raise
+        finally:
+            await self._write_audit()
+        return [call.result for call in calls if call.result is not None]
+
+    async def _write_audit(self) -> None:
+        """Write what the calls have left to be written, also where they were stopped."""
+        if self._in.audit is not None and self._in.audit.has_waiting:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+                await self._in.audit.try_write()
+
+
+def _first(error: ExceptionGroup[Exception]) -> Exception:
+    """What went wrong first, where several calls told a watcher at once."""
+    inner = error.exceptions[0]
+    return _first(cast("ExceptionGroup[Exception]", inner)) if isinstance(inner, ExceptionGroup) else inner
+
+
+def _waves(calls: Sequence[CallRun]) -> Iterator[list[CallRun]]:
+    """The calls in order, those together that may run side by side."""
+    for is_safe, together in groupby(calls, key=lambda call: call.is_safe):
+        if is_safe:
+            yield list(together)
+        else:
+            yield from ([call] for call in together)
+
+
+async def _stopped(calls: Sequence[CallRun]) -> None:
+    """Give a result to every call that has none."""
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+        try:
+            for call in calls:
+                await call.abort()
+        except Exception:  # noqa: BLE001 - the error that is on its way says more
+            _log.exception("not every call that was stopped could be recorded as that")

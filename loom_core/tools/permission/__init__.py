@@ -1,0 +1,1 @@
+"""Permissions of tools: rules, argument patterns and web addresses."""

@@ -1,0 +1,249 @@
+"""One rule of permissions: which calls it is about, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from loom_core.errors import ConfigError
+from loom_core.llm.json_schema.values import readable_path
+from loom_core.tools.calls import Verdict
+from loom_core.tools.patterns import Matcher, matcher
+from loom_core.tools.permission.argument_forms import (
+    as_path,
+    as_windows_path,
+    climbs,
+    is_path_pattern,
+    leaves,
+    members,
+    tidied,
+)
+from loom_core.tools.permission.web_address import AddressPattern, WebAddress
+
+__all__ = ["CompiledRule", "PermissionRule", "read_rules"]
+
+_MOST_TOLD = 3
+_ADVICE = 'Write a rule as {"action": "deny", "tool": "fs:*", "args": {"path": "/etc/**"}}.'
+_BELOW = ("/**", "/*")
+
+
+class PermissionRule(BaseModel):
+    """A rule as it stands in a configuration. What is left out fits everything.
+
+    Patterns are texts with `*` (any characters) and `?` (one), or `re:` and a regular expression.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    action: Literal["allow", "ask", "deny"] = Field(
+        description="What becomes of a call that it fits; the strictest rule counts."
+    )
+    tool: str = Field(
+        default="*",
+        description="Pattern of the tool's name, as people write it (`github:create_issue`) or as models do "
+        "(`github__create_issue`).",
+    )
+    args: dict[str, str] = Field(
+        default={},
+        description="Patterns of arguments by the pattern of their names, such as `path` or `options.path`; "
+        "each has to fit. One that is not given and has no default fits nothing.",
+    )
+    source: str = Field(
+        default="*",
+        description="Pattern of who calls: `token:*`, `oauth:*`, or `?*` for anybody over HTTP who has shown "
+        "who they are; the user of this machine has no name.",
+    )
+    reason: str = Field(default="", description="Shown to who is asked, and to the model that is refused.")
+
+    @field_validator("tool", "source")
+    @classmethod
+    def _is_pattern(cls, pattern: str) -> str:
+        return _checked(pattern)
+
+    @field_validator("args")
+    @classmethod
+    def _are_patterns(cls, args: dict[str, str]) -> dict[str, str]:
+        for name, pattern in args.items():
+            _checked(name)
+            _checked(pattern)
+        return args
+
+    @property
+    def told(self) -> str:
+        """The rule in a line, for people and the audit."""
+        conditions = [f"{name}={pattern}" for name, pattern in self.args.items()]
+        source = [f"source={self.source}"] if self.source != "*" else []
+        return " ".join([self.action, self.tool, *conditions, *source])
+
+    @property
+    def specificity(self) -> tuple[int, int]:
+        """How closely it says what it is about: conditions first, then characters that are no wildcards."""
+        patterns = [self.tool, self.source, *self.args, *self.args.values()]
+        return len(self.args), sum(len(each) - each.count("*") - each.count("?") for each in patterns)
+
+
+def _checked(pattern: str) -> str:
+    if not pattern:
+        raise ValueError("a pattern must not be empty; * fits everything")
+    try:
+        matcher(pattern)
+    except ConfigError as error:
+        raise ValueError(error.message) from None
+    return pattern
+
+
+def read_rules(written: object) -> tuple[PermissionRule, ...]:
+    """The rules of a configuration, from what its file says.
+
+    Raises:
+        ConfigError: they are wrong; the message says which, and what.
+    """
+    if not isinstance(written, Sequence) or isinstance(written, str):
+        raise ConfigError("The permissions are no list of rules.", advice=_ADVICE)
+    rules: list[PermissionRule] = []
+    for number, each in enumerate(cast("Sequence[object]", written)):
+        try:
+            rules.append(PermissionRule.model_validate(each))
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            told = [
+                f"{readable_path(('permissions', number, *detail['loc']))}: "
+                f"{detail['msg'].removeprefix('Value error, ').rstrip('.')}."
+                for detail in found[:_MOST_TOLD]
+            ]
+            raise ConfigError(f"A permission is wrong: {' '.join(told)}", advice=_ADVICE) from None
+    return tuple(rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What a rule says of some arguments.
+
+    Attributes:
+        name: fits the names of those it is about.
+        raw: fits the text as it stands.
+        paths: fit the text as a path; empty where the pattern is about something else.
+        address: fits the text as a web address; None where the pattern is about something else.
+        base: what relative paths are relative to.
+    """
+
+    name: Matcher
+    raw: Matcher
+    paths: tuple[Matcher, ...]
+    address: AddressPattern | None
+    base: str
+
+    @classmethod
+    def of(cls, name: str, pattern: str, *, base: str, wide: bool) -> _Condition:
+        is_text = pattern.startswith("re:")
+        address = None if is_text else AddressPattern.of(pattern, any_form=wide)
+        paths: list[str] = []
+        if not is_text and address is None and (is_path_pattern(pattern) or wide):
+            paths.append(as_path(pattern + "**" if pattern.endswith("/") else pattern, base))
+            paths.append(paths[0].replace("/**/", "/"))  # no folder at all is some folders, too
+            for below in _BELOW:
+                if wide and paths[0].endswith(below):  # the folder itself, too
+                    paths.append(paths[0].removesuffix(below) or "/")
+        return cls(
+            matcher(name, any_form=wide),
+            matcher(pattern, any_form=wide),
+            tuple(matcher(each, any_form=wide) for each in dict.fromkeys(paths)),
+            address,
+            base,
+        )
+
+    def fits_any(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether any text of the arguments fits, whatever it means, and however deep it is."""
+        return any(
+            self._may_fit(text)
+            for whole, own, value in members(arguments)
+            if self.name(whole) or self.name(own)
+            for text in leaves(value)
+        )
+
+    def fits_all(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether there is a text, and all fit, whatever they mean, also of what is called so deeper down."""
+        is_given = False
+        for whole, own, value in members(arguments):
+            if (is_meant := self.name(whole)) or self.name(own):
+                for text in leaves(value):
+                    if not self._surely_fits(text):
+                        return False
+                    is_given = is_given or is_meant
+        return is_given
+
+    def _may_fit(self, text: str) -> bool:
+        bare = text.strip()
+        return self._fits_somehow(text) or (bare != text and self._fits_somehow(bare))
+
+    def _fits_somehow(self, text: str) -> bool:
+        if self.raw(text) or self.raw(tidied(text)):
+            return True
+        if (address := WebAddress.of(text)) is not None and (
+            self.raw(address.text) or (self.address is not None and self.address.may_fit(address))
+        ):
+            return True
+        path = as_path(text, self.base)
+        if any(fits(path) or fits(as_windows_path(path)) for fits in self.paths):
+            return True
+        return climbs(text) and self.raw(path)
+
+    def _surely_fits(self, text: str) -> bool:
+        if self.address is not None:
+            address = WebAddress.of(text)
+            return address is not None and self.address.surely_fits(address)
+        if self.paths:
+            readings = [as_path(text, self.base)]
+            if "\\" in text and os.sep == "/":
+                readings.append(as_path(text, self.base, backslashes=False))
+            return all(any(fits(path) for fits in self.paths) for path in readings)
+        if not climbs(text):
+            return self.raw(text)
+        address = WebAddress.of(text)
+        return (
+            self.raw(text)
+            and self.raw(as_path(text, self.base))
+            and (address is None or self.raw(address.text))
+        )
+
+
+class CompiledRule:
+    """A rule that can be asked whether it fits.
+
+    A rule that forbids or asks fits wherever any reading of the call does, in large or small letters; one
+    that allows, only where every reading does, letter by letter. So `/tmp/../etc/passwd` is in `/etc`, not
+    in `/tmp`.
+
+    Args:
+        rule: what is written.
+        base: what relative paths are relative to.
+    """
+
+    def __init__(self, rule: PermissionRule, *, base: str) -> None:
+        self.rule = rule
+        self.action: Verdict = rule.action
+        self._strict = rule.action != "allow"
+        self._tool = matcher(rule.tool, any_form=self._strict)
+        self._source = matcher(rule.source, any_form=self._strict)
+        self._conditions = tuple(
+            _Condition.of(name, pattern, base=base, wide=self._strict) for name, pattern in rule.args.items()
+        )
+
+    def is_about(self, names: Sequence[str], source: str) -> bool:
+        """Whether it is about calls of a tool by who calls, whatever the arguments.
+
+        Args:
+            names: what the tool is called, by people and by models.
+            source: who calls.
+        """
+        return self._source(source) and any(map(self._tool, names))
+
+    def fits(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether it fits the arguments, too."""
+        if self._strict:
+            return all(condition.fits_any(arguments) for condition in self._conditions)
+        return all(condition.fits_all(arguments) for condition in self._conditions)

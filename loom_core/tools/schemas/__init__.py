@@ -1,0 +1,1 @@
+"""JSON Schemas: those models see, those servers send, and checks of values."""

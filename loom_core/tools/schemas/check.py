@@ -1,0 +1,296 @@
+"""Values against a schema that a server sent: by `jsonschema`, in bounded time, and never over the network.
+
+What a hostile schema could do is kept from it: patterns are matched by an engine that takes linear time (one
+that it does not know is not checked: the server does); every step costs something, and there are so many
+steps and no more; values are compared by what they are, not each with each; what is not in the schema is not
+fetched, and allows everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.tools.patterns import linear_search
+from loom_core.tools.schemas.form import parts_of
+from loom_core.tools.schemas.quick_check import quick_check
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+__all__ = ["SchemaCheck"]
+
+_MOST_STEPS = 50_000  # half a second
+_FOLLOWING = 5  # steps that it takes to go into another schema
+_AT_ONCE = 16  # values that are looked at in one step
+_CHARACTERS = 100  # of a message that is made in one step
+_MATCHED = 50_000  # characters of a text times states of a pattern, in one step
+_MOST_STATES = 300_000  # about as many as the engine allows a pattern to have
+_MOST_ERRORS = 200
+_PATTERNS_KEPT = 2000
+
+_REPEATED = re.compile(r"(\d{1,6})\s*,?\s*\}", re.ASCII)  # the larger number of `{2,10}`
+
+_Schema: TypeAlias = Mapping[str, Any]
+_Keyword: TypeAlias = Callable[["Validator", Any, Any, _Schema], "Iterable[ValidationError] | None"]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One value being checked.
+
+    Attributes:
+        left: how many steps.
+        by_pattern: whether the schema has names by pattern.
+        choices: what is in each `enum` that was met, by its `id`: the schema keeps it alive.
+    """
+
+    left: int
+    by_pattern: bool
+    choices: dict[int, frozenset[Hashable]] = field(default_factory=dict[int, frozenset[Hashable]])
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise _endless()
+
+
+_run: ContextVar[_Run] = ContextVar("_run")
+
+
+class SchemaCheck:
+    """Checks values against one schema.
+
+    Args:
+        schema: one that `schema_problem` finds nothing wrong with. Its draft is what `$schema` says, else
+            2020-12.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._validator: Validator | None = None
+        self._by_pattern = False
+        self._quick = quick_check(schema)
+
+    def errors(self, value: object) -> list[ValidationError]:
+        """What is wrong with a value, by where it stands in it; the first 200 errors.
+
+        Raises:
+            InvalidInputError: checking takes too many steps: schema and value are too large together, or the
+                schema refers to itself too often.
+        """
+        if self._quick is not None and self._quick(value):
+            return []
+        from jsonschema.exceptions import relevance
+
+        validator = self._built()
+        token = _run.set(_Run(_MOST_STEPS, self._by_pattern))
+        try:
+            found = list(islice(validator.iter_errors(value), _MOST_ERRORS))
+        except RecursionError:
+            raise _endless() from None
+        finally:
+            _run.reset(token)
+        return sorted(found, key=lambda error: (list(map(str, error.absolute_path)), relevance(error)))
+
+    def _built(self) -> Validator:
+        if self._validator is None:
+            from jsonschema import Draft7Validator, Draft202012Validator
+            from jsonschema.validators import validator_for
+            from referencing import Registry
+
+            keywords = set[str]()
+            tuples = False
+            waiting: list[object] = [self._schema]
+            while waiting:
+                if isinstance(part := waiting.pop(), dict):
+                    schema = cast("_Schema", part)
+                    keywords |= schema.keys()
+                    tuples = tuples or isinstance(schema.get("items"), list)
+                    waiting += parts_of(schema)
+            # A list of `items` is how tuples were written before 2020-12, often without saying so.
+            kind = validator_for(self._schema, default=Draft7Validator if tuples else Draft202012Validator)
+            self._by_pattern = "patternProperties" in keywords
+            self._validator = _bounded(kind)(self._schema, registry=Registry())
+        return self._validator
+
+
+@lru_cache(maxsize=16)
+def _bounded(kind: type[Validator]) -> type[Validator]:
+    """The validator of a draft with the keywords of this module in the place of its own."""
+    from jsonschema.validators import extend
+
+    known = kind.VALIDATORS
+    own: dict[str, _Keyword] = {
+        **known,
+        "const": _const,
+        "enum": _enum,
+        "uniqueItems": _unique_items,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+    }
+    if "unevaluatedProperties" in known:
+        own["unevaluatedProperties"] = _unless_by_pattern(known["unevaluatedProperties"])
+    return extend(kind, {name: _counted(keyword, name) for name, keyword in own.items()})
+
+
+def _counted(keyword: _Keyword, name: str) -> _Keyword:
+    following = name in {"allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"}
+    steps = _FOLLOWING if following else 1
+
+    def check(
+        validator: Validator, value: object, instance: object, schema: _Schema
+    ) -> Iterator[ValidationError]:
+        from referencing.exceptions import Unresolvable
+
+        run = _run.get()
+        run.spend(steps + (len(cast("list[object]", value)) // _AT_ONCE if _is_container(value) else 0))
+        try:
+            for error in keyword(validator, value, instance, schema) or ():
+                run.spend(len(error.message) // _CHARACTERS)
+                yield error
+        except Unresolvable:
+            return  # it refers to what is not in the schema: nothing is known of it here
+
+    return check
+
+
+def _unless_by_pattern(keyword: _Keyword) -> _Keyword:
+    """`unevaluatedProperties` asks the patterns of `patternProperties` by itself, in unbounded time."""
+
+    def check(
+        validator: Validator, value: object, instance: object, schema: _Schema
+    ) -> Iterator[ValidationError]:
+        if not _run.get().by_pattern:
+            yield from keyword(validator, value, instance, schema) or ()
+
+    return check
+
+
+def _const(
+    _validator: Validator, expected: object, instance: object, _schema: _Schema
+) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if _identity(instance) != _identity(expected):
+        yield ValidationError(f"{expected!r} was expected")
+
+
+def _enum(
+    _validator: Validator, choices: Iterable[object], instance: object, _schema: _Schema
+) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    kept = _run.get().choices
+    if id(choices) not in kept:
+        kept[id(choices)] = frozenset(map(_identity, choices))
+    if _identity(instance) not in kept[id(choices)]:
+        yield ValidationError(f"{instance!r} is not one of {choices!r}")
+
+
+def _unique_items(
+    _validator: Validator, wanted: object, instance: object, _schema: _Schema
+) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if not wanted or not isinstance(instance, list):
+        return
+    items = cast("list[object]", instance)
+    if len(set(map(_identity, items))) < len(items):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+def _identity(value: object) -> Hashable:
+    """What two values of JSON have in common if they are equal, and only then: 1 is 1.0, and is not true.
+
+    Numbers are no hashes of themselves in there: a server could choose ones that have the same.
+    """
+    if _is_container(value):
+        _run.get().spend(1 + len(cast("list[object]", value)) // 4)
+    if isinstance(value, Mapping):
+        return frozenset((name, _identity(part)) for name, part in cast("_Schema", value).items())
+    if isinstance(value, list):
+        return tuple(_identity(part) for part in cast("list[object]", value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return ("number", repr(int(value) if value == value // 1 else value))
+    return cast("Hashable", value)
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, list | Mapping)
+
+
+def _pattern(
+    validator: Validator, pattern: str, instance: object, _schema: _Schema
+) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if not isinstance(instance, str):
+        return
+    _run.get().spend(_states(pattern) * len(instance) // _MATCHED)
+    if not _matches(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Validator, patterns: _Schema, instance: object, _schema: _Schema
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, Mapping):
+        return
+    _run.get().spend(len(patterns) * len(cast("_Schema", instance)) // _AT_ONCE)
+    for pattern, part in patterns.items():
+        for name, value in cast("_Schema", instance).items():
+            if linear_search(pattern) is not None and _matches(pattern, name):
+                yield from validator.descend(value, part, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Validator, allowed: object, instance: object, schema: _Schema
+) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if not isinstance(instance, Mapping):
+        return
+    named = schema.get("properties", ())
+    patterns = tuple(schema.get("patternProperties", ()))
+    _run.get().spend((1 + len(patterns)) * len(cast("_Schema", instance)) // _AT_ONCE)
+    for name, value in cast("_Schema", instance).items():
+        if name in named or any(_matches(pattern, name) for pattern in patterns):
+            continue
+        if allowed is False:
+            yield ValidationError(f"{name!r} is not expected", path=(name,))
+        else:
+            yield from validator.descend(value, cast("_Schema", allowed), path=name)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Whether a pattern is found in a text; also if it cannot be looked for in linear time."""
+    found = linear_search(pattern)
+    return found is None or found(text)
+
+
+@lru_cache(maxsize=_PATTERNS_KEPT)
+def _states(pattern: str) -> int:
+    """How many states a pattern has at most: what is repeated ten times counts ten times."""
+    states = len(pattern)
+    for repeated in _REPEATED.findall(pattern):
+        states *= max(1, int(repeated))
+        if states > _MOST_STATES:
+            return _MOST_STATES
+    return states
+
+
+def _endless() -> InvalidInputError:
+    return InvalidInputError(
+        "It takes too long to check this against the tool's schema: they are too large together, or it refers"
+        " to itself too often.",
+        advice="Use fewer and flatter arguments, or another tool.",
+    )

@@ -1,0 +1,369 @@
+"""The commands that are not servers: run, chat, runs, events, tools, schema, mcp, token, doctor."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import aclosing
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import anyio
+
+from loom_agent.cli import PROGRAM
+from loom_agent.command_line.terminal import Terminal
+from loom_agent.mcp_tools.read_only_tools import found_tools
+from loom_agent.models import BudgetInput, RunsResult
+from loom_agent.service import Service
+from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply
+from loom_core.runs.run import RunStatus
+from loom_core.server.cli.console import out, out_json, say
+from loom_core.server.cli.interrupts import Interrupted, Interrupts
+from loom_core.server.runs.models import event_info
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loom_agent.settings import Settings
+    from loom_core.runs.commands import Order
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.run import Run
+    from loom_core.server.cli.keyboard import Keyboard
+
+__all__ = ["run_code", "run_command"]
+
+_BY = "the user at the terminal"
+_SERVER_SECONDS = 15.0  # that MCP servers have to start before the first turn
+_OBEYED_SECONDS = 10.0
+_WAITS = 3
+_INTERRUPTED = 130
+
+
+def run_command(args: argparse.Namespace, settings: Settings) -> int:
+    """Run a parsed command; returns the exit code.
+
+    Args:
+        args: the command and its options.
+        settings: of the process.
+    """
+    if args.command == "schema":
+        from loom_agent.profiles.profile_config import json_schema
+
+        out_json(json_schema())
+        return 0
+    commands = {"run": _run, "chat": _chat, "runs": _runs, "events": _events, "tools": _tools}
+
+    async def run() -> int:
+        service = Service(settings, adopts=False, sees_all=True)
+        service.load()
+        async with service, Interrupts.heard() as interrupts:
+            try:
+                return await commands[args.command](service, args, interrupts)
+            except Interrupted:
+                return _INTERRUPTED
+
+    return anyio.run(run)
+
+
+def run_code(run: Run) -> int:
+    """The exit code that says how a run stands."""
+    if run.status == "completed":
+        return 0
+    return 1 if run.status in {"failed", "aborted"} else _WAITS
+
+
+async def _run(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    goal = " ".join(args.goal)
+    if goal == "-":
+        goal = await interrupts.unless(_typed)
+    run = await interrupts.unless(partial(_started, service, args, goal, session=args.session))
+    run, interrupted = await _watched(service, run, args, interrupts, after=0)
+    if interrupted and run.status == "paused":
+        say(f"Go on with: {_next(run)}")
+    return _INTERRUPTED if interrupted else _told(service, run, args)
+
+
+async def _typed() -> str:
+    return await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+
+
+async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    from loom_core.server.cli.keyboard import Keyboard
+
+    keyboard = Keyboard()
+    last: Run | None = None
+    session = args.session
+    if keyboard.attended:
+        agent = await interrupts.unless(partial(service.agent, args.profile))
+        say(f"{agent.agent.name} ({agent.model}). Ctrl-C pauses, twice aborts; Ctrl-D ends.")
+    while True:
+        try:
+            line = await interrupts.unless(partial(keyboard.line, "> " if keyboard.attended else ""))
+        except Interrupted:
+            if last is None or last.status != "paused":
+                raise
+            last = await _aborted_here(service, await service.order(last.id, Abort(by=_BY)))
+            say(f"\n{last.problem}")
+            continue
+        if line is None:
+            return 0 if last is None else run_code(last)
+        if last is not None and last.status == "paused":
+            if line.strip():
+                await service.reply(session, Reply(text=line, by=_BY))
+            run = await service.go_on(last.id, by=_BY)
+            after = None
+        elif line.strip():
+            run = await interrupts.unless(partial(_started, service, args, line, session=session))
+            after = 0
+        else:
+            continue
+        session = run.request.session_id
+        last, _ = await _watched(service, run, args, interrupts, after=after, keyboard=keyboard)
+        _told(service, last, args)
+        if last.status == "input_required":
+            return _WAITS
+
+
+async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    if args.html:
+        return await _page(service, args)
+    if args.action == "list":
+        return await _list(service, args)
+    if not args.run_id:
+        raise _no_run(args.action)
+    if args.action == "resume":
+        run = await service.go_on(args.run_id, by=_BY)
+        run, interrupted = await _watched(service, run, args, interrupts, after=None)
+        return _INTERRUPTED if interrupted else _told(service, run, args)
+    if args.action == "forget":
+        await service.journal().forget(args.run_id)
+        out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} is forgotten.")
+        return 0
+    from loom_core.server.runs.page_option import named_run
+
+    run = await named_run(service, args.run_id)
+    if args.action == "decide":
+        run = await service.decide(run, _decision(run, args))
+    elif args.action in {"pause", "abort"}:
+        order: Order = Pause(by=_BY) if args.action == "pause" else Abort(reason=args.reason, by=_BY)
+        told, run = run, await service.order(run.id, order)
+        if args.action == "abort" and not told.driver:
+            run = await _aborted_here(service, run)
+    if args.json:
+        out_json(run_info(run, by_tool=True, by_asking=False))
+    elif args.action == "show":
+        info = run_info(run, by_tool=True, by_asking=False)
+        out(run_text(run, info.model_copy(update={"next": _next(run)})))
+    else:
+        done = f": {args.action}d." if args.action == "decide" else f" has been told to {args.action}."
+        out(f"{run.id}{' is aborted.' if run.status == 'aborted' else done}")
+        if not run.driver and run.status != "aborted":
+            say(
+                "No process drives it now. A server of this home goes on with it by itself, or: "
+                f"loom-agent-server runs resume {run.id}"
+            )
+    return 0
+
+
+def _no_run(action: str) -> InvalidInputError:
+    return InvalidInputError(f"Which run is to be meant by `{action}`?", advice="Give its id.")
+
+
+async def _aborted_here(service: Service, run: Run) -> Run:
+    """End a run that nobody drives, and has been told to abort: it is driven here for a moment."""
+    try:
+        await service.take_up(run.id)
+    except (ConfigError, NotFoundError):  # another process does it, whose configuration has the profile
+        return run
+    return await service.changed(run.id, after=run.last_seq, seconds=_OBEYED_SECONDS)
+
+
+async def _page(service: Service, args: argparse.Namespace) -> int:
+    from loom_core.server.runs.page_option import written_page
+
+    if args.action not in {"list", "show"}:
+        raise InvalidInputError(
+            f"--html does not go with `{args.action}`.", advice="Use it with list or show."
+        )
+    shows = args.action == "show"
+    if shows and not args.run_id:
+        raise _no_run(args.action)
+    given: list[str] = [*args.html, args.run_id] if shows else args.html
+    listed = [] if shows else await _found(service, args, limit=args.limit + 1)
+    page = await written_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
+    page.show(as_json=args.json)
+    return 0
+
+
+async def _list(service: Service, args: argparse.Namespace) -> int:
+    result = RunsResult(runs=[run_line(run) for run in await _found(service, args, limit=args.limit)])
+    if args.json:
+        out_json(result)
+    else:
+        out(runs_text(result) if result.runs else "There is no such run.")
+    return 0
+
+
+async def _found(service: Service, args: argparse.Namespace, *, limit: int) -> list[Run]:
+    """The runs that a command lists.
+
+    Raises:
+        InvalidInputError: it names a status that there is not.
+    """
+    known = get_args(RunStatus)
+    for status in args.status:
+        if status not in known:
+            raise InvalidInputError(
+                f"There is no status {status!r}.", advice=f"There are: {', '.join(known)}."
+            )
+    status = cast("list[RunStatus]", args.status)
+    return await service.runs(status=status, query=args.run_id, limit=limit)
+
+
+async def _events(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    run = await service.run(args.run_id)
+    if args.follow:
+        if run.status not in {"completed", "failed", "aborted"} and not (run.driver and not run.pending):
+            say(f"Nothing happens by itself now: the run is {run.status}. See to it with: {_next(run)}")
+        await interrupts.unless(partial(_followed, service, run, args))
+        return run_code(await service.run(run.id))
+    after = args.after
+    while found := await service.events(run.id, after=after, limit=500):
+        after = found[-1].seq
+        for event in found:
+            _show_event(event, as_json=args.json)
+    return 0
+
+
+async def _followed(service: Service, run: Run, args: argparse.Namespace) -> None:
+    async with aclosing(service.journal().follow(run.id, after=args.after)) as events:
+        async for event in events:
+            _show_event(event, as_json=args.json)
+
+
+async def _tools(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    found = partial(found_tools, service, " ".join(args.query), profile=args.profile)
+    result = await interrupts.unless(found)
+    if args.json:
+        out_json(result)
+    else:
+        out(search_text(result))
+    return 0
+
+
+async def _started(service: Service, args: argparse.Namespace, goal: str, *, session: str) -> Run:
+    asked: dict[str, Any] = {
+        "iterations": args.iterations,
+        "tokens": args.tokens,
+        "cost": args.cost,
+        "tool_calls": args.calls,
+        "seconds": args.seconds,
+    }
+    return await service.start(
+        goal,
+        session_id=session,
+        profile=args.profile,
+        allowed_tools=args.allow,
+        budget=_budget(asked),
+        client="command line",
+        server_seconds=_SERVER_SECONDS,
+    )
+
+
+def _budget(asked: dict[str, Any]) -> BudgetInput:
+    from pydantic import ValidationError
+
+    try:
+        return BudgetInput.model_validate(asked)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)[0]
+        raise InvalidInputError(
+            f"--{found['loc'][0]}: {found['msg'].removeprefix('Input ')}.", advice="Give another number."
+        ) from None
+
+
+async def _watched(
+    service: Service,
+    run: Run,
+    args: argparse.Namespace,
+    interrupts: Interrupts,
+    *,
+    after: int | None,
+    keyboard: Keyboard | None = None,
+) -> tuple[Run, bool]:
+    """The run when it stands, and whether it was interrupted."""
+    from loom_agent.command_line.attach import Watched
+    from loom_core.server.cli.keyboard import Keyboard
+
+    terminal = Terminal(quiet=args.quiet, as_json=args.json)
+    watched = Watched(service, terminal, keyboard or Keyboard(), interrupts)
+    run = await watched.until_it_stands(run, after=after)
+    terminal.finish(run)
+    return run, watched.was_interrupted
+
+
+def _told(service: Service, run: Run, args: argparse.Namespace) -> int:
+    """Say how a run stands; gives the exit code."""
+    if args.json:
+        out_json(run_info(run, by_tool=service.approvers.decides_by_tool(run), by_asking=False))
+    elif run.status == "input_required":
+        waiting = ", ".join(f"{pending.id} ({pending.tool})" for pending in run.pending)
+        say(f"It waits for {waiting}: {_next(run)}")
+    return run_code(run)
+
+
+def _next(run: Run) -> str:
+    """What the person at the terminal can do now."""
+    match run.status:
+        case "completed":
+            return f'{PROGRAM} run --session {run.request.session_id} "…"'
+        case "working" if run.driver:
+            return f"{PROGRAM} events {run.id} --follow"
+        case "input_required":
+            decided = " ".join(
+                f"{PROGRAM} runs decide {run.id} {each.id} approve;" for each in run.pending[:1]
+            )
+            return f"{decided} then {PROGRAM} runs resume {run.id}"
+        case _:
+            return f"{PROGRAM} runs resume {run.id}"
+
+
+def _decision(run: Run, args: argparse.Namespace) -> Decided | Answered:
+    waiting = ", ".join(each.id for each in run.pending) or "nothing"
+    if not args.decided or not args.decision:
+        raise InvalidInputError(
+            "What is to be decided, and how?",
+            advice=f"Write: runs decide {run.id} ID approve. It waits for: {waiting}.",
+        )
+    given: object = None
+    if args.given is not None:
+        try:
+            given = json.loads(args.given)
+        except ValueError as error:
+            raise InvalidInputError(f"--with is no JSON: {error}.") from None
+    if args.decision in {"edit", "answer"} and not isinstance(given, dict):
+        raise InvalidInputError(f"{args.decision} needs an object.", advice="Give it by --with '{…}'.")
+    content = cast("dict[str, Any]", given or {})
+    if run.status == "working" and not run.driver:
+        raise InvalidInputError(
+            f"Run {run.id} waits for nothing now: no process drives it.",
+            advice=f"What it has to ask, it asks when it goes on: runs resume {run.id}",
+        )
+    questions = {each.id for each in run.pending if each.kind == "question"}
+    if args.decided in questions and args.decision == "deny":
+        return Answered(id=args.decided, action="decline", by=_BY)
+    if args.decision == "answer":
+        return Answered(id=args.decided, action="accept", content=content, by=_BY)
+    return Decided(id=args.decided, action=args.decision, arguments=content, reason=args.reason, by=_BY)
+
+
+def _show_event(event: StreamEvent, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(f"{json.dumps(asdict(event), ensure_ascii=True, default=str)}\n")
+    else:
+        info = event_info(event)
+        out(f"{info.seq} {info.type} {json.dumps(info.payload, ensure_ascii=False, default=str)}")
+    sys.stdout.flush()

@@ -1,0 +1,186 @@
+"""`loom-agent-server doctor`: a quick look at the installation, the profiles and the runs, no more."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loom_agent.cli import PROGRAM
+from loom_agent.profiles.agent_file import read_agent_file
+from loom_agent.profiles.local_knowledge import can_search, how_to_search
+from loom_agent.profiles.model_choice import chosen_model, made_model
+from loom_agent.profiles.profile_config import EVERYTHING
+from loom_core.errors import ConfigError, LoomError
+from loom_core.knowledge.sources.catalogue import Catalogue
+from loom_core.server.cli.health import Section, fine, problem, told_by, warning
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
+from loom_core.server.doctor.runs import runs_section
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_agent.profiles.agent_file import AgentFile
+    from loom_agent.profiles.profile_config import ProfileConfig
+    from loom_agent.settings import Settings
+    from loom_core.server.cli.health import Finding
+
+__all__ = ["own_checks", "variables"]
+
+_KEYRING_SECONDS = 15.0  # it may ask the user
+_PLAIN = re.compile(r"\w+")  # a name, and neither a pattern nor that of a server's tool
+_CORRECT = "Correct it there."
+
+
+def own_checks(settings: Settings) -> list[Check]:
+    """What is looked at for this server beside what is looked at for any."""
+    return [
+        Check("configuration", blocking(partial(_configuration, settings)), seconds=_KEYRING_SECONDS),
+        Check("knowledge", blocking(partial(_knowledge, settings)), seconds=_KEYRING_SECONDS),
+        Check("MCP servers", blocking(partial(_servers, settings)), seconds=_KEYRING_SECONDS),
+        Check("runs", partial(_runs, settings), seconds=_KEYRING_SECONDS),
+    ]
+
+
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
+    usual = language_model_variables()
+    try:
+        return usual | {*_file(settings).variables}
+    except ConfigError:  # told by its own check
+        return usual
+
+
+def _file(settings: Settings) -> AgentFile:
+    return read_agent_file(settings.config, required=settings.config_given, provider=settings.provider)
+
+
+def _configuration(settings: Settings) -> Section:
+    shown = "none: one profile"
+    if settings.config_given or settings.config.exists():
+        shown = str(settings.config)
+    facts: dict[str, object] = {"file": shown}
+    try:
+        file = _file(settings)
+    except ConfigError as error:
+        finding = told_by(error, "configuration-unreadable", remedy=_CORRECT)
+        return Section(name="configuration", facts=facts, findings=[finding])
+    findings: list[Finding] = []
+    models: dict[str, str] = {}
+    for name, profile in file.profiles.items():
+        models[name] = _model(name, profile, settings, findings)
+        findings += [*_tools(name, profile, settings), *_rules(name, profile, settings)]
+    if not findings:
+        findings.append(fine("profiles", "Every profile has a model that can be asked."))
+    facts |= {"profiles": models, "default": file.default}
+    return Section(name="configuration", facts=facts, findings=findings)
+
+
+def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list[Finding]) -> str:
+    """What drives a profile; what is wrong with it is added to the findings."""
+    try:
+        config, why = chosen_model(profile, settings)
+        llm = made_model(config)
+    except ConfigError as error:
+        told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
+        findings.append(told_by(told, "model-unusable", remedy=_CORRECT))
+        return "none"
+    return f"{llm.name}/{llm.model}".rstrip("/") + f" ({why})"
+
+
+def _tools(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
+    from loom_core.tools.builtin.config import builtin_tools
+
+    try:
+        builtin_tools(profile.tools, folder=settings.config.parent)
+    except LoomError as error:
+        told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
+        return [told_by(told, "tools-unusable", remedy=_CORRECT)]
+    return []
+
+
+def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
+    """Rules that name no tool of Loom's own: nothing would come of them. Those of MCP servers come and go."""
+    from loom_agent.profiles.demonstration import SEARCH, demonstration_tools
+    from loom_core.tools.builtin.config import (
+        BuiltinToolsConfig,
+        FileToolsConfig,
+        HttpToolsConfig,
+        ShellToolConfig,
+        builtin_tools,
+    )
+
+    here = settings.config.parent
+    every = BuiltinToolsConfig(
+        files=FileToolsConfig(root=here, write=True),
+        http=HttpToolsConfig(write=True),
+        shell=ShellToolConfig(root=here, enabled=True),
+    )
+    names = {SEARCH, *(tool.name for tool in (*builtin_tools(every), *demonstration_tools()))}
+    unknown = [
+        rule.tool for rule in profile.permissions if _PLAIN.fullmatch(rule.tool) and rule.tool not in names
+    ]
+    return [
+        warning(
+            "rule-without-tool",
+            f"The profile {name!r}: a rule is about the tool {tool!r}, which there is not.",
+            f"{_nearest(tool, sorted(names))}Tools of MCP servers are written as SERVER:TOOL.",
+        )
+        for tool in unknown
+    ]
+
+
+def _knowledge(settings: Settings) -> Section | None:
+    entries = Catalogue(settings.home).list()
+    try:
+        profiles = _file(settings).profiles
+    except ConfigError:  # told by its own check
+        return None
+    there = {entry.name for entry in entries if not entry.problem}
+    findings: list[Finding] = []
+    for name, profile in profiles.items():
+        if profile.knowledge != EVERYTHING:
+            findings += [
+                problem(
+                    "knowledge-missing",
+                    f"The profile {name!r} names the knowledge base {base!r}, which cannot be used or is not "
+                    "there.",
+                    "Make it with loom-kb, or take it out of the profile.",
+                )
+                for base in profile.knowledge
+                if base not in there
+            ]
+    if there and not can_search():
+        what = "What searches the knowledge bases of this machine is not installed."
+        findings.append(warning("knowledge-unsearchable", what, how_to_search()))
+    if not there and not findings:
+        return None
+    return Section(name="knowledge", facts={"knowledge bases": sorted(there)}, findings=findings)
+
+
+def _servers(settings: Settings) -> Section | None:
+    from loom_core.mcp_client.configuration.servers import read_servers
+
+    found = read_servers(settings.home)
+    if not found.ready and not found.problems:
+        return None
+    remedy = f"See what is wrong: {PROGRAM} mcp test --all"
+    findings = [
+        problem("server-unusable", f"{name}: {each.placed}", each.advice or remedy)
+        for name, each in found.problems.items()
+    ]
+    return Section(
+        name="MCP servers", facts={"servers": [server.name for server in found.ready]}, findings=findings
+    )
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """Which name may have been meant, if any is near."""
+    near = get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]!r}? " if near else ""
+
+
+async def _runs(settings: Settings) -> Section | None:
+    return await runs_section(settings.journal, see=f"{PROGRAM} runs show", drive=f"{PROGRAM} runs resume")

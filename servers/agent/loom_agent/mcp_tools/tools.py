@@ -1,0 +1,309 @@
+"""The tools that start runs and wait for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from loom_agent.mcp_tools.arguments import LAST_SEQ, RunId
+from loom_agent.mcp_tools.long_polling import attending
+from loom_agent.models import (
+    BudgetInput,
+    DecisionInput,
+    RunInfo,
+)
+from loom_agent.texts import goal_line, run_info, run_text
+from loom_core.errors import InvalidInputError
+from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.long_polling import LONGEST_WAIT, decided_by
+from loom_core.server.protocol.results import ToolReply, tool_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_agent.service import Service
+    from loom_core.runs.commands import Order
+    from loom_core.runs.run import Run
+    from loom_core.server.protocol.factory import LoomServer
+
+__all__ = ["register_run_tools"]
+
+_Wait = Annotated[
+    float,
+    Field(
+        description="Seconds to wait for what comes of it, at most 45; 0 to get the run's id at once.",
+        ge=0,
+        le=LONGEST_WAIT,
+    ),
+]
+_SessionId = Annotated[
+    str, Field(description="`session_id` of an answer.", min_length=1, examples=["ses_qmqsso3etrjppxfl"])
+]
+
+_RUN = (
+    "Have an autonomous agent work on a goal, with tools, knowledge bases and other MCP servers of its own. "
+    "Use it for work of several steps that needs no more of this conversation than you put into the goal. "
+    "The run outlives this call: where it takes longer, the answer says `working`, and agent_wait gives what "
+    "comes of it. It may wait for the user's approval (`input_required`). Returns the status, the output as "
+    "far as there is one, what it waits for, and in `next` what to do. "
+    'Example: {"goal": "Compare the three offers in ~/offers and recommend one."}'
+)
+
+
+def register_run_tools(server: LoomServer, service: Service) -> None:
+    """Register them.
+
+    Args:
+        server: what offers them.
+        service: does what they say.
+    """
+    _register_run(server, service)
+    _register_wait(server, service)
+    _register_orders(server, service)
+
+
+def _register_run(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Run an agent",
+        description=_RUN,
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+        task="optional",
+    )
+    async def agent_run(
+        ctx: ToolContext,
+        goal: Annotated[
+            str,
+            Field(
+                description="What is wanted, whole: the agent knows nothing else.",
+                examples=[
+                    "Compare the three offers in ~/offers and recommend one.",
+                    "比较三份报价并推荐一份。",
+                ],
+            ),
+        ],
+        session_id: Annotated[
+            str, Field(description="Go on with this conversation; left out, a new one begins.")
+        ] = "",
+        wait_seconds: _Wait = LONGEST_WAIT,
+        profile: Annotated[
+            str, Field(description="Which kind of agent; left out, the usual one. loom://tools lists them.")
+        ] = "",
+        allowed_tools: Annotated[
+            list[str] | None,
+            Field(description="Names of tools it may call, with * and ?; left out, all it has."),
+        ] = None,
+        budget: Annotated[
+            BudgetInput | None,
+            Field(description="What it may take at the most.", json_schema_extra={"type": "object"}),
+        ] = None,
+        output_schema: Annotated[
+            dict[str, Any] | None,
+            Field(description="JSON Schema of an object that the final answer has to be."),
+        ] = None,
+        idempotency_key: Annotated[
+            str, Field(description="The same key gets the same run again, instead of a second one.")
+        ] = "",
+    ) -> ToolReply[RunInfo]:
+        # Asked of by round trips, this runs again from here: it is the same run then.
+        run_id = ctx.client_input.kept.get("run_id", "")
+        if not run_id:
+            run = await service.start(
+                goal,
+                session_id=session_id,
+                profile=profile,
+                allowed_tools=allowed_tools,
+                budget=budget,
+                output_schema=output_schema,
+                idempotency_key=idempotency_key,
+                client=ctx.client,
+            )
+            run_id = ctx.client_input.kept["run_id"] = run.id
+        run = await attending(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
+        return _reply(ctx, service, run)
+
+
+def _register_wait(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Wait for a run",
+        description=(
+            "Wait for what comes of a run: its answer, or something that the user has to decide. Returns at "
+            "once where it stands still, otherwise when it does or the time is over. Call it again as long "
+            "as the status is `working`."
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+        task="optional",
+    )
+    async def agent_wait(
+        ctx: ToolContext,
+        run_id: RunId,
+        after_seq: Annotated[
+            int,
+            Field(
+                description="`last_seq` of an answer: wait until something has happened since.",
+                ge=0,
+                le=LAST_SEQ,
+            ),
+        ] = 0,
+        wait_seconds: _Wait = LONGEST_WAIT,
+    ) -> ToolReply[RunInfo]:
+        run = await attending(service).attended(
+            ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
+        )
+        return _reply(ctx, service, run)
+
+
+def _register_orders(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Say something to an agent",
+        description=(
+            "Say something in a session. While its run goes on, the agent reads it before its next step; "
+            "where the run has ended, this begins the next one, with the message as its goal. Returns the "
+            "run as agent_run does."
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+    )
+    async def agent_reply(
+        ctx: ToolContext,
+        session_id: _SessionId,
+        message: Annotated[
+            str,
+            Field(description="What the user says.", min_length=1, examples=["Leave out the second offer."]),
+        ],
+        wait_seconds: _Wait = LONGEST_WAIT,
+    ) -> ToolReply[RunInfo]:
+        run_id = ctx.client_input.kept.get("run_id", "")
+        if not run_id:
+            run = await service.reply(session_id, Reply(text=message, by=decided_by(ctx)), client=ctx.client)
+            run_id = ctx.client_input.kept["run_id"] = run.id
+        return _reply(ctx, service, await attending(service).attended(ctx, run_id, seconds=wait_seconds))
+
+    @server.tool(
+        title="Decide what a run waits for",
+        description=(
+            "Pass on what the USER decided about the calls and questions that a run waits for (`pending`). "
+            "Show them each call with its arguments and ask first: never approve on your own. Returns the "
+            "run as it stands afterwards. "
+            'Example: {"run_id": "run_…", "decisions": [{"id": "call_1", "action": "approve"}]}'
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+    )
+    async def agent_decide(
+        ctx: ToolContext,
+        run_id: RunId,
+        decisions: Annotated[list[DecisionInput], Field(description="One for each entry.", min_length=1)],
+        wait_seconds: _Wait = LONGEST_WAIT,
+    ) -> ToolReply[RunInfo]:
+        run = await service.run(run_id)
+        if not ctx.client_input.kept.get("run_id"):
+            if not service.approvers.decides_by_tool(run):
+                raise InvalidInputError(
+                    "Decisions are not taken from this tool here: a model could approve what no person saw.",
+                    advice="The user is asked by their client where it can do that, or decides with "
+                    f"`loom-agent-server runs decide {run.id} ID approve`. The configuration allows the tool "
+                    "with approvals.via_tool, or names who decides in approvals.who.",
+                )
+            run = await _decided(service, run, decisions, by=decided_by(ctx))
+            ctx.client_input.kept["run_id"] = run.id
+        run = await attending(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
+        return _reply(ctx, service, run)
+
+    @server.tool(
+        title="Pause, resume or abort a run",
+        description=(
+            "`pause` lets what is under way end and begins nothing new; `resume` goes on after a pause, and "
+            "where a run failed or was aborted: nothing that was done is done again; `abort` ends it now. "
+            "Returns the run as it stands then."
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+    )
+    async def agent_control(
+        ctx: ToolContext,
+        run_id: RunId,
+        action: Annotated[Literal["abort", "pause", "resume"], Field(description="What it shall do.")],
+        reason: Annotated[str, Field(description="With `abort`: why.")] = "",
+    ) -> ToolReply[RunInfo]:
+        by = decided_by(ctx)
+        orders: dict[str, Order] = {
+            "abort": Abort(reason=reason, by=by),
+            "pause": Pause(by=by),
+            "resume": Resume(by=by),
+        }
+        run = await service.order(run_id, orders[action])
+        if action == "resume":
+            run = await service.obeyed(run_id, seconds=_OBEYED_SECONDS)
+        else:
+            run = await service.changed(run_id, after=run.last_seq, seconds=_OBEYED_SECONDS)
+        return _reply(ctx, service, run)
+
+
+_OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+
+
+async def _decided(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
+    """Pass decisions on, all of them or none.
+
+    Raises:
+        InvalidInputError: one cannot be taken; the message says that no other was.
+    """
+    try:
+        return await service.decide(run, *(_order(each, run, by=by) for each in decisions))
+    except InvalidInputError as error:
+        if len(decisions) == 1:
+            raise
+        message = f"None of the {len(decisions)} decisions was taken. {error.message}"
+        raise InvalidInputError(message, advice=error.advice) from error
+
+
+def _order(decision: DecisionInput, run: Run, *, by: str) -> Decided | Answered:
+    """What a decision about something that a run waits for means.
+
+    Raises:
+        InvalidInputError: it lacks something.
+    """
+    if decision.action == "answer":
+        if decision.content is None:
+            raise InvalidInputError(
+                f"{decision.id[:200]!r}: there is no answer.", advice="Give it as `content`."
+            )
+        return Answered(id=decision.id, action="accept", content=decision.content, by=by)
+    if decision.action == "edit" and decision.arguments is None:
+        raise InvalidInputError(
+            f"{decision.id[:200]!r}: there are no arguments.", advice="Give all of them as `arguments`."
+        )
+    questions = {each.id for each in run.pending if each.kind == "question"}
+    if decision.action == "deny" and decision.id in questions:
+        return Answered(id=decision.id, action="decline", by=by)
+    return Decided(
+        id=decision.id,
+        action=decision.action,
+        arguments=decision.arguments or {},
+        reason=decision.reason,
+        by=by,
+        scope=decision.scope,
+    )
+
+
+def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
+    info = run_info(
+        run,
+        by_tool=service.approvers.decides_by_tool(run),
+        by_asking=attending(service).asks_user(ctx, run),
+    )
+    return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))

@@ -1,0 +1,1 @@
+"""Profiles of agents: their file, models, knowledge and approvers."""

@@ -1,0 +1,131 @@
+"""The file that says which agents there are: `agent.json`, JSON with comments and trailing commas.
+
+{
+"profiles": {
+"default": { "model": "deepseek", "tools": { "files": { "root": "~/notes" } } },
+"研究": { "model": "openai", "mcp": { "servers": ["browser"] }, "budget": { "cost": 0.5 } }
+}
+}
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loom_agent.profiles.profile_config import ProfileConfig, SchedulerConfig
+from loom_core.config_file import read_config_file
+from loom_core.errors import NotFoundError
+from loom_core.knowledge.text.control_characters import ACTING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loom_core.config_file import ConfigText
+
+__all__ = ["DEFAULT", "DEMONSTRATION", "AgentConfig", "AgentFile", "read_agent_file"]
+
+DEFAULT = "default"
+"""The profile of who names none, if there is one of this name; otherwise the first of the file."""
+
+DEMONSTRATION = "demonstration"
+"""The only profile where there is no file and the model is the demonstration.
+
+It has a name of its own, so that no other process goes on with its runs with a model that costs money."""
+
+_MAX_BYTES = 4 << 20
+_MAX_NAME = 64
+_DEPTH = 8
+_REFERENCE = re.compile(r"\benv:([A-Za-z_]\w*)")
+_ADVICE = "Correct it there; docs/reference/agent-config.md has every key."
+
+
+class AgentConfig(BaseModel):
+    """What stands in the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    profiles: dict[str, ProfileConfig] = Field(
+        default={}, description="Kinds of agents by name: 1 to 64 characters of any script."
+    )
+    scheduler: SchedulerConfig = SchedulerConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """What the configuration says.
+
+    Attributes:
+        profiles: by name, in their order; at least one.
+        default: the name of that which is meant where none is named.
+        variables: environment variables that the file refers to.
+        scheduler: how many calls of tools run at the same time, and for how long.
+    """
+
+    profiles: Mapping[str, ProfileConfig]
+    default: str
+    variables: tuple[str, ...] = ()
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+
+    def profile(self, name: str) -> ProfileConfig:
+        """The profile of a name; of the default one, if it is empty.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = self.profiles.get(name or self.default)
+        if found is None:
+            near = difflib.get_close_matches(name, self.profiles, n=1)
+            meant = f"Did you mean {near[0]!r}? " if near else ""
+            if name == DEMONSTRATION:
+                meant = "It is that of --provider mock, which shows everything without a model. "
+            raise NotFoundError(
+                f"There is no profile {name[:200]!r}.",
+                advice=f"{meant}There are: {', '.join(self.profiles)}.",
+            )
+        return found
+
+
+def read_agent_file(path: Path, *, required: bool = False, provider: str = "") -> AgentFile:
+    """What a configuration says; without a file, one profile of which nothing is said. Blocks.
+
+    Args:
+        path: the file.
+        required: whether it has to be there.
+        provider: the language model of profiles that name none; it gives the only one its name.
+
+    Raises:
+        ConfigError: it cannot be read, or is no such configuration; the message says where and why.
+    """
+    written = read_config_file(path, depth=_DEPTH, max_bytes=_MAX_BYTES, required=required)
+    if written is None:
+        return _without_file(provider, SchedulerConfig())
+    config = _checked(written)
+    profiles, scheduler = config.profiles, config.scheduler
+    if not profiles:
+        return _without_file(provider, scheduler)
+    variables = dict.fromkeys(_REFERENCE.findall(written.text))
+    default = DEFAULT if DEFAULT in profiles else next(iter(profiles))
+    return AgentFile(profiles, default, tuple(variables), scheduler)
+
+
+def _without_file(provider: str, scheduler: SchedulerConfig) -> AgentFile:
+    name = DEMONSTRATION if provider == "mock" else DEFAULT
+    return AgentFile({name: ProfileConfig()}, name, scheduler=scheduler)
+
+
+def _checked(written: ConfigText) -> AgentConfig:
+    config = written.validated(AgentConfig, advice=_ADVICE)
+    for name in config.profiles:
+        if not name.strip() or len(name) > _MAX_NAME or ACTING.search(name):
+            raise written.refused(
+                ("profiles", name),
+                "a profile cannot be called so.",
+                f"Use 1 to {_MAX_NAME} characters of any script.",
+            )
+    return config

@@ -1,0 +1,242 @@
+"""The agents of one process: one for each profile, made when it is first wanted."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+from anyio import to_thread
+
+from loom_agent.profiles.local_knowledge import LocalKnowledge
+from loom_agent.profiles.model_choice import chosen_model, is_demonstration, made_model
+from loom_core.errors import ConfigError, NotFoundError
+from loom_core.mcp_client.remote_tools import McpTools
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from loom_agent.profiles.agent_file import AgentFile
+    from loom_agent.profiles.profile_config import CompactionConfig, ProfileConfig, SchedulerConfig
+    from loom_agent.settings import Settings
+    from loom_core.agent.agent import Agent
+    from loom_core.agent.compaction_settings import Compaction
+    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.llm.interface import ChatOptions, LLMProvider
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.memory import Memory
+    from loom_core.tools.auditing.audit import AuditLog
+    from loom_core.tools.execution.scheduler import Scheduler
+    from loom_core.tools.interface import Tool
+    from loom_core.tools.permission.permissions import Permissions
+    from loom_core.tools.toolbox import Toolbox
+
+__all__ = ["Agents", "ProfileAgent"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileAgent:
+    """The agent of a profile.
+
+    Attributes:
+        agent: it.
+        profile: what the configuration says of it.
+        toolbox: what it can call.
+        permissions: what it may.
+        model: what drives it, for people.
+        servers: names of the MCP servers that it uses.
+    """
+
+    agent: Agent
+    profile: ProfileConfig
+    toolbox: Toolbox
+    permissions: Permissions
+    model: str
+    servers: Sequence[str]
+
+
+class Agents:
+    """Makes the agents of the profiles, and closes what they were made of.
+
+    Args:
+        settings: of the process.
+        journal: where their runs are.
+    """
+
+    def __init__(self, settings: Settings, journal: Journal) -> None:
+        self.mcp = McpTools(settings.home)
+        self.knowledge = LocalKnowledge(settings.home)
+        self._settings = settings
+        self._journal = journal
+        self._made: dict[str, ProfileAgent] = {}
+        self._turn = anyio.Lock()
+        self._memories: dict[str, Memory] = {}
+        self._shared: tuple[Scheduler, AuditLog] | None = None
+
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Start servers and load models in a task group that the caller ends."""
+        self.mcp.work_in(tasks)
+        self.knowledge.work_in(tasks)
+
+    async def get(self, file: AgentFile, name: str, *, patience: float = 0.0) -> ProfileAgent:
+        """The agent of a profile.
+
+        Args:
+            file: the configuration.
+            name: which profile; empty for the default one.
+            patience: seconds for which MCP servers are waited for that are just starting.
+
+        Raises:
+            NotFoundError: there is no such profile.
+            ConfigError: it cannot work as it is configured, such as without a model; it says what to set.
+            SourceError: an MCP server that has to be there is not.
+        """
+        profile = file.profile(name)
+        name = name or file.default
+        async with self._turn:
+            if name not in self._made:
+                self._made[name] = await self._make(name, profile, file.scheduler)
+            made = self._made[name]
+        if patience > 0:
+            await self.mcp.there(profile.mcp.servers, patience=patience)
+        return made
+
+    def made(self) -> Sequence[ProfileAgent]:
+        """The agents that there are so far."""
+        return list(self._made.values())
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        await self.mcp.close()
+        await to_thread.run_sync(self.knowledge.close)
+        for each in self._made.values():
+            await each.agent.parts.llm.aclose()
+        for memory in self._memories.values():
+            await memory.aclose()
+
+    async def _make(self, name: str, profile: ProfileConfig, shared: SchedulerConfig) -> ProfileAgent:
+        config, why = chosen_model(profile, self._settings)
+        with _told_of(name):
+            return await self._made_of(name, profile, config, why, shared)
+
+    async def _made_of(
+        self, name: str, profile: ProfileConfig, config: ProviderConfig, why: str, shared: SchedulerConfig
+    ) -> ProfileAgent:
+        llm = await to_thread.run_sync(made_model, config)
+        model = f"{llm.name}/{llm.model}".rstrip("/")
+        _log.info("profile %s is driven by %s: %s", name, model, why)
+        from loom_core.agent.agent import Agent
+        from loom_core.knowledge.sources.context_retriever import ContextRetriever
+        from loom_core.tools.toolbox import Toolbox
+
+        knowledge = await self.knowledge.sources(profile.knowledge)
+        servers = await self.mcp.begin(profile.mcp.servers)
+        tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge)]
+        if is_demonstration(config):
+            from loom_agent.profiles.demonstration import demonstration_tools
+
+            tools += demonstration_tools()
+        toolbox = Toolbox(tools, live=[self.mcp.live(servers)])
+        permissions = self._permissions(profile)
+        scheduler, audit = self._common(shared)
+        agent = Agent(
+            llm,
+            name=name,
+            toolbox=toolbox,
+            knowledge=None if knowledge is None else ContextRetriever(knowledge),
+            memory=self._memory(profile.memory),
+            journal=self._journal,
+            permissions=permissions,
+            wait_for_orders=True,
+            approval_seconds=profile.approvals.deadline_seconds,
+            budget=profile.budget.budget(),
+            compaction=await to_thread.run_sync(_compaction, profile.compaction),
+            system_prompt=profile.system_prompt,
+            scheduler=scheduler,
+            priority=profile.priority,
+            audit=audit,
+            options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),
+        )
+        return ProfileAgent(agent, profile, toolbox, permissions, model, servers)
+
+    def _own_tools(self, profile: ProfileConfig) -> list[Tool]:
+        from loom_core.tools.builtin.config import FileToolsConfig, builtin_tools
+
+        config = profile.tools
+        if config.files is None and self._settings.root is not None:
+            config = config.model_copy(update={"files": FileToolsConfig(root=self._settings.root)})
+        return list(builtin_tools(config, folder=self._settings.config.parent))
+
+    def _permissions(self, profile: ProfileConfig) -> Permissions:
+        from loom_core.tools.permission.permissions import Permissions
+
+        return Permissions(
+            profile.permissions, base=self._files(profile).absolute(), otherwise=profile.otherwise
+        )
+
+    def _files(self, profile: ProfileConfig) -> Path:
+        """What relative paths, of rules and of calls, are relative to."""
+        folder = self._settings.config.parent
+        if profile.tools.files is not None:
+            return folder / profile.tools.files.root.expanduser()
+        if self._settings.root is not None:
+            return self._settings.root
+        if profile.tools.shell is not None:
+            return folder / profile.tools.shell.root.expanduser()
+        return folder
+
+    def _common(self, config: SchedulerConfig) -> tuple[Scheduler, AuditLog]:
+        """What all agents share."""
+        if self._shared is None:
+            from loom_core.tools.auditing.audit import AuditLog
+
+            self._shared = config.scheduler(), AuditLog(self._settings.audit, server="loom-agent-server")
+        return self._shared
+
+    def _memory(self, kind: str) -> Memory:
+        if kind not in self._memories:
+            if kind == "sqlite":
+                from loom_core.runs.memory import SQLiteMemory
+
+                self._memories[kind] = SQLiteMemory(journal=self._journal)
+            else:
+                from loom_core.plugins import create
+
+                self._memories[kind] = create("memory", kind)
+        return self._memories[kind]
+
+
+@contextmanager
+def _told_of(profile: str) -> Generator[None]:
+    """Say of which profile something is wrong."""
+    try:
+        yield
+    except (ConfigError, NotFoundError) as error:
+        raise ConfigError(f"The profile {profile!r}: {error.message}", advice=error.advice) from error
+
+
+def _search(knowledge: Federation | None) -> list[Tool]:
+    if knowledge is None:
+        return []
+    from loom_agent.profiles.local_search import LocalSearchTool
+
+    return [LocalSearchTool(knowledge)]
+
+
+def _compaction(config: CompactionConfig) -> Compaction | None:
+    """May ask the keyring, which blocks."""
+    from loom_core.agent.compaction_settings import Compaction
+
+    if not config.enabled:
+        return None
+    llm: LLMProvider | None = None if config.model is None else made_model(config.model)
+    shares: dict[str, Any] = config.model_dump(include={"window", "warn_at", "apply_at", "target"})
+    return Compaction(llm=llm, **shares)

@@ -1,0 +1,124 @@
+"""The knowledge bases of this machine as something that agents search."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+from anyio import to_thread
+
+from loom_agent.profiles.profile_config import EVERYTHING
+from loom_core.errors import ConfigError
+from loom_core.installation import how_to_install
+from loom_core.knowledge.sources.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.sources.library import Library
+
+__all__ = ["LocalKnowledge", "can_search", "how_to_search"]
+
+_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
+_PROGRAM = "loom-agent-server"
+
+
+def can_search() -> bool:
+    """Whether what searches knowledge bases is installed."""
+    return all(find_spec(name) is not None for name in _NEEDED)
+
+
+def how_to_search() -> str:
+    """How that is installed, in one sentence."""
+    return how_to_install(f"{_PROGRAM}[kb]")
+
+
+class LocalKnowledge:
+    """The knowledge bases of a home, opened when they are searched for the first time.
+
+    Args:
+        home: Loom's folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._library: Library | None = None
+        self._tasks: TaskGroup | None = None
+        self._turn = anyio.Lock()
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What agents cannot search, and why."""
+        return list(self._notes)
+
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Load models in a task group that the caller ends."""
+        self._tasks = tasks
+
+    async def sources(self, names: Literal["all"] | Sequence[str]) -> Federation | None:
+        """What searches these knowledge bases; None where there are none.
+
+        Args:
+            names: which ones; `all` that there are.
+
+        Raises:
+            ConfigError: one that is named is not there or cannot be used, or what searches it is missing.
+        """
+        entries = {entry.name: entry for entry in await to_thread.run_sync(Catalogue(self._home).list)}
+        if names != EVERYTHING:
+            _check(entries, names)
+        chosen = [
+            entry
+            for entry in entries.values()
+            if not entry.problem and (names == EVERYTHING or entry.name in names)
+        ]
+        if not chosen:
+            return None
+        if not can_search():
+            what = "The knowledge bases of this machine cannot be searched: what does that is not installed."
+            if names != EVERYTHING:
+                raise ConfigError(what, advice=how_to_search())
+            self._notes[f"{what} {how_to_search()}"] = None
+            return None
+        return await self._federation(chosen)
+
+    def close(self) -> None:
+        """Let go of what is open. Blocks."""
+        if self._library is not None:
+            self._library.close()
+
+    async def _federation(self, entries: Sequence[CatalogueEntry]) -> Federation:
+        async with self._turn:  # one thread imports what takes a second
+            await to_thread.run_sync(import_module, "loom_core.knowledge.rag.knowledge_base")
+            from loom_core.knowledge.sources.federation.federation import Federation
+            from loom_core.knowledge.sources.library import Library
+            from loom_core.knowledge.sources.local import LocalKnowledgeBase
+
+            if self._library is None:
+                self._library = Library(self._home, program=_PROGRAM)
+                if self._tasks is not None:
+                    self._library.work_in(self._tasks)
+            library = self._library
+            return Federation(
+                [LocalKnowledgeBase(library, entry.source, base=entry.name) for entry in entries]
+            )
+
+
+def _check(entries: dict[str, CatalogueEntry], names: Sequence[str]) -> None:
+    for name in names:
+        if name not in entries:
+            known = f"There are: {', '.join(entries)}." if entries else "There is none: make it with loom-kb."
+            raise ConfigError(f"There is no knowledge base {name!r}, which the profile names.", advice=known)
+        if problem := entries[name].problem:
+            raise ConfigError(
+                f"The knowledge base {name!r} cannot be used: {problem}.",
+                advice=f"loom-kb check --kb {name} says what can be done.",
+            )

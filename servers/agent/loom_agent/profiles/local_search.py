@@ -1,0 +1,17 @@
+"""Searching the knowledge bases of this machine: nothing leaves it, so nobody has to be asked."""
+
+from __future__ import annotations
+
+from loom_core.knowledge.sources.search_tool import DocumentSearchTool
+from loom_core.tools.interface import ToolAnnotations
+
+__all__ = ["LocalSearchTool"]
+
+
+class LocalSearchTool(DocumentSearchTool):
+    """`search_documents` over knowledge bases that are all on this machine."""
+
+    @property
+    def annotations(self) -> ToolAnnotations:
+        """It only reads what is here."""
+        return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)

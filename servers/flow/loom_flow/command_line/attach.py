@@ -1,0 +1,110 @@
+"""Staying with a run at the terminal until it stands still: what happens is told, what it asks is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.errors import InvalidInputError
+from loom_core.server.cli.console import out, out_json, say
+from loom_core.server.cli.keyboard import Keyboard
+from loom_core.server.cli.terminal_answers import asked_at_terminal
+from loom_flow.invocation import invocation
+from loom_flow.texts import go_on_line, progress_line, run_info, run_text
+
+if TYPE_CHECKING:
+    from loom_core.runs.run import Run, RunStatus
+    from loom_flow.service import Service
+
+__all__ = ["BY", "run_code", "shown", "stands", "stayed_with"]
+
+BY = "the user at the terminal"
+"""Who decides there, for the journal."""
+
+_WAITS = 3
+_SLICE_SECONDS = 30.0
+_STANDS = frozenset({"completed", "failed", "aborted", "input_required", "paused"})
+_ASKS = "approval_required"
+
+
+def run_code(status: RunStatus) -> int:
+    """The exit code that says how a run stands."""
+    if status == "completed":
+        return 0
+    return 1 if status in {"failed", "aborted"} else _WAITS
+
+
+async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) -> int:
+    """Wait for a run, and ask what it asks where there is somebody; gives the exit code.
+
+    Args:
+        service: has it.
+        run: which.
+        after: seq of its last event that is known.
+        as_json: whether to print it as data alone.
+    """
+    keyboard = Keyboard()
+    async with anyio.create_task_group() as tasks:
+        if not as_json:
+            tasks.start_soon(_tell, service, run, after, keyboard.attended)
+        run = await stands(service, run.id, after=after)
+        while run.status == "input_required" and run.pending and keyboard.attended:
+            pending = run.pending[0]
+            decision = await asked_at_terminal(keyboard, service.question(run, pending), pending, by=BY)
+            if decision is None:
+                break
+            try:
+                told = await service.decide(run, decision)
+            except InvalidInputError as error:  # decided elsewhere meanwhile, or not so
+                say(str(error))
+                told = await service.run(run.id)
+            run = await stands(service, run.id, after=told.last_seq)
+        tasks.cancel_scope.cancel()
+    await shown(service, run, as_json=as_json)
+    return run_code(run.status)
+
+
+async def stands(service: Service, run_id: str, *, after: int = 0) -> Run:
+    """The run when it stands still."""
+    while True:
+        run = await service.changed(run_id, after=after, seconds=_SLICE_SECONDS)
+        if run.status in _STANDS:
+            return run
+        after = run.last_seq
+
+
+async def shown(service: Service, run: Run, *, as_json: bool) -> None:
+    """Print how a run stands, and beside it the command that goes on with it."""
+    info = run_info(run, await service.steps(run.id), by_asking=False)
+    if as_json:
+        out_json(info)
+        return
+    out(run_text(run, info.model_copy(update={"next": ""})))
+    if words := _going_on(run):
+        say(go_on_line(run, invocation(service.settings, *words)))
+
+
+def _going_on(run: Run) -> list[str]:
+    """The command that goes on with a run, and its arguments; nothing for one that is at its end."""
+    match run.status:
+        case "completed":
+            return []
+        case "working":
+            return ["status", run.id]
+        case "failed":
+            return ["resume", run.id, "--retry"]
+        case "input_required" if run.pending:
+            return ["resume", run.id, "--answer '{…}'" if run.pending[0].kind == "question" else "--approve"]
+        case _:
+            return ["resume", run.id]
+
+
+async def _tell(service: Service, run: Run, after: int, attended: bool) -> None:
+    """Say what happens in a run, beside the answer; what somebody is asked they are told by the question."""
+    line = progress_line(run)
+    async for event in service.journal().follow(run.id, after=after):
+        if attended and event.type == _ASKS:
+            continue
+        if said := line(event):
+            say(f"  {said}")

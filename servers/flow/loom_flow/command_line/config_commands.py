@@ -1,0 +1,190 @@
+"""The commands that want the file only: init, validate, schema, graph, import-arazzo, export-arazzo."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.flow.config import (
+    export_arazzo,
+    flow_file_problems,
+    flow_file_warnings,
+    flow_json_schema,
+    import_arazzo,
+    parse_flow_file,
+    read_flow_file,
+)
+from loom_core.flow.config.arazzo.sources import source_addresses
+from loom_core.flow.config.mermaid import mermaid
+from loom_core.server.cli.console import out, out_json, say
+from loom_flow.invocation import invocation
+from loom_flow.starter import starter_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from loom_core.flow.config import FlowFile
+    from loom_flow.settings import Settings
+
+__all__ = ["CONFIG_COMMANDS", "text_of"]
+
+_CORRECT = "Correct it there; docs/reference/flow-config.md has every key."
+
+
+def _init(args: argparse.Namespace, settings: Settings) -> int:
+    path = settings.config
+    if path.exists() and not args.force:
+        raise InvalidInputError(
+            f"There is {path} already.", advice="Name another with --config, or write over it with --force."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(starter_text(), encoding="utf-8")
+    if args.json:
+        out_json({"file": str(path)})
+    else:
+        out(f"{path} is written. Try it:")
+        for command in (("chat",), ("explain", "请给我回电"), ("install", "claude-desktop")):
+            out(f"  {invocation(settings, *command)}")
+    return 0
+
+
+def _validate(args: argparse.Namespace, settings: Settings) -> int:
+    problems = flow_file_problems(settings.config)
+    file = None if problems else read_flow_file(settings.config).file
+    warnings = [] if problems else flow_file_warnings(settings.config)
+    if args.json:
+        told = {
+            "problems": [asdict(replace(each, advice=each.advice or _CORRECT)) for each in problems],
+            "warnings": [asdict(each) for each in warnings],
+        }
+        out_json({"file": str(settings.config), **told, **_counted(file)})
+    else:
+        for problem in problems:
+            out(str(problem))
+        for warning in warnings:
+            say(f"Warning: {warning}")
+    if file is not None:
+        counted = ", ".join(
+            f"{count} {what.replace('_', ' ').removesuffix('s') if count == 1 else what.replace('_', ' ')}"
+            for what, count in _counted(file).items()
+        )
+        say(f"{settings.config} is in order: {counted}.")
+    return 1 if problems else 0
+
+
+def _counted(file: FlowFile | None) -> dict[str, int]:
+    if file is None:
+        return {}
+    return {
+        "flows": sum(flow.enabled for flow in file.flows),
+        "trigger_patterns": sum(len(flow.trigger_patterns) for flow in file.flows if flow.enabled),
+        "skills": sum(skill.enabled for skill in file.skills),
+        "system_tools": sum(tool.enabled for tool in file.system_tools),
+    }
+
+
+def _schema(_args: argparse.Namespace, _settings: Settings) -> int:
+    out_json(flow_json_schema())
+    return 0
+
+
+def _graph(args: argparse.Namespace, settings: Settings) -> int:
+    file = read_flow_file(settings.config).file
+    flows = [flow for flow in file.flows if flow.enabled and args.flow in {"", flow.flow_id}]
+    if args.flow and not flows:
+        known = ", ".join(flow.flow_id for flow in file.flows if flow.enabled)
+        raise NotFoundError(f"There is no flow {args.flow!r}.", advice=f"There are: {known or 'none'}.")
+    drawn = {flow.flow_id: mermaid(flow) for flow in flows}
+    if args.json:
+        out_json({**drawn})
+    else:
+        out("\n".join(drawn.values()).rstrip("\n"))
+    return 0
+
+
+def _import(args: argparse.Namespace, _settings: Settings) -> int:
+    document = text_of(args.document)
+    sources: dict[str, str] = {}
+    for given in args.source:
+        name, equals, file = given.partition("=")
+        if not equals:
+            raise InvalidInputError(f"--source {given} names no file.", advice="Write it as NAME=FILE.")
+        sources[name] = text_of(args.document.parent / file)
+    sources = {**_beside(args.document, document), **sources}
+    found = import_arazzo(document, name=str(args.document), sources=sources)
+    text = found.text()
+    problem = ""
+    try:
+        parse_flow_file(text, name=str(args.out or "flow.json"))
+    except ConfigError as error:  # such as a `flow_url` that has to be written yet
+        problem = str(error)
+    if args.out:
+        _write(args.out, text)
+    if args.json:
+        out_json({"file": json.loads(text), "notes": [*found.notes], "problem": problem})
+    elif not args.out:
+        out(text.rstrip("\n"))
+    for note in [*found.notes, *([problem] if problem else [])]:
+        say(note)
+    return 0
+
+
+def _beside(path: Path, text: str) -> dict[str, str]:
+    """The descriptions that a document names and that lie beside it, or below, as texts by name."""
+    folder = path.parent.resolve()
+    found: dict[str, str] = {}
+    for name, address in source_addresses(text, name=str(path)).items():
+        file = (folder / address).resolve()
+        if address and "://" not in address and file.is_relative_to(folder) and file.is_file():
+            found[name] = text_of(file)
+    return found
+
+
+def _export(args: argparse.Namespace, settings: Settings) -> int:
+    found = export_arazzo(read_flow_file(settings.config))
+    files: dict[str, Any] = {"flows.arazzo.json": found.document, **found.descriptions}
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            _write(args.out / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+        say(f"{args.out}: {', '.join(files)}")
+    if args.json or not args.out:
+        out_json({"files": files, "left_out": [*found.left_out]})
+    for reason in found.left_out:
+        say(f"Left out: {reason}")
+    return 0
+
+
+def text_of(path: Path) -> str:
+    """What stands in a file. Blocks.
+
+    Raises:
+        InvalidInputError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInputError(f"{path} cannot be read: {reason}.") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+CONFIG_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Settings], int]] = {
+    "init": _init,
+    "validate": _validate,
+    "schema": _schema,
+    "graph": _graph,
+    "import-arazzo": _import,
+    "export-arazzo": _export,
+}
+"""By name; each gives the exit code."""

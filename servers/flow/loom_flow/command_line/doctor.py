@@ -1,0 +1,196 @@
+"""`loom-flow-server doctor`: a quick look at the installation, the flow file and the runs, no more."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+
+from loom_core.errors import ConfigError, LoomError
+from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_warnings, read_flow_file
+from loom_core.flow.executor.definition import every_step, server_tools
+from loom_core.server.cli.health import Section, fine, problem, told_by, warning
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
+from loom_core.server.doctor.runs import runs_section
+from loom_flow.cli import PROGRAM
+from loom_flow.invocation import invocation
+from loom_flow.model_choice import chosen_model, made_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from loom_core.flow.config import EndpointConfig, FlowFile
+    from loom_core.server.cli.health import Finding
+    from loom_flow.settings import Settings
+
+__all__ = ["own_checks", "variables"]
+
+_CONNECT_SECONDS = 3.0
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_KEYRING_SECONDS = 15.0  # it may ask the user
+_CORRECT = "Correct it there."
+
+
+def own_checks(settings: Settings) -> list[Check]:
+    """What is looked at for this server beside what is looked at for any."""
+    return [
+        Check("flows", blocking(partial(_flows, settings)), seconds=_KEYRING_SECONDS),
+        Check("language model", blocking(partial(_model, settings)), seconds=_KEYRING_SECONDS),
+        Check("network", partial(_network, settings), seconds=_KEYRING_SECONDS),
+        Check("tools", blocking(partial(_tools, settings)), seconds=_KEYRING_SECONDS),
+        Check("runs", partial(_runs, settings), seconds=_KEYRING_SECONDS),
+    ]
+
+
+def _loaded(settings: Settings) -> LoadedFlows | None:
+    """The flow file; None if it is not there or wrong, which a check of its own tells."""
+    try:
+        return read_flow_file(settings.config)
+    except ConfigError:
+        return None
+
+
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
+    usual = language_model_variables()
+    loaded = _loaded(settings)
+    return usual | {*(loaded.variables if loaded else ())}
+
+
+def _flows(settings: Settings) -> Section:
+    facts: dict[str, object] = {"file": str(settings.config)}
+    if not settings.config.exists():
+        write = f"Write one to begin with: {invocation(settings, 'init')}"
+        finding = problem("no-flow-file", f"There is no {settings.config}.", write)
+        return Section(name="flows", facts=facts, findings=[finding])
+    if problems := flow_file_problems(settings.config):
+        found = [problem("flow-file-wrong", each.told, each.advice or _CORRECT) for each in problems]
+        return Section(name="flows", facts=facts, findings=found)
+    file = read_flow_file(settings.config).file
+    flows = [flow for flow in file.flows if flow.enabled]
+    facts["flows"] = [flow.flow_id for flow in flows]
+    findings = [
+        warning("not-on-this-machine", each.told, each.advice) for each in flow_file_warnings(settings.config)
+    ]
+    model = chosen_model(file, settings) if settings.provider else file.model
+    for flow in flows:
+        if not flow.trigger_patterns and model is None:
+            what = f"Nothing begins the flow {flow.flow_id!r} but its id: it has no trigger pattern."
+            remedy = "Write `trigger_patterns`, or name a `model`."
+            findings.append(warning("flow-without-trigger", what, remedy))
+    if any(skill.enabled for skill in file.skills) and model is None:
+        findings.append(warning("skills-without-model", "Skills want a model.", "Name a `model`."))
+    if find_spec("re2") is None:
+        what = "google-re2 is not installed: patterns are searched for one after the other."
+        findings.append(warning("no-linear-matcher", what, "Install it where there is a wheel of it."))
+    if not findings:
+        findings.append(fine("flows", "The file is in order."))
+    return Section(name="flows", facts=facts, findings=findings)
+
+
+def _model(settings: Settings) -> Section | None:
+    loaded = _loaded(settings)
+    if loaded is None:
+        return None
+    try:
+        config = chosen_model(loaded.file, settings)
+        if config is None:
+            return Section(name="language model", facts={"model": "none: rules decide alone"})
+        llm = made_model(config)
+    except ConfigError as error:
+        found = told_by(error, "model-unusable", remedy=_CORRECT)
+        return Section(name="language model", findings=[found])
+    finding = fine("model", f"{llm.name}/{llm.model} can be asked.".replace("/ ", " "))
+    return Section(name="language model", findings=[finding])
+
+
+async def _network(settings: Settings) -> Section | None:
+    """Whether each address that the file names may be asked, and whether anybody listens; nothing is sent."""
+    from loom_core.flow.http import EndpointCaller
+    from loom_core.flow.http.request import whole_address
+
+    loaded = _loaded(settings)
+    if loaded is None:
+        return None
+    findings: list[Finding] = []
+    places: dict[tuple[str, int], str] = {}
+    async with EndpointCaller(loaded.file) as caller:
+        for who, endpoint in _endpoints(loaded.file):
+            try:
+                caller.check(endpoint)
+            except LoomError as error:
+                findings.append(problem("host-refused", f"{who}: {error.message}", error.advice or _CORRECT))
+            else:
+                places.setdefault(_place(whole_address(endpoint.url, loaded.file.flow_url)), who)
+    findings += await _silent(places)
+    return Section(name="network", findings=findings) if findings else None
+
+
+def _tools(settings: Settings) -> Section | None:
+    """The tools of MCP servers that the file names and that no operator has approved."""
+    from loom_core.mcp_client.configuration.servers import read_servers
+    from loom_core.mcp_client.configuration.trust import ToolPins
+    from loom_core.mcp_client.tools.pins import Approvals
+
+    loaded = _loaded(settings)
+    tools = server_tools(loaded.file) if loaded is not None else []
+    if loaded is None or not tools:
+        return None
+    servers = dict.fromkeys(name.partition(":")[0] for name in tools)
+    ready = read_servers(settings.home, names=list(servers)).ready
+    trusted = {server.name for server in ready if server.trusted}
+    unasked = {each for each in server_tools(loaded.file, unasked=True) if each.partition(":")[0] in trusted}
+    approvals, pins = Approvals(settings.home), ToolPins(settings.home)
+    findings: list[Finding] = []
+    for name in tools:
+        server, _, tool = name.partition(":")
+        if name not in unasked and pins.find(server, tool) is None:
+            what = f"The file names the tool {name}, which no operator has approved: flows cannot call it."
+            remedy = f"Look at it, and approve it: {approvals.command(name)}."
+            findings.append(warning("tool-not-approved", what, remedy))
+    return Section(name="tools", facts={"tools": tools}, findings=findings)
+
+
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
+
+
+async def _silent(places: Mapping[tuple[str, int], str]) -> list[Finding]:
+    """Of places, by who asks them first: where no connection is taken."""
+    found: list[Finding] = []
+
+    async def look(place: tuple[str, int], who: str) -> None:
+        try:
+            with anyio.fail_after(_CONNECT_SECONDS):
+                await (await anyio.connect_tcp(*place)).aclose()
+        except (OSError, TimeoutError):
+            what = f"{who}: nobody answers at {place[0]}:{place[1]}."
+            found.append(warning("host-silent", what, "Start what listens there, or correct the address."))
+
+    async with anyio.create_task_group() as tasks:
+        for place, who in places.items():
+            tasks.start_soon(look, place, who)
+    return found
+
+
+def _endpoints(file: FlowFile) -> Iterator[tuple[str, EndpointConfig]]:
+    for flow in file.flows:
+        if not flow.enabled:
+            continue
+        if not flow.steps:
+            yield f"The flow {flow.flow_id!r}", file.endpoint_of(flow)
+        for step in every_step(flow.steps):
+            if step.operation is not None:
+                yield f"The step {step.step_id!r} of {flow.flow_id!r}", step.request()
+    for tool in file.system_tools:
+        if tool.enabled:
+            yield f"The tool {tool.name!r}", tool.endpoint
+
+
+async def _runs(settings: Settings) -> Section | None:
+    return await runs_section(settings.journal, see=f"{PROGRAM} status", drive=f"{PROGRAM} resume")

@@ -1,0 +1,185 @@
+"""What a run of a flow would ask and send; nothing is sent, and no secret looked up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.flow.executor.inputs import checked_inputs, missing_inputs, refuse_unknown, with_defaults
+from loom_core.flow.expressions import Values, text_of
+from loom_core.flow.expressions.template import pieces_of
+from loom_core.flow.http import EndpointCaller
+from loom_core.knowledge.text.control_characters import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.flow.config import EndpointConfig, FlowFile, StepConfig
+    from loom_core.flow.config.models_step import Action
+
+__all__ = ["DryRun", "DryStep", "dry_run", "dry_run_text"]
+
+
+class DryStep(BaseModel):
+    """A step that would be done."""
+
+    step_id: str
+    kind: str = Field(description="operation, tool, workflow, parallel, ask, confirm or none.")
+    what: str = Field(
+        description="The request, the tool, the flow, the question, or what follows when; what earlier steps "
+        "give stays a placeholder."
+    )
+    headers: dict[str, str] = Field(description="Of a request, with `[secret]` for secrets.")
+    body: str = Field(description="Of a request.")
+    depends: str = Field(
+        description="Why it is shown as it is written: it needs what an earlier step gives, or cannot be."
+    )
+
+
+class DryRun(BaseModel):
+    """What a run would do, as far as nothing goes wrong."""
+
+    flow_id: str
+    inputs: dict[str, Any] = Field(description="With defaults, put right where they were nearly right.")
+    missing: list[str] = Field(description="What would be asked for first.")
+    confirms: bool = Field(description="Whether it would be asked if it may begin.")
+    steps: list[DryStep]
+    problems: list[str] = Field(description="What would be refused.")
+
+
+async def dry_run(
+    file: FlowFile, flow_id: str, inputs: Mapping[str, Any], *, context: Mapping[str, Any], message: str
+) -> DryRun:
+    """What a run of a flow would do.
+
+    Args:
+        file: where it is.
+        flow_id: which.
+        inputs: what it would be given.
+        context: variables of the conversation.
+        message: what the user would have said.
+
+    Raises:
+        NotFoundError: there is no such flow.
+    """
+    flow = file.flow(flow_id)
+    if flow is None:
+        known = ", ".join(each.flow_id for each in file.flows if each.enabled)
+        raise NotFoundError(f"There is no flow {flow_id[:200]!r}.", advice=f"There are: {known or 'none'}.")
+    problems: list[str] = []
+    given = with_defaults(flow.input_schema, inputs)
+    try:
+        refuse_unknown(flow, list(inputs))
+        given = checked_inputs(flow, given, whole=False)
+    except InvalidInputError as error:
+        problems.append(str(error))
+    values = Values(inputs=given, context={**file.context, **context}, message=message)
+    steps: list[DryStep] = []
+    async with EndpointCaller(file) as caller:
+        if not flow.steps:
+            steps.append(_request("request", file.endpoint_of(flow), values, caller, problems))
+        for step in _every(flow.steps):
+            if step.operation is not None:
+                steps.append(_request(step.step_id, step.request(), values, caller, problems))
+            else:
+                steps.append(_other(step, values))
+    return DryRun(
+        flow_id=flow_id,
+        inputs=given,
+        missing=missing_inputs(flow.input_schema, given),
+        confirms=flow.confirm == "always",
+        steps=steps,
+        problems=problems,
+    )
+
+
+def dry_run_text(result: DryRun) -> str:
+    """It for people."""
+    lines = [f"{result.flow_id} {_json(result.inputs)}"]
+    if result.missing:
+        lines.append(f"It would ask for: {', '.join(result.missing)}")
+    if result.confirms:
+        lines.append("It would ask whether it may begin.")
+    for step in result.steps:
+        kind = "decides" if step.kind == "none" else step.kind
+        lines.append(f"- {step.step_id} ({kind}): {visible(step.what)}".rstrip(": "))
+        lines += [f"    {name}: {visible(value)}" for name, value in step.headers.items()]
+        if step.body:
+            lines.append(f"    {visible(step.body)}")
+        if step.depends:
+            lines.append(f"    (as it is written: {visible(step.depends)})")
+    return "\n".join([*lines, *(f"Problem: {each}" for each in result.problems)])
+
+
+def _every(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
+    for step in steps:
+        yield step
+        for branch in step.parallel:
+            yield from _every(branch)
+
+
+def _request(
+    step_id: str, endpoint: EndpointConfig, values: Values, caller: EndpointCaller, problems: list[str]
+) -> DryStep:
+    try:
+        caller.check(endpoint)
+    except LoomError as error:
+        problems.append(f"{step_id}: {error}")
+    try:
+        request = caller.preview(endpoint, values, step_id=step_id)
+    except LoomError as error:
+        body = "" if endpoint.body is None else _json(endpoint.body)
+        what = f"{endpoint.method} {endpoint.url}"
+        return DryStep(
+            step_id=step_id, kind="operation", what=what, headers={}, body=body, depends=error.message
+        )
+    depends = "it may need what an earlier step gives" if "$steps" in endpoint.model_dump_json() else ""
+    return DryStep(
+        step_id=step_id,
+        kind="operation",
+        what=f"{request.method} {request.url}",
+        headers=dict(request.headers),
+        body=request.content.decode("utf-8", "replace"),
+        depends=depends,
+    )
+
+
+def _other(step: StepConfig, values: Values) -> DryStep:
+    what = {
+        "tool": step.tool,
+        "workflow": step.workflow_id,
+        "ask": _known(step.ask.question, values) if step.ask else "",
+        "confirm": _known(step.confirm.question, values) if step.confirm else "",
+        "none": "; ".join(map(_told, step.on_success)),
+        "parallel": ", ".join(branch[0].step_id for branch in step.parallel if branch),
+    }
+    return DryStep(
+        step_id=step.step_id,
+        kind=step.kind,
+        what=what.get(step.kind, ""),
+        headers={},
+        body=_json(step.arguments) if step.arguments else "",
+        depends="",
+    )
+
+
+def _known(template: str, values: Values) -> str:
+    """A text with what is known already; what steps will give stays a placeholder."""
+    return "".join(
+        each if isinstance(each, str) else text_of(each.value(values)) or f"{{{each.source}}}"
+        for each in pieces_of(template)
+    )
+
+
+def _told(action: Action) -> str:
+    """What follows when, in a line."""
+    conditions = " and ".join(each.condition for each in action.criteria)
+    return f"{action.type} {action.step_id}".rstrip() + (f" if {conditions}" if conditions else "")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

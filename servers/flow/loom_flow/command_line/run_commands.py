@@ -1,0 +1,202 @@
+"""The commands that want flows and runs: explain, run, chat, test, runs, status, resume."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError
+from loom_core.runs.commands import Abort
+from loom_core.runs.run import RunStatus
+from loom_core.server.cli.console import out, out_json, say
+from loom_core.server.cli.interrupts import Interrupted, Interrupts
+from loom_flow.cli import PROGRAM
+from loom_flow.command_line.attach import BY, run_code, shown, stayed_with
+from loom_flow.command_line.chat_command import chat
+from loom_flow.command_line.config_commands import text_of
+from loom_flow.command_line.named_values import named_values
+from loom_flow.invocation import invocation
+from loom_flow.mcp_tools.tools import decision_of, waited_for
+from loom_flow.model_choice import named_model
+from loom_flow.models import RunsResult
+from loom_flow.service import Service
+from loom_flow.texts import explain_text, run_line, runs_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Generator
+
+    from loom_flow.settings import Settings
+
+__all__ = ["run_with_service"]
+
+_INTERRUPTED = 130
+_OBEYED_SECONDS = 10.0
+
+
+def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
+    """Run a parsed command; returns the exit code."""
+    commands = {
+        "explain": _explain,
+        "run": _run,
+        "chat": chat,
+        "test": _test,
+        "runs": _runs,
+        "status": _status,
+        "resume": _resume,
+    }
+
+    async def run() -> int:
+        named_model(settings)  # who names one here is there to correct it
+        service = Service(settings, adopts=False, sees_all=True)
+        service.load()
+        async with service, Interrupts.heard() as interrupts:
+            try:
+                return await interrupts.unless(lambda: commands[args.command](service, args))
+            except Interrupted:
+                if run_id := getattr(args, "run_id", "") if args.command != "status" else "":
+                    say("\nInterrupted. What is under way is in the journal, and goes on where it stopped.")
+                    say(f"Go on with: {invocation(settings, 'resume', run_id)}")
+                return _INTERRUPTED
+
+    return anyio.run(run)
+
+
+async def _explain(service: Service, args: argparse.Namespace) -> int:
+    message, context = " ".join(args.message), named_values(args.context)
+    result = await service.explained(message, session_id=args.session, context=context)
+    out_json(result) if args.json else out(explain_text(result))
+    return 0
+
+
+async def _run(service: Service, args: argparse.Namespace) -> int:
+    file, context = (await service.loaded()).file, named_values(args.context)
+    flow = file.flow(args.flow)
+    inputs = named_values(args.inputs, flow.input_schema if flow is not None else None)
+    if args.dry_run:
+        from loom_flow.command_line.dry_run import dry_run, dry_run_text
+
+        result = await dry_run(file, args.flow, inputs, context=context, message=args.message)
+        out_json(result) if args.json else out(dry_run_text(result))
+        return 0 if not result.problems and not result.missing else 1
+    run = await service.start(
+        args.flow, inputs, message=args.message, session_id=args.session, context=context
+    )
+    args.run_id = run.id
+    return await stayed_with(service, run, after=0, as_json=args.json)
+
+
+async def _test(service: Service, args: argparse.Namespace) -> int:
+    from loom_core.flow.regression import check_utterances, read_utterances
+
+    text = await to_thread.run_sync(text_of, args.file)
+    utterances = read_utterances(text, name=str(args.file))
+    loaded = await service.loaded()
+    llm = None if not args.with_model else await service.model()
+    mode = "rules" if args.rules else "scripted"
+    with _quiet_flows():
+        report = await check_utterances(loaded, utterances, mode=mode, llm=llm)
+    if args.json:
+        out_json({**asdict(report), "failed": report.failed})
+    else:
+        for each in report.differences:
+            out(str(each))
+        left = f", {len(report.left_out)} left out" if report.left_out else ""
+        messages = "message" if report.checked == 1 else "messages"
+        say(f"{report.checked} {messages}, {report.failed} not as expected{left}.")
+    return 1 if report.differences else 0
+
+
+@contextmanager
+def _quiet_flows() -> Generator[None]:
+    """Nothing is logged of flows but errors: that a script says nothing is no news."""
+    log = logging.getLogger("loom_core.flow")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+async def _runs(service: Service, args: argparse.Namespace) -> int:
+    known = get_args(RunStatus)
+    for status in args.status:
+        if status not in known:
+            raise InvalidInputError(
+                f"There is no status {status!r}.", advice=f"There are: {', '.join(known)}."
+            )
+    status = cast("list[RunStatus]", args.status)
+    query, limit = " ".join(args.query), args.limit
+    if args.html:
+        from loom_core.server.runs.page_option import written_page
+
+        listed = await service.runs(status=status, query=query, limit=limit + 1)
+        page = await written_page(service, args.html, listed=listed, limit=limit, program=PROGRAM)
+        page.show(as_json=args.json)
+        return 0
+    found = await service.runs(status=status, query=query, limit=limit)
+    result = RunsResult(runs=[run_line(run) for run in found])
+    out_json(result) if args.json else out(runs_text(result))
+    return 0
+
+
+async def _status(service: Service, args: argparse.Namespace) -> int:
+    from loom_core.server.runs.page_option import named_run
+
+    run = await named_run(service, args.run_id)
+    await shown(service, run, as_json=args.json)
+    after = 0
+    while args.events and (found := await service.events(run.id, after=after, limit=500)):
+        after = found[-1].seq
+        for event in found:
+            told = asdict(event) if args.json else event.payload
+            line = json.dumps(told, ensure_ascii=args.json, default=str)
+            out(line if args.json else f"{event.seq} {event.type} {line}")
+    return run_code(run.status)
+
+
+async def _resume(service: Service, args: argparse.Namespace) -> int:
+    run = await service.run(args.run_id)
+    before = run.last_seq
+    if args.approve or args.deny or args.answer is not None:
+        pending = waited_for(run, args.id, questions=args.answer is not None)
+        answer = None if args.answer is None else _object(args.answer, "--answer")
+        action = "answer" if answer is not None else "approve" if args.approve else "deny"
+        order = decision_of(pending, action, answer=answer, reason=args.reason, by=BY)
+        run = await service.decide(run, order)
+    elif args.retry is not None:
+        steps = [each for each in args.retry if "=" not in each]
+        if len(steps) > 1:
+            raise InvalidInputError(
+                f"It goes on from one step, not from {' and '.join(steps)}.", advice="Name the first."
+            )
+        flow = (await service.loaded()).file.flow(run.request.profile)
+        schema = None if flow is None else flow.input_schema
+        inputs = named_values([each for each in args.retry if "=" in each], schema)
+        run = await service.retry(run.id, "".join(steps), inputs=inputs, by=BY)
+    elif args.abort:
+        await service.order(run.id, Abort(reason=args.reason, by=BY))
+        run = await service.changed(run.id, after=before, seconds=_OBEYED_SECONDS)
+        await shown(service, run, as_json=args.json)
+        return 0 if run.status == "aborted" else 1
+    else:
+        await service.go_on(run.id, by=BY)
+        before = 0 if run.status in {"working", "input_required"} else before
+    return await stayed_with(service, run, after=before, as_json=args.json)
+
+
+def _object(text: str, option: str) -> dict[str, Any]:
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{option} is no JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"{option} needs an object.", advice="Write it as '{…}'.")
+    return cast("dict[str, Any]", value)

@@ -1,0 +1,117 @@
+"""The tools that only look: at flows, at what a message would do, at a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.long_polling import LONGEST_WAIT
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.runs.models import event_info
+from loom_flow.mcp_tools.tools import Context, RunId, SessionId
+from loom_flow.models import ExplainResult, FlowsResult, RunResult
+from loom_flow.texts import events_text, explain_text, flows_text, run_info, run_text
+
+if TYPE_CHECKING:
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_flow.service import Service
+
+__all__ = ["register_looking_tools"]
+
+_EVENTS = 200
+
+
+def register_looking_tools(server: LoomServer, service: Service) -> None:
+    """Register them.
+
+    Args:
+        server: what offers them.
+        service: has what they look at.
+    """
+    _register_list(server, service)
+    _register_explain(server, service)
+    _register_status(server, service)
+
+
+def _register_list(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="List flows",
+        description=(
+            "List what the assistant of flow_chat can do: its flows with their inputs, what else it may "
+            "call, and the user's runs that are not at their end. Use it first where you are not sure "
+            "whether a request is its business. Returns ids, descriptions and schemas."
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def flow_list() -> ToolReply[FlowsResult]:
+        result = await service.listed()
+        return tool_result(flows_text(result), result)
+
+
+def _register_explain(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Explain what a message would do",
+        description=(
+            "Say what a message would do, and do nothing. Returns which trigger patterns fit and where, "
+            "which flow, skill or answer would be chosen by what, with which inputs, what would be asked "
+            "for, and how long deciding takes. Use it to see why something was or was not begun. "
+            'Example: {"message": "我不请假了"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=True,
+    )
+    async def flow_explain(
+        message: Annotated[
+            str, Field(description="What a user might say.", examples=["我不请假了", "I need a day off"])
+        ],
+        session_id: SessionId = "",
+        context: Context = None,
+    ) -> ToolReply[ExplainResult]:
+        result = await service.explained(message, session_id=session_id, context=context)
+        return tool_result(explain_text(result), result)
+
+
+def _register_status(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Look at a run",
+        description=(
+            "See how a run stands. With wait_seconds it waits until the run stands still, and has the user "
+            "asked where it waits for them; call it again as long as the status is `working`. Returns its "
+            "status, what each step has done, what it waits for, and with after_seq the events after that "
+            "one."
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+        task="optional",
+    )
+    async def flow_status(
+        ctx: ToolContext,
+        run_id: RunId,
+        after_seq: Annotated[
+            int | None,
+            Field(
+                description="`last_seq` of an answer: wait for what happens after it, and tell that; 0: all.",
+                ge=0,
+                json_schema_extra={"type": "integer"},
+            ),
+        ] = None,
+        wait_seconds: Annotated[
+            float, Field(description="Seconds to wait, at most 45; 0 to look.", ge=0, le=LONGEST_WAIT)
+        ] = 0.0,
+    ) -> ToolReply[RunResult]:
+        attending = service.attending
+        run = await attending.attended(ctx, run_id, after=after_seq or 0, seconds=wait_seconds, task="waits")
+        info = run_info(run, await service.steps(run.id), by_asking=attending.asks_user(ctx, run))
+        found = [] if after_seq is None else await service.events(run_id, after=after_seq, limit=_EVENTS)
+        events = [event_info(event) for event in found]
+        result = RunResult(**dict(info), events=events)
+        return tool_result("\n\n".join(filter(None, [run_text(run, info), events_text(events)])), result)

@@ -1,0 +1,51 @@
+"""What hosts can attach: the flows, a run, and what happened in it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from loom_core.server.protocol.resources import ResourceContent
+from loom_core.server.runs.resources import register_run_resources
+from loom_flow.texts import message_of, run_info
+
+if TYPE_CHECKING:
+    from loom_core.runs.run import Run
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_flow.service import Service
+
+__all__ = ["register_resources"]
+
+_JSON = "application/json"
+
+
+def register_resources(server: LoomServer, service: Service) -> None:
+    """Register them, with the completions of runs' ids.
+
+    Args:
+        server: what offers them.
+        service: has flows and runs.
+    """
+
+    @server.resource(
+        "loom://flows",
+        name="flows",
+        title="Flows",
+        description="The flows with their inputs, triggers and examples, skills, and runs that are not "
+        "finished.",
+        mime_type=_JSON,
+    )
+    async def flows() -> ResourceContent:
+        return ResourceContent((await service.listed()).model_dump_json(indent=2), _JSON)
+
+    async def described(run: Run) -> str:
+        info = run_info(run, await service.steps(run.id), by_asking=False)
+        return json.dumps(info.model_dump(mode="json"), ensure_ascii=False, indent=2)
+
+    register_run_resources(
+        server,
+        service,
+        described=described,
+        title=message_of,
+        description="A run as it stands: status, steps, output, and what it waits for.",
+    )

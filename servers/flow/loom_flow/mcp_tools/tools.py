@@ -1,0 +1,390 @@
+"""The tools that talk, run flows and go on with them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import anyio
+from pydantic import Field
+
+from loom_core.cjk import is_chinese
+from loom_core.errors import InvalidInputError
+from loom_core.flow.responses.reply import CHOICE
+from loom_core.runs.commands import Abort, Answered, Decided, Pause
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import ask_form, can_ask, form_of
+from loom_core.server.calls.long_polling import LONGEST_WAIT, decided_by
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_flow.models import ChatResult, RunInfo
+from loom_flow.texts import chat_result, chat_text, run_info, run_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.runs.run import Pending, Run
+    from loom_core.server.protocol.factory import LoomServer
+    from loom_flow.service import Service
+
+__all__ = [
+    "RunId",
+    "SessionId",
+    "Wait",
+    "chosen_by_form",
+    "register_talking_tools",
+    "run_reply",
+    "run_through",
+]
+
+Wait = Annotated[
+    float,
+    Field(
+        description="Seconds to wait for what comes of it, at most 45; 0 to get the run's id at once.",
+        ge=0,
+        le=LONGEST_WAIT,
+    ),
+]
+RunId = Annotated[
+    str, Field(description="`run_id` of an answer.", min_length=1, examples=["run_donslw3m4epgqrgt"])
+]
+SessionId = Annotated[
+    str, Field(description="`session_id` of an answer, to go on with; left out, a new conversation begins.")
+]
+Context = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description="Variables of the conversation, such as tenantId or employeeId, that requests are made "
+        "with. Those that the caller's token is bound to cannot be changed.",
+        json_schema_extra={"type": "object"},
+    ),
+]
+_Key = Annotated[
+    str, Field(description="The same key gets the same answer again, instead of doing it a second time.")
+]
+
+_WITH_ANSWER = frozenset({"answer", "approve", "retry"})
+_OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+
+_CHAT = (
+    "Pass on what the user says to the assistant of a business: it begins the flow that they ask for, "
+    "answers from what is known, or asks back. Use it for everything that its flows are there for "
+    "(flow_list), and then for each further message with the session_id of the answer: an answer to a "
+    "question, a correction, “never mind”. Pass the user's words on as they are, and never answer a question "
+    "in their place. Returns what the user reads, what is waited for, and in `next` what to do. "
+    'Example: {"message": "我想请三天假"}'
+)
+_RUN = (
+    "Run a flow with inputs that are known, without a conversation. What is missing is asked for; what it "
+    "wants confirmed, the user confirms (`input_required`). The run outlives this call: where it takes "
+    "longer, the answer says `working`. Returns the status, the output, what it waits for, and in `next` "
+    "what to do. "
+    'Example: {"flow_id": "order_status", "inputs": {"order_id": "BO20418"}}'
+)
+_RESUME = (
+    "Go on with a run. `approve`, `deny`, `answer`: what the USER says to what it waits for (ask them first, "
+    "never decide on your own); `retry`: once more from the step that failed, or from `step` on, with inputs "
+    "in `answer` that were wrong; `resume`: "
+    "after a pause or an abort; `pause`; `abort`. Nothing that was done is done again. Returns the run as it "
+    'stands then. Example: {"run_id": "run_…", "action": "answer", "answer": {"start": "明天"}}'
+)
+
+
+def register_talking_tools(server: LoomServer, service: Service) -> None:
+    """Register them.
+
+    Args:
+        server: what offers them.
+        service: does what they say.
+    """
+    _register_chat(server, service)
+    _register_run(server, service)
+    _register_resume(server, service)
+
+
+def _register_chat(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Say something to the assistant",
+        description=_CHAT,
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+        task="optional",
+    )
+    async def flow_chat(
+        ctx: ToolContext,
+        message: Annotated[
+            str,
+            Field(
+                description="What the user says, word for word.",
+                examples=["我想请三天假", "Where is my order BO20418?"],
+            ),
+        ],
+        session_id: SessionId = "",
+        context: Context = None,
+        wait_seconds: Wait = LONGEST_WAIT,
+        idempotency_key: _Key = "",
+    ) -> ToolReply[ChatResult]:
+        until = anyio.current_time() + wait_seconds
+        kept = ctx.client_input.kept
+        # Asked of by round trips, this runs again from here: the same message gets the same answer then.
+        key = kept.setdefault("key", idempotency_key or secrets.token_hex(8))
+        session_id = kept.get("session_id", session_id)
+        said, number = message, 0
+        while True:
+            taken_as = f"{key}.{number}" if number else key
+            reply = await service.chat(
+                said,
+                session_id=session_id,
+                context=context,
+                idempotency_key=taken_as,
+                seconds=max(until - anyio.current_time(), 0.0),
+            )
+            session_id = kept["session_id"] = reply.session_id
+            choice = await chosen_by_form(ctx, reply.pending, name=f"choice.{number}", until=until)
+            if choice is None:
+                break
+            said, number = choice, number + 1
+        run: Run | None = None
+        if reply.run_id:
+            left = max(until - anyio.current_time(), 0.0)
+            # A run that an earlier message has begun is not for this one's task to call off.
+            is_own = (await service.run(reply.run_id)).request.idempotency_key == taken_as
+            task = "aborts" if is_own else "waits"
+            run = await service.attending.attended(ctx, reply.run_id, seconds=left, task=task)
+            while run is not None and run.status in FINAL_STATUSES:
+                left = max(until - anyio.current_time(), 0.0)
+                more = await service.go_on_with_rest(session_id, seconds=left)
+                if more is None:
+                    break
+                before = chat_result(reply, run, file=service.file, by_asking=False).text
+                reply = more.after(before, told=(*reply.told, run.id))
+                run = None
+                if reply.run_id:
+                    run = await service.attending.attended(ctx, reply.run_id, seconds=left, task="waits")
+        by_asking = run is not None and service.attending.asks_user(ctx, run)
+        result = chat_result(reply, run, file=service.file, by_asking=by_asking)
+        await service.reached(reply.session_id, run, reply.told)
+        return tool_result(chat_text(result, reply.language), result)
+
+
+def _register_run(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Run a flow",
+        description=_RUN,
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+        task="optional",
+    )
+    async def flow_run(
+        ctx: ToolContext,
+        flow_id: Annotated[
+            str, Field(description="Which flow; flow_list has them.", min_length=1, examples=["order_status"])
+        ],
+        inputs: Annotated[
+            dict[str, Any] | None,
+            Field(description="By name, as its schema says.", json_schema_extra={"type": "object"}),
+        ] = None,
+        message: Annotated[str, Field(description="What the user said, if they did.")] = "",
+        session_id: SessionId = "",
+        context: Context = None,
+        wait_seconds: Wait = LONGEST_WAIT,
+        idempotency_key: _Key = "",
+    ) -> ToolReply[RunInfo]:
+        return await run_through(
+            ctx,
+            service,
+            flow_id,
+            inputs or {},
+            message=message,
+            session_id=session_id,
+            context=context,
+            seconds=wait_seconds,
+            idempotency_key=idempotency_key,
+        )
+
+
+def _register_resume(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Go on with a run",
+        description=_RESUME,
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+    )
+    async def flow_resume(
+        ctx: ToolContext,
+        run_id: RunId,
+        action: Annotated[
+            Literal["approve", "deny", "answer", "retry", "resume", "pause", "abort"],
+            Field(description="What the user wants."),
+        ] = "resume",
+        id: Annotated[  # noqa: A002
+            str, Field(description="`id` in `pending`, where it waits for more than one thing.")
+        ] = "",
+        answer: Annotated[
+            dict[str, Any] | None,
+            Field(
+                description="With `answer`: as its `answer_schema` says. With `approve` and `retry`: inputs "
+                "that the user has changed.",
+                json_schema_extra={"type": "object"},
+            ),
+        ] = None,
+        step: Annotated[str, Field(description="With `retry`: from which step on.")] = "",
+        reason: Annotated[str, Field(description="With `deny` and `abort`: why.")] = "",
+        wait_seconds: Wait = LONGEST_WAIT,
+    ) -> ToolReply[RunInfo]:
+        if answer and action not in _WITH_ANSWER:
+            raise InvalidInputError(
+                f"Nothing becomes of an answer with the action {action!r}.",
+                advice="Use `answer`, `approve` with changed inputs, or `retry` with corrected ones.",
+            )
+        run = await service.run(run_id)
+        by = decided_by(ctx)
+        kept = ctx.client_input.kept
+        if "after" not in kept:  # otherwise this is the same call again, with an answer
+            stands = action == "resume" and run.status == "input_required"  # nothing new has to happen
+            kept["after"] = "0" if stands else str(run.last_seq)
+            match action:
+                case "approve" | "deny" | "answer":
+                    pending = waited_for(run, id, questions=action == "answer")
+                    order = decision_of(pending, action, answer=answer, reason=reason, by=by)
+                    await service.decide(run, order)
+                case "retry":
+                    await service.retry(run_id, step, inputs=answer, by=by)
+                case "resume":
+                    await service.go_on(run_id, by=by)
+                case "pause":
+                    await service.order(run_id, Pause(by=by))
+                case "abort":
+                    await service.order(run_id, Abort(reason=reason, by=by))
+        seconds = min(wait_seconds, _OBEYED_SECONDS) if action in {"pause", "abort"} else wait_seconds
+        run = await service.attending.attended(ctx, run_id, after=int(kept["after"]), seconds=seconds)
+        return await run_reply(ctx, service, run)
+
+
+def waited_for(run: Run, id_: str, *, questions: bool) -> Pending:
+    """What is meant of that which a run waits for.
+
+    Args:
+        run: as it stands.
+        id_: which; empty for the only one.
+        questions: whether a question is meant, and not a yes or no.
+
+    Raises:
+        InvalidInputError: there is none, or more than one.
+    """
+    fit = [each for each in run.pending if (each.kind == "question") == questions]
+    chosen = [each for each in run.pending if each.id == id_] if id_ else fit
+    if len(chosen) == 1:
+        return chosen[0]
+    waits = ", ".join(f"{each.id} ({each.kind})" for each in run.pending) or "nothing"
+    if id_:
+        raise InvalidInputError(
+            f"Run {run.id} does not wait for {id_[:80]!r}.", advice=f"It waits for: {waits}."
+        )
+    what = "an answer" if questions else "a yes or no"
+    if chosen:
+        raise InvalidInputError(f"Which is meant? It waits for: {waits}.", advice="Give its `id`.")
+    raise InvalidInputError(f"Run {run.id} does not wait for {what}.", advice=f"It waits for: {waits}.")
+
+
+def decision_of(
+    pending: Pending,
+    action: Literal["approve", "deny", "answer"],
+    *,
+    answer: dict[str, Any] | None,
+    reason: str,
+    by: str,
+) -> Decided | Answered:
+    """What somebody says to what a run waits for.
+
+    Raises:
+        InvalidInputError: there is no answer.
+    """
+    if pending.kind == "question":
+        if action == "deny":
+            return Answered(id=pending.id, action="decline", by=by)
+        if not answer:
+            raise InvalidInputError(
+                f"{pending.id!r} asks for something, and there is no answer.", advice="Give it as `answer`."
+            )
+        return Answered(id=pending.id, action="accept", content=answer, by=by)
+    if action == "approve" and answer:
+        return Decided(id=pending.id, action="edit", arguments={**pending.arguments, **answer}, by=by)
+    return Decided(id=pending.id, action="deny" if action == "deny" else "approve", reason=reason, by=by)
+
+
+async def run_through(
+    ctx: ToolContext,
+    service: Service,
+    flow_id: str,
+    inputs: dict[str, Any],
+    *,
+    message: str = "",
+    session_id: str = "",
+    context: dict[str, Any] | None = None,
+    seconds: float,
+    idempotency_key: str = "",
+) -> ToolReply[RunInfo]:
+    """Begin a flow, or find the run that this call has begun before, and wait for it.
+
+    Raises:
+        LoomError: as for `Service.start`.
+    """
+    run_id = ctx.client_input.kept.get("run_id", "")
+    if not run_id:
+        run = await service.start(
+            flow_id,
+            inputs,
+            message=message,
+            session_id=session_id,
+            context=context,
+            idempotency_key=idempotency_key,
+        )
+        run_id = ctx.client_input.kept["run_id"] = run.id
+    run = await service.attending.attended(ctx, run_id, seconds=seconds, task="aborts")
+    return await run_reply(ctx, service, run)
+
+
+async def run_reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
+    """The answer about a run."""
+    by_asking = service.attending.asks_user(ctx, run)
+    info = run_info(run, await service.steps(run.id), by_asking=by_asking)
+    await service.reached(run.request.session_id, run)
+    return tool_result(run_text(run, info), info)
+
+
+_LEAST_ASKING = 10.0  # seconds that are left for a person to answer
+
+
+async def chosen_by_form(
+    ctx: ToolContext, pending: Sequence[Pending], *, name: str, until: float
+) -> str | None:
+    """What the user says to such a question, as a message; None if they were not asked, or said nothing.
+
+    Args:
+        ctx: the call.
+        pending: what is waited for.
+        name: what the question is called, unique in the call.
+        until: when the call ends, as `anyio.current_time`.
+    """
+    asked = next((each for each in pending if each.id == CHOICE), None)
+    left = until - anyio.current_time()
+    if asked is None or left < _LEAST_ASKING or not can_ask(ctx):
+        return None
+    form = form_of(asked.schema)
+    if form is None:
+        return None
+    answer = await ask_form(ctx, asked.reason, form, name=name, deadline=left)
+    yes, no = ("是", "不要") if is_chinese(asked.reason) else ("yes", "no")
+    if answer.outcome == "declined":
+        return no
+    chosen = answer.content.get("choice") if answer.outcome == "accepted" else None
+    if isinstance(chosen, bool):
+        return yes if chosen else no
+    return str(chosen) if chosen else None

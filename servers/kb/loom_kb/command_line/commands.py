@@ -1,0 +1,284 @@
+"""The commands that are not servers: add, query, list, remove, stats, demo."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.uris import shown, uri_of
+from loom_core.server.cli.command_line import given_filters
+from loom_core.server.cli.console import out, out_json, say, strong
+from loom_core.server.cli.health import fact_lines
+from loom_core.server.search.citations import citation
+from loom_kb.command_line.aliases import aliases
+from loom_kb.command_line.job_progress import LEFT_OUT, see_through, work_to_the_end
+from loom_kb.command_line.maintenance import check, export_archive, import_archive, next_embedder, rebuild
+from loom_kb.command_line.reports import duplicates, jobs
+from loom_kb.command_line.syncing import sync
+from loom_kb.graph_pages.page import graph
+from loom_kb.language_model import with_agreement
+from loom_kb.models import QueryResult, RemoveResult
+from loom_kb.service import Service
+from loom_kb.texts import coverage_line, extraction_of, held_by
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loom_core.knowledge.retrieval.config import SearchOptions
+    from loom_kb.settings import Settings
+
+__all__ = ["print_answer", "run_command"]
+
+_PAGE = 500
+_END_SECONDS = 5.0  # for connections to be closed
+
+
+def run_command(args: argparse.Namespace, settings: Settings) -> int:
+    """Run a parsed command; returns the exit code."""
+    commands = {
+        "add": _add,
+        "query": _query,
+        "list": _list,
+        "remove": _remove,
+        "sync": sync,
+        "jobs": jobs,
+        "duplicates": duplicates,
+        "graph": graph,
+        "stats": _stats,
+        "aliases": aliases,
+        "demo": _demo,
+        "check": check,
+        "rebuild": rebuild,
+        "export": export_archive,
+        "import": import_archive,
+    }
+    # What `rebuild` is given is the embedder that is to be, and not the one that is.
+    service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
+
+    async def run() -> int:
+        try:
+            return await commands[args.command](service, args)
+        finally:
+            with anyio.move_on_after(_END_SECONDS, shield=True):
+                await service.library.hang_up()
+
+    try:
+        return anyio.run(run)
+    finally:
+        service.library.close()
+
+
+async def _add(service: Service, args: argparse.Namespace) -> int:
+    metadata: dict[str, Any] = {"tags": args.tag} if args.tag else {}
+    missing: list[Path] = []
+    if args.paths == [Path("-")]:
+        text = await to_thread.run_sync(_standard_input)
+        add = partial(
+            service.add_texts,
+            [text],
+            titles=[args.title] if args.title else [],
+            uris=[],
+        )
+    elif urls := [path for path in args.paths if isinstance(path, str)]:
+        if len(urls) < len(args.paths):
+            raise InvalidInputError(
+                "Files and web pages are added by commands of their own.", advice="Run `add` twice."
+            )
+        add = partial(service.add_urls, urls)
+    elif args.paths:
+        missing = [path for path in args.paths if not await anyio.Path(path).exists()]
+        there = [path for path in args.paths if path not in missing]
+        # Where nothing is there, all is asked for: that is refused.
+        add = partial(service.add_paths, there or missing, include=args.include, exclude=args.exclude)
+    else:
+        await service.library.get(args.kb)
+        knowledge_base = await service.writable(args.kb)
+        unfinished = await to_thread.run_sync(knowledge_base.record.jobs.next)
+        if unfinished is None:
+            await work_to_the_end(knowledge_base)
+            say("There is no unfinished job.")
+            return 0
+        return await see_through(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
+    knowledge_base, job = await with_agreement(
+        lambda confirm: add(source=args.kb, metadata=metadata, description=args.description, confirm=confirm),
+        yes=args.yes,
+    )
+    code = await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
+    for path in missing:
+        say(f"There is no file or folder {path}.")
+    return code or (LEFT_OUT if missing else 0)
+
+
+def _standard_input() -> str:
+    from loom_core.knowledge.ingest.loaders import decode
+
+    return decode(sys.stdin.buffer.read())[0]
+
+
+async def _query(service: Service, args: argparse.Namespace) -> int:
+    result = await service.query(
+        " ".join(args.question),
+        source=args.kb,
+        filters=given_filters(args.filter),
+        limit=args.limit,
+        strategy=args.strategy,
+        options=_search_options(args),
+    )
+    if args.json:
+        out_json(result)
+    else:
+        print_answer(result, detailed=args.detailed)
+    return 0
+
+
+def _search_options(args: argparse.Namespace) -> SearchOptions:
+    from loom_core import plugins
+    from loom_core.knowledge.retrieval.config import SearchOptions
+
+    return SearchOptions(
+        diversity=args.diversity,
+        expand_to=args.expand,
+        reranker=plugins.create("reranker", args.rerank) if args.rerank else None,
+    )
+
+
+def print_answer(result: QueryResult, *, detailed: bool) -> None:
+    """The passages of an answer, for a person, after a word on how well they fit if they hardly do."""
+    if note := result.match.note():
+        out(note)
+        if result.passages:
+            out()
+    for passage in result.passages:
+        out(strong(citation(passage)))
+        if detailed:
+            out("    scores: " + ", ".join(f"{name} {value:.3g}" for name, value in passage.scores.items()))
+            out("    why: " + "; ".join(passage.why))
+        for line in passage.text.strip().splitlines():
+            out(f"    {line}")
+        out()
+    for note in filter(None, [coverage_line(result.embedded, result.total), *result.notes]):
+        say(note)
+
+
+async def _list(service: Service, args: argparse.Namespace) -> int:
+    if args.kb is None:
+        entries = await to_thread.run_sync(service.library.list)
+        if args.json:
+            listed = [
+                {
+                    "name": e.name,
+                    "description": e.source.description,
+                    "documents": e.documents,
+                    "passages": e.chunks,
+                    "extraction": extraction_of(e.llm),
+                }
+                for e in entries
+            ]
+            unusable = [
+                {"name": e.name, "folder": str(e.folder), "problem": e.problem}
+                for e in await to_thread.run_sync(service.library.unusable)
+            ]
+            out_json({"sources": listed, "unusable": unusable})
+            return 0
+        for entry in entries:
+            line = f"{strong(entry.name)}  {entry.documents:,} documents, {entry.chunks:,} passages"
+            out(f"{line}, entities by {extraction_of(entry.llm)}" if entry.llm else line)
+            if entry.source.description:
+                out(f"    {entry.source.description}")
+        unusable = await service.unusable()
+        for line in unusable:
+            say(line)
+        if not entries and not unusable:
+            say("There is no knowledge base yet. Make one: loom-kb add FOLDER")
+        return 0
+    knowledge_base = await service.library.get(args.kb)
+    documents: list[dict[str, object]] = []
+    after = 0
+    while rows := knowledge_base.record.documents.list(after=after, limit=_PAGE):
+        after = rows[-1].key
+        for row in rows:
+            documents.append({"id": row.id, "title": row.title, "uri": row.uri, "length": row.length})
+            if not args.json:
+                out(f"{row.id}  {row.title or 'untitled'}  ({shown(row.uri)}, {row.length:,} characters)")
+    if args.json:
+        out_json({"documents": documents})
+    return 0
+
+
+async def _remove(service: Service, args: argparse.Namespace) -> int:
+    if args.all == bool(args.ids):
+        raise InvalidInputError("Say what to remove.", advice="Give ids, URIs or paths, or --all.")
+    if args.all:
+        await service.library.delete(args.kb)
+        if args.json:
+            out_json({"removed": args.kb})
+        else:
+            out(f"Removed the knowledge base {args.kb!r}.")
+        return 0
+    await service.library.get(args.kb)
+    by_uri = {uri_of(Path(id_)): id_ for id_ in args.ids}
+    removed, _ = await service.remove([*args.ids, *by_uri], source=args.kb)
+    found = {name for info in removed for name in (info.id, info.uri, by_uri.get(info.uri, ""))}
+    unknown = [id_ for id_ in args.ids if id_ not in found]
+    if args.json:
+        out_json(RemoveResult(removed=removed, unknown=unknown))
+    else:
+        for info in removed:
+            out(f"removed {info.id}  {info.title or 'untitled'}  ({shown(info.uri)})")
+        for id_ in unknown:
+            say(f"unknown: {id_}")
+    return 1 if unknown else 0
+
+
+async def _stats(service: Service, args: argparse.Namespace) -> int:
+    knowledge_base = await service.library.get(args.kb)
+
+    def collect() -> dict[str, object]:
+        record = knowledge_base.record
+        documents, passages, characters = record.documents.counts()
+        entities, relations, mentions = record.graph.counts()
+        folder = service.library.catalogue.folder(args.kb)
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {
+            "name": args.kb,
+            "folder": str(folder),
+            "description": knowledge_base.description,
+            "documents": documents,
+            "passages": passages,
+            "characters": characters,
+            "duplicates": record.duplicates.count(),
+            "languages": record.documents.languages(),
+            "vectors": knowledge_base.coverage()[0],
+            "embedder": record.get("embedder"),
+            **next_embedder(knowledge_base),
+            "extraction": extraction_of(record.get("llm")),
+            "entities": entities,
+            "relations": relations,
+            "mentions": mentions,
+            "strategy": knowledge_base.strategy,
+            "filters": list(knowledge_base.supported_filters),
+            "index_lag": knowledge_base.index_lag(),
+            "held_by": held_by(knowledge_base.holder()) or None,
+            "bytes": sum(path.stat().st_size for path in files),
+        }
+
+    numbers = await to_thread.run_sync(collect)
+    if args.json:
+        out_json(numbers)
+        return 0
+    for line in fact_lines(numbers):
+        out(line)
+    return 0
+
+
+async def _demo(service: Service, args: argparse.Namespace) -> int:
+    from loom_kb.command_line.demo import demo
+
+    return await demo(service, as_json=args.json)

@@ -1,0 +1,71 @@
+"""Working on what was ordered, with progress for a person to watch."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from loom_core.server.cli.console import ProgressBar, out, out_json, say
+from loom_kb.models import AddResult
+from loom_kb.service import job_info
+from loom_kb.texts import ASK_COMMAND, duration, job_text
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+
+__all__ = ["LEFT_OUT", "see_through", "work_to_the_end"]
+
+LEFT_OUT = 3
+"""Exit code: done, but not with every document that was named."""
+
+
+async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: str, as_json: bool) -> int:
+    """Work until a job is done and say what has become of it; returns the exit code.
+
+    Args:
+        knowledge_base: where the job is.
+        job: its id.
+        kb: the name of the knowledge base, for the command that goes on after an interruption.
+        as_json: whether to print JSON.
+    """
+    began = time.monotonic()
+    try:
+        await work_to_the_end(knowledge_base, job)
+    except anyio.get_cancelled_exc_class():
+        say(f"\nStopped. What is done is kept; `loom-kb add --kb {kb}` goes on with {job}.")
+        raise
+    info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(job))
+    if as_json:
+        out_json(AddResult(job=info, documents=[]))
+    else:
+        out(job_text([info], ask=ASK_COMMAND))
+        if info.embedded:
+            out(f"All of it took {duration(time.monotonic() - began)}, vectors included.")
+    if info.state == "failed":
+        return 1
+    return LEFT_OUT if info.counts.get("failed") else 0
+
+
+async def work_to_the_end(knowledge_base: GraphRAGKnowledgeBase, job: str = "") -> None:
+    """Work until nothing is left to do, and show how far it is: a job first, where one is given."""
+    reading, embedding = ProgressBar("reading  ", "documents"), ProgressBar("embedding", "passages")
+    finished = not job
+
+    def progress() -> None:
+        nonlocal finished
+        if not finished:
+            state = knowledge_base.job(job)
+            finished = state.finished
+            reading.show(state.processed, state.total, final=finished)
+        elif knowledge_base.strategy in {"hybrid", "vector_first", "graph_first"}:
+            embedding.show(*knowledge_base.coverage())
+
+    await knowledge_base.worker.drain(progress=progress)
+    done, total = await to_thread.run_sync(knowledge_base.coverage)
+    if done:
+        embedding.show(done, total, final=True)
+    if knowledge_base.worker.problem:
+        say(knowledge_base.worker.problem)

@@ -1,0 +1,229 @@
+"""The commands that look after a knowledge base: check, rebuild, export, import."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
+from loom_kb.command_line.job_progress import see_through
+from loom_kb.language_model import with_agreement
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loom_core.knowledge.maintenance.finding import CheckReport
+    from loom_core.knowledge.maintenance.salvage import Salvaged
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.store.changes import IndexName
+    from loom_kb.service import Service
+
+__all__ = ["check", "export_archive", "import_archive", "next_embedder", "rebuild"]
+
+_NAMED = 20  # documents that were lost
+
+
+async def check(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb check`: 0 if everything is as it should be (again), 1 if not, 3 if documents were lost."""
+    from loom_core.knowledge.maintenance.salvage import check_file, salvage
+
+    folder = service.library.catalogue.folder(args.kb)
+    if not (folder / "record.db").exists():
+        raise NotFoundError(f"There is no knowledge base {args.kb!r}.", advice="`loom-kb list` shows them.")
+    done: list[str] = []
+    lost: list[str] = []
+    damage = await to_thread.run_sync(check_file, folder / "record.db")
+    if damage and args.repair:
+        saved = await to_thread.run_sync(salvage, folder)
+        done, lost = _saved(saved), _lost(saved)
+        damage = await to_thread.run_sync(check_file, folder / "record.db")
+    if damage:
+        from loom_core.knowledge.maintenance.finding import CheckReport
+
+        report = CheckReport(checked=["file"], findings=damage)
+    else:
+        knowledge_base = await service.library.get(args.kb)
+        if done:  # what was saved is a job now
+            await knowledge_base.worker.drain()
+        report = await knowledge_base.check(repair=args.repair)
+        report.checked.insert(0, "file: a whole SQLite database")
+    report.repaired[:0] = done
+    report.notes[:0] = lost
+    if args.json:
+        out_json({"name": args.kb, "sound": report.sound, **asdict(report)})
+    else:
+        _print_report(args.kb, report, repair=args.repair)
+    if not report.sound:
+        return 1
+    return 3 if lost else 0
+
+
+def _saved(saved: Salvaged) -> list[str]:
+    """What became of a damaged record, in words."""
+    if saved.kept is None:
+        return ["the record's own indexes were made anew; nothing is lost"]
+    lines = [
+        f"{saved.documents:,} documents were saved from the damaged record with {saved.vectors:,} vectors, "
+        f"and {saved.jobs:,} of unfinished jobs; the damaged file is kept as {saved.kept}"
+    ]
+    if saved.reloaded:
+        lines.append(f"{len(saved.reloaded):,} could not be read, and are loaded again from their files")
+    return lines
+
+
+def _lost(saved: Salvaged) -> list[str]:
+    """What could not be saved of a damaged record, in words."""
+    lines: list[str] = []
+    if saved.lost:
+        more = len(saved.lost) - _NAMED
+        lines.append(
+            f"{len(saved.lost):,} documents could not be read and are lost: {', '.join(saved.lost[:_NAMED])}"
+            + (f", and {more:,} more" if more > 0 else "")
+        )
+    if saved.incomplete:
+        lines.append("more may be lost, as parts of the record cannot even be counted: add your files again")
+    return lines
+
+
+def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
+    for line in report.checked:
+        out(f"checked   {line}")
+    for line in report.notes:
+        out(f"note      {line}")
+    for line in report.repaired:
+        out(f"repaired  {line}")
+    for finding in report.findings:
+        out(f"wrong     {finding.text}")
+    if report.sound:
+        out(strong(f"{name}: everything is as it should be."))
+        return
+    out(strong(f"{name}: {len(report.findings):,} things are wrong."))
+    if not repair and any(finding.repair for finding in report.findings):
+        say(f"`loom-kb check --repair --kb {name}` puts right what it can.")
+
+
+async def rebuild(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb rebuild`: indexes, passages or vectors anew."""
+    knowledge_base = await service.library.get(args.kb)
+    if args.embedder != "auto" and (args.index or args.all_from_text):
+        raise InvalidInputError(
+            "--embedder makes all vectors anew, and nothing else.", advice="Give it without the others."
+        )
+    if args.embedder != "auto":
+        return await _change_embedder(knowledge_base, args)
+    if args.all_from_text:
+        knowledge_base = await service.writable(args.kb)
+        id_ = await with_agreement(partial(_submit_stored, knowledge_base), yes=args.yes)
+        bar = ProgressBar("rebuilding", "documents")
+
+        def progress() -> None:
+            job = knowledge_base.job(id_)
+            bar.show(job.processed, job.total)
+
+        await knowledge_base.worker.drain(progress=progress)
+        job = await to_thread.run_sync(knowledge_base.job, id_)
+        bar.show(job.processed, job.total, final=True)
+        if args.json:
+            out_json({"name": args.kb, "counts": job.counts})
+        else:
+            out(", ".join(f"{count:,} {state}" for state, count in sorted(job.counts.items())) or "nothing")
+        return 3 if job.counts.get("failed") else 0
+    indexes: list[IndexName] = args.index or ["words", "vectors", "graph"]
+    bar = ProgressBar("rebuilding", "indexes")
+    await knowledge_base.rebuild(indexes, progress=lambda: bar.show(0, len(indexes)))
+    bar.show(len(indexes), len(indexes), final=True)
+    if args.json:
+        out_json({"name": args.kb, "rebuilt": list(indexes)})
+    else:
+        out(f"Built anew: {', '.join(indexes)}.")
+    return 0
+
+
+async def _submit_stored(knowledge_base: GraphRAGKnowledgeBase, confirm: bool) -> str:
+    await knowledge_base.agree_on_rebuild(confirm=confirm)
+    return await to_thread.run_sync(partial(knowledge_base.submit_stored, confirm=confirm))
+
+
+async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
+    from loom_core.embedding.registry import create_embedder
+
+    bar = ProgressBar("embedding", "passages")
+    before = knowledge_base.embedder_id
+    await knowledge_base.change_embedder(
+        create_embedder(args.embedder), progress=lambda: bar.show(*knowledge_base.reembedded())
+    )
+    if args.json:
+        out_json({"name": args.kb, "before": before, "embedder": knowledge_base.embedder_id})
+    else:
+        out(f"The vectors were made by {before}, and are made by {knowledge_base.embedder_id} now.")
+    return 0
+
+
+def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
+    """The embedder that is to take over and how far that is; empty without one. Blocks."""
+    wanted = knowledge_base.record.next_vectors.wanted()
+    return {"next_embedder": wanted, "next_vectors": knowledge_base.reembedded()[0]} if wanted else {}
+
+
+async def export_archive(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb export`: a knowledge base as one file."""
+    from loom_core.knowledge.maintenance.archive_export import export
+
+    knowledge_base = await service.library.get(args.kb)
+    bar = ProgressBar("writing  ", "documents")
+
+    def write() -> dict[str, int]:
+        manifest = export(knowledge_base.record, args.file, name=args.kb, progress=bar.show)
+        return {name: part.rows for name, part in manifest.parts.items()}
+
+    rows = await to_thread.run_sync(write)
+    size = args.file.stat().st_size
+    bar.show(rows["documents.jsonl"], rows["documents.jsonl"], final=True)
+    if args.json:
+        out_json({"name": args.kb, "file": str(args.file), "bytes": size, "parts": rows})
+    else:
+        documents, vectors = rows["documents.jsonl"], rows["vectors.bin"]
+        out(f"{args.file}: {documents:,} documents, {vectors:,} vectors, {size:,} bytes")
+    return 0
+
+
+async def import_archive(service: Service, args: argparse.Namespace) -> int:
+    """`loom-kb import`: such a file into a knowledge base."""
+    from loom_core.knowledge.maintenance.archive import ArchiveReader
+    from loom_core.knowledge.maintenance.archive_import import receive_archive
+
+    archive = await to_thread.run_sync(ArchiveReader, args.file)
+    try:
+        name = args.kb or archive.manifest.name or "default"
+        there = {entry.name: entry.documents for entry in await to_thread.run_sync(service.library.list)}
+        if not args.kb and there.get(name):
+            raise InvalidInputError(
+                f"There is already a knowledge base {name!r} with {there[name]:,} documents.",
+                advice="Give --kb NAME: a new one, or the one that is to take the documents in.",
+            )
+        knowledge_base = await service.writable(name, embedder=archive.manifest.embedder)
+        await knowledge_base.agree_on_extraction(confirm=args.yes)
+        bar = ProgressBar("reading  ", "documents")
+
+        def receive() -> str:
+            return receive_archive(
+                knowledge_base.record,
+                archive,
+                folder=service.library.catalogue.folder(name),
+                progress=bar.show,
+                confirm=args.yes,
+            )
+
+        job = await to_thread.run_sync(receive)
+    finally:
+        archive.close()
+    if archive.manifest.embedder and archive.manifest.embedder != knowledge_base.embedder_id:
+        say(
+            f"Its vectors were made by {archive.manifest.embedder}, those here are made by "
+            f"{knowledge_base.embedder_id}: they are made anew."
+        )
+    return await see_through(knowledge_base, job, kb=name, as_json=args.json)

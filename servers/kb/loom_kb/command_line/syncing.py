@@ -1,0 +1,123 @@
+"""The commands that keep folders in step: sync, once or for as long as it runs."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.knowledge.uris import shown
+from loom_core.server.cli.console import out, out_json, say
+from loom_kb.command_line.job_progress import see_through
+from loom_kb.language_model import with_agreement
+from loom_kb.settings import DEFAULT_SOURCE
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store.jobs import ItemState
+    from loom_kb.service import Service
+
+__all__ = ["sync", "watch_folders"]
+
+_CHANGES: tuple[ItemState, ...] = ("added", "updated", "moved", "removed", "failed")
+_PAGE = 500
+_POLL_SECONDS = 0.5
+_log = logging.getLogger(__name__)
+
+
+async def sync(service: Service, args: argparse.Namespace) -> int:
+    """Bring a knowledge base in step with folders; with `--watch`, stay and keep it so."""
+    for folder in args.folders:
+        if not args.watch and not await anyio.Path(folder).exists() and not args.allow_empty:
+            raise NotFoundError(
+                f"There is no folder {folder}.",
+                advice="Is its drive connected? If its documents are to go, use --allow-empty.",
+            )
+    if args.watch and args.yes:
+        raise InvalidInputError(
+            "--yes agrees to one sync, and --watch goes on and on.",
+            advice="Sync once with --yes, then watch.",
+        )
+    knowledge_base = await service.writable(args.kb)
+    options: dict[str, Any] = {
+        "include": args.include,
+        "exclude": args.exclude,
+        "metadata": {"tags": args.tag} if args.tag else None,
+    }
+    if args.watch:
+        return await _watch(knowledge_base, args, options)
+
+    async def submit(confirm: bool) -> str:
+        await knowledge_base.agree_on_extraction(args.folders, confirm=confirm, **options)
+        order = partial(knowledge_base.submit_sync, args.folders, allow_empty=args.allow_empty, **options)
+        return await to_thread.run_sync(partial(order, confirm=confirm))
+
+    job = await with_agreement(submit, yes=args.yes)
+    return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
+
+
+async def watch_folders(service: Service) -> None:
+    """Keep the folders that the settings name in step, while this process is the one that works."""
+    from loom_core.knowledge.rag.folder_watch import FolderWatch
+
+    only = service.settings.sources
+    name = only[0] if only else DEFAULT_SOURCE
+    try:
+        knowledge_base = await service.writable(name)
+    except ConfigError as error:
+        _log.error("The folders are not watched: %s", error)
+        return
+    while not knowledge_base.worker.holds:  # noqa: ASYNC110 - the lock of another process tells nobody
+        await anyio.sleep(_POLL_SECONDS)
+    await FolderWatch(knowledge_base, service.settings.watched).run()
+
+
+async def _watch(
+    knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace, options: dict[str, Any]
+) -> int:
+    from loom_core.knowledge.rag.folder_watch import FolderWatch
+
+    def told(job: Job) -> None:
+        _tell_changes(knowledge_base.record, job, out_json if args.json else _line)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_at_signal, tasks.cancel_scope)
+        tasks.start_soon(knowledge_base.work)
+        say(f"Watching {', '.join(map(str, args.folders))}; end it with Ctrl+C.")
+        await FolderWatch(knowledge_base, args.folders, told=told, **options).run()
+    return 0
+
+
+async def _end_at_signal(scope: anyio.CancelScope) -> None:
+    """End at SIGINT and SIGTERM; where there are no such signals, KeyboardInterrupt does."""
+    try:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                scope.cancel()
+                return
+    except NotImplementedError:
+        return
+
+
+def _tell_changes(record: Record, job: Job, tell: Callable[[dict[str, object]], None]) -> None:
+    after = -1
+    while items := record.jobs.report(job, _CHANGES, limit=_PAGE, after=after):
+        after = items[-1].ordinal
+        for item in items:
+            tell({"state": item.state, "uri": item.uri, "reason": item.reason})
+    if job.error:
+        tell({"state": "failed", "uri": "", "reason": job.error})
+
+
+def _line(change: dict[str, object]) -> None:
+    reason = f"  ({change['reason']})" if change["reason"] else ""
+    out(f"{change['state']:8} {shown(str(change['uri']))}{reason}")

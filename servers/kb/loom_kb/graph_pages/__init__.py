@@ -1,0 +1,1 @@
+"""The graph as a page and as an MCP App."""

@@ -1,0 +1,1 @@
+"""Tools and prompts that MCP clients see."""

@@ -1,0 +1,437 @@
+"""The tools that search, read, list, add and remove documents and explore the graph."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from anyio import to_thread
+from pydantic import Field
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.elicitation import can_ask, consent
+from loom_core.server.calls.tasks import become_task
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import TextBudget, ToolReply, tool_result
+from loom_core.server.search.citations import reading_text
+from loom_core.server.search.search_tool import (
+    AnswerLimit,
+    Detail,
+    Filters,
+    PassageLimit,
+    Question,
+    TextLimit,
+    TextStart,
+    searching_tool,
+)
+from loom_core.storage.ownership import holder_of
+from loom_kb.graph_pages.app import GRAPH_TOOL_META
+from loom_kb.language_model import configuration
+from loom_kb.mcp_tools.graph import explore
+from loom_kb.mcp_tools.job_tools import WHOLE, cancel_job, register_job_tools, wait_for_job
+from loom_kb.models import (
+    AddResult,
+    DocumentInfo,
+    FetchResult,
+    GraphResult,
+    QueryResult,
+    RemoveResult,
+    SourceDetails,
+    SourcesResult,
+)
+from loom_kb.service import Service, document_info, estimate_info, position
+from loom_kb.texts import (
+    UNFORESEEN_QUESTION,
+    confirmation_question,
+    confirmation_text,
+    document_line,
+    extraction_of,
+    graph_text,
+    held_by,
+    job_text,
+    query_text,
+    removal_question,
+    source_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_kb.settings import Settings
+
+__all__ = ["QUERY_HEAD", "Source", "register_tools"]
+
+_ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
+_MANY = 20  # documents that are removed at once without asking the user
+_CONFIRM = "call `{}` again with the same arguments and confirm: true"
+
+QUERY_HEAD = (
+    "Search the user's own documents and notes (English, Chinese and other languages) and get the passages "
+    "that answer a question, each with a citation. Use it before answering anything that these sources may "
+    "know better than you: facts, names, procedures, decisions, code and numbers from the user's files. "
+    "Not for general knowledge or the web."
+)
+_QUERY_TAIL = (
+    "Ask one whole question in natural language, in the user's language; it follows links between documents, "
+    "so a question whose answer needs two documents is fine. Returns numbered passages "
+    "“[1] title › heading (uri#start-end)” with their text: cite them as [1], [2]. Read more with fetch(id). "
+    'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
+)
+
+
+def register_tools(server: LoomServer, service: Service) -> None:
+    """Register all tools of the full profile."""
+    _register_reading(server, service)
+    _register_writing(server, service)
+    _register_removing(server, service)
+    register_job_tools(server, service)
+    _register_graph(server, service)
+
+
+def _register_reading(server: LoomServer, service: Service) -> None:
+    @searching_tool(
+        server,
+        title="Search knowledge",
+        head=QUERY_HEAD,
+        tail=_QUERY_TAIL,
+        sources=service.described,
+        without_sources="There is no knowledge base yet: `add` makes one.",
+        open_world=False,
+    )
+    async def query(
+        query: Question,
+        source: Source = None,
+        filters: Filters = None,
+        limit: PassageLimit = 5,
+        response_format: Detail = "concise",
+        max_tokens: AnswerLimit = 6000,
+    ) -> ToolReply[QueryResult]:
+        result = await service.query(query, source=source, filters=dict(filters or {}), limit=limit)
+        detailed = response_format == "detailed"
+        text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result if detailed else result.concise())
+
+    @server.tool(
+        title="Read a document",
+        description=(
+            "Read a document, or the text around a passage that `query` found. Use it when a passage is cut "
+            "short or you need its context. Returns the text from `start`, and says where to go on. "
+            'Example: {"id": "d2409f60bed50"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def fetch(
+        id: Annotated[  # noqa: A002
+            str,
+            Field(
+                description="Id of a passage or document, or a document's URI.",
+                examples=["d2409f60bed50.88260223dd7e"],
+            ),
+        ],
+        source: Source = None,
+        start: TextStart = None,
+        max_tokens: TextLimit = 4000,
+    ) -> ToolReply[FetchResult]:
+        result = await service.fetch(id, source=source, start=start, tokens=max_tokens)
+        return tool_result(reading_text(result), result)
+
+    @server.tool(
+        title="List sources",
+        description=(
+            "List the knowledge bases with what is in them and which filters they support; with `source`, "
+            "list the documents of that one. Use it to see what can be searched, or to find a document's id. "
+            'Returns names, counts and ids. Example: {"source": "default", "limit": 20}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def sources(
+        source: Annotated[str | None, Field(description="Knowledge base whose documents to list.")] = None,
+        limit: Annotated[int, Field(description="How many documents.", ge=1, le=200)] = 50,
+        cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None,
+    ) -> ToolReply[SourcesResult]:
+        return await _list_sources(service, source, limit, cursor)
+
+
+def _add_description(settings: Settings) -> str:
+    """Describe `add` with what it can read on this server."""
+    kinds, uses, limits = ["a text"], "something remembered", "It modifies the knowledge base only."
+    read: list[str] = []
+    example = '{"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
+    if settings.roots:
+        kinds.append("files and folders")
+        uses += " or a folder made searchable"
+        folders = ", ".join(map(str, settings.roots))
+        read.append(f"`paths` may name files and folders under: {folders[:600]}.")
+        limits = "It modifies the knowledge base, never the files."
+    if settings.allow_urls:
+        kinds.append("web pages")
+        read.append("`urls` may name web pages.")
+    if read:
+        read.append(
+            "Markdown, text, HTML, PDF, Office and OpenDocument, EPUB, CSV, JSON and source code are read."
+        )
+    else:
+        read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")
+    listed = " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])}, or {kinds[-1]}"
+    return (
+        f"Add {listed} to a knowledge base; a new name makes a new one. Use it when the user wants {uses}. "
+        f"{' '.join(read)} Unchanged documents cost nothing, changed ones are replaced. {limits} Returns "
+        "within seconds with a job: small additions are done by then, for large ones ask `job`. "
+        f"Example: {example}"
+    )
+
+
+def _unusable(settings: Settings) -> list[str]:
+    """The arguments of `add` that cannot work on this server."""
+    usable = {"paths": bool(settings.roots), "urls": settings.allow_urls}
+    return [name for name, works in usable.items() if not works]
+
+
+def _register_writing(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Add documents",
+        description=_add_description(service.settings),
+        hidden=_unusable(service.settings),
+        read_only=False,
+        destructive=True,
+        idempotent=True,
+        open_world=service.settings.allow_urls,
+        task="optional",
+    )
+    async def add(
+        ctx: ToolContext,
+        text: Annotated[str | None, Field(description="Markdown or plain text of one document.")] = None,
+        paths: Annotated[list[str] | None, Field(description="Files and folders to read.")] = None,
+        urls: Annotated[
+            list[str] | None,
+            Field(description="Web pages to fetch.", max_length=500, examples=[["https://example.com/"]]),
+        ] = None,
+        source: Annotated[
+            str | None, Field(description="Knowledge base, made if there is none; `default` if left out.")
+        ] = None,
+        title: Annotated[str, Field(description="Title of the text.", max_length=300)] = "",
+        uri: Annotated[
+            str, Field(description="Address of the text; the same address replaces it later.", max_length=500)
+        ] = "",
+        tags: Annotated[list[str] | None, Field(description="For the filter `tags`.")] = None,
+        description: Annotated[
+            str, Field(description="What the knowledge base holds, for a new one.", max_length=300)
+        ] = "",
+        confirm: Annotated[
+            bool,
+            Field(
+                description="The user agreed to what a language model is to read for it; "
+                "it counts only where your client cannot ask them."
+            ),
+        ] = False,
+    ) -> ToolReply[AddResult]:
+        metadata: dict[str, Any] = {"tags": tags} if tags else {}
+        submit = await _submission(service, text, paths, urls, title=title, uri=uri)
+        submit = partial(submit, source=source, metadata=metadata, description=description)
+        try:
+            unforeseen = bool(urls) and bool(configuration(service.settings.llm))
+            knowledge_base, job = await _submitted(ctx, submit, confirm=confirm, unforeseen=unforeseen)
+        except ConfirmationNeededError as error:
+            asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
+            return tool_result(confirmation_text(error.estimate), asked)
+        info = await wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
+        if info.finished_at is None and await become_task(
+            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(cancel_job, knowledge_base, job)
+        ):
+            info = await wait_for_job(knowledge_base, job, WHOLE, ctx)
+        documents = await to_thread.run_sync(_added, knowledge_base, job)
+        lines = [job_text([info]), *map(document_line, documents)]
+        if info.state in {"queued", "running"}:
+            lines.append(f'It goes on in the background. Ask job(id="{info.id}") how far it is.')
+        return tool_result("\n".join(lines), AddResult(job=info, documents=documents))
+
+
+def _register_removing(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Remove documents",
+        description=(
+            "Remove documents from a knowledge base, with everything that only they support. This is "
+            "irreversible, but the files themselves are not touched. Use it only when the user asks for it. "
+            'Returns what was removed. Example: {"ids": ["d2409f60bed50"]}'
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=True,
+        open_world=False,
+    )
+    async def remove(
+        ctx: ToolContext,
+        ids: Annotated[
+            list[str], Field(description="Ids or URIs of documents.", min_length=1, max_length=500)
+        ],
+        source: Source = None,
+        confirm: Annotated[
+            bool,
+            Field(
+                description=f"The user agreed to removing more than {_MANY} documents at once; "
+                "it counts only where your client cannot ask them."
+            ),
+        ] = False,
+    ) -> ToolReply[RemoveResult]:
+        if len(ids) > _MANY:
+            question = removal_question(len(ids), source)
+            await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("remove"))
+        removed, unknown = await service.remove(ids, source=source)
+        lines = [f"Removed {len(removed)} of {len(ids)} documents.", *map(document_line, removed)]
+        lines += [f"- unknown: {id_}" for id_ in unknown]
+        return tool_result("\n".join(lines), RemoveResult(removed=removed, unknown=unknown))
+
+
+def _register_graph(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Explore the graph",
+        description=(
+            "Explore how people, places, things and terms of the documents are connected. With `entity`, see "
+            "what it is connected with; with `to`, find a path between two. Use it for overviews and "
+            "connections; for facts use `query`. Returns relations, each with a sentence that says so and "
+            'the id of its passage. Example: {"entity": "Ada Lovelace", "to": "Jacquard loom"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+        meta=GRAPH_TOOL_META,
+    )
+    async def graph(
+        entity: Annotated[
+            str, Field(description="A name as the documents use it.", min_length=1, examples=["Ada Lovelace"])
+        ],
+        to: Annotated[str | None, Field(description="Another name, for a path.")] = None,
+        source: Annotated[
+            str | None, Field(description="Knowledge base; needed if there are several.")
+        ] = None,
+        hops: Annotated[int, Field(description="How far to look around.", ge=1, le=3)] = 1,
+        limit: Annotated[int, Field(description="How many entities a hop.", ge=1, le=100)] = 20,
+    ) -> ToolReply[GraphResult]:
+        knowledge_base = await service.one(source)
+        result = await explore(knowledge_base, entity, to=to or None, hops=hops, limit=limit)
+        return tool_result(graph_text(result), result)
+
+
+async def _submission(
+    service: Service,
+    text: str | None,
+    paths: list[str] | None,
+    urls: list[str] | None,
+    *,
+    title: str,
+    uri: str,
+) -> Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]]:
+    """What writes down that something is to be added."""
+    if text or paths or urls:  # empty ones in the same call come from hosts that fill in every argument
+        text, paths, urls = text or None, paths or None, urls or None
+    if [text, paths, urls].count(None) != 2:
+        unusable = _unusable(service.settings)
+        names = [f"`{name}`" for name in ("text", "paths", "urls") if name not in unusable]
+        kinds = f"one of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+        raise InvalidInputError(f"Give {kinds}.", advice="One call adds one kind.")
+    if paths is not None:
+        return partial(service.add_paths, await service.allowed(paths), roots=service.settings.roots)
+    if urls is not None:
+        return partial(service.add_urls, urls)
+    titles, uris = [title] if title else [], [uri] if uri else []
+    return partial(service.add_texts, [text or ""], titles=titles, uris=uris)
+
+
+async def _submitted(
+    ctx: ToolContext,
+    submit: Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]],
+    *,
+    confirm: bool,
+    unforeseen: bool,
+) -> tuple[GraphRAGKnowledgeBase, str]:
+    """Write it down, after asking the user if a language model would have to read much for it.
+
+    Args:
+        ctx: the call.
+        submit: writes it down.
+        confirm: whether the model says that the user has agreed.
+        unforeseen: whether how much a language model would have to read is known only later.
+
+    Raises:
+        ConfirmationNeededError: it would, and the client cannot ask.
+        ConsentError: they did not agree.
+    """
+    if not can_ask(ctx):
+        return await submit(confirm=confirm)
+    question = UNFORESEEN_QUESTION
+    if not (confirm and unforeseen):
+        try:
+            return await submit(confirm=False)
+        except ConfirmationNeededError as error:
+            question = confirmation_question(error.estimate)
+    await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("add"))
+    return await submit(confirm=True)
+
+
+async def _list_sources(
+    service: Service, source: str | None, limit: int, cursor: str | None
+) -> ToolReply[SourcesResult]:
+    entries = await to_thread.run_sync(service.library.list)
+    if not source:
+        details = [
+            SourceDetails(
+                name=entry.name,
+                description=entry.source.description,
+                documents=entry.documents,
+                passages=entry.chunks,
+                filters=list(entry.source.supported_filters),
+                extraction=extraction_of(entry.llm),
+                held_by=held_by(await to_thread.run_sync(holder_of, entry.folder)),
+            )
+            for entry in entries
+        ]
+        budget = TextBudget(narrow="a source", separator="\n")
+        for d in details:
+            budget.add(source_line(d))
+        unusable = await service.unusable()
+        for line in unusable:
+            budget.add(f"- {line}")
+        text = budget.text() if details or unusable else "There is no knowledge base yet: `add` makes one."
+        return tool_result(text, SourcesResult(sources=details, documents=[]))
+    knowledge_base = await service.library.get(source)
+    after = position(cursor)
+
+    def page() -> list[tuple[int, DocumentInfo]]:
+        rows = knowledge_base.record.documents.list(after=after, limit=limit + 1)
+        return [(row.key, document_info(row)) for row in rows]
+
+    rows = await to_thread.run_sync(page)
+    budget = TextBudget(narrow="the cursor", separator="\n")
+    for _, document in rows[:limit]:
+        budget.add(document_line(document))
+    documents = [document for _, document in rows[: budget.shown]]
+    more = str(rows[budget.shown - 1][0]) if len(rows) > budget.shown else None
+    text = budget.text() if documents else "No more documents."
+    if more:
+        text += f'\n[more: cursor="{more}"]'
+    return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
+
+
+def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
+    record = knowledge_base.record
+    found = record.jobs.get(job)
+    if found is None or found.request.keys().isdisjoint({"texts", "urls"}):
+        return []
+    items = record.jobs.report(found, ["added", "updated", "unchanged"])
+    rows = [record.documents.get(item.uri) for item in items]
+    return [document_info(row) for row in rows if row is not None]
+
+
+Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
+"""Which knowledge base is meant."""

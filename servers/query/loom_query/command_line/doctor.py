@@ -1,0 +1,118 @@
+"""`loom-query-server doctor`: a quick look at the installation and every source, which changes nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from loom_core.errors import ConfigError, LoomError
+from loom_core.server.cli.health import Section, fine, problem, told_by, warning
+from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.doctor.keys import language_model_variables
+from loom_core.server.doctor.language_model import model_section
+from loom_query.configuration.query_file import read_query_file
+from loom_query.federation.live_source import McpSource
+from loom_query.service import Service
+
+if TYPE_CHECKING:
+    from loom_core.server.cli.health import Finding
+    from loom_query.configuration.query_file import SourceProblem
+    from loom_query.federation.live_source import LiveSource
+    from loom_query.settings import Settings
+
+__all__ = ["own_checks", "variables"]
+
+_MODEL_SECONDS = 15.0  # the keyring may ask the user
+_SOURCES_SECONDS = 30.0
+_QUESTION = "loom"  # what remote sources are asked; what they find does not matter
+_OTHER_MODEL = "Correct `llm` in the configuration, or leave it out: then `ask` gives passages only."
+_CORRECT = "Correct it there."
+
+
+def own_checks(settings: Settings) -> list[Check]:
+    """What is looked at for this server beside what is looked at for any."""
+    return [
+        Check("configuration", blocking(partial(_configuration, settings)), seconds=_MODEL_SECONDS),
+        Check("language model", blocking(partial(_model, settings)), seconds=_MODEL_SECONDS),
+        Check("sources", partial(_sources, settings), seconds=_SOURCES_SECONDS + 5.0),
+    ]
+
+
+def variables(settings: Settings) -> set[str]:
+    """The environment variables that may hold keys it uses."""
+    usual = language_model_variables()
+    try:
+        return usual | {*read_query_file(settings.config).variables}
+    except ConfigError:  # told by its own check
+        return usual
+
+
+def _configuration(settings: Settings) -> Section:
+    file = "none: all knowledge bases are sources"
+    if settings.config_given or settings.config.exists():
+        file = str(settings.config)
+    sources = Service(settings).sources
+    try:
+        sources.load()
+    except ConfigError as error:
+        finding = told_by(error, "configuration-unreadable", remedy=_CORRECT)
+        return Section(name="configuration", facts={"file": file}, findings=[finding])
+    kinds = {name: source.kind for name, source in sources.live.items()}
+    findings = [_broken(each) for each in sources.problems]
+    if not kinds and not findings:
+        remedy = f"Add documents with loom-kb, or name sources in {settings.config}."
+        findings.append(warning("no-source", "There is nothing to ask.", remedy))
+    return Section(name="configuration", facts={"file": file, "sources": kinds}, findings=findings)
+
+
+def _broken(found: SourceProblem) -> Finding:
+    return problem("source-unusable", f"The source {found.name!r}: {found.message}", found.advice or _CORRECT)
+
+
+def _model(settings: Settings) -> Section | None:
+    service = Service(settings)
+    try:
+        service.sources.load()
+    except ConfigError:  # told by its own check
+        return None
+    return model_section(service.language_model, otherwise=_OTHER_MODEL)
+
+
+async def _sources(settings: Settings) -> list[Section]:
+    """Every source that is not in this program, asked a question; what gives no answer in time says so."""
+    service = Service(settings, upkeep=False)
+    try:
+        await blocking(service.sources.load)()
+    except ConfigError:  # told by its own check
+        return []
+    asked = [source for source in service.sources.live.values() if source.kind in {"http", "mcp"}]
+    late = problem(
+        "gives-no-answer",
+        f"It gave no answer within {_SOURCES_SECONDS:g} s.",
+        "See whether it runs; a server alone: loom-query-server mcp test --all",
+    )
+    found = [Section(name=f"source {source.name}", findings=[late]) for source in asked]
+
+    async def look(place: int, source: LiveSource) -> None:
+        found[place] = await _source(source)
+
+    async with service:
+        with anyio.move_on_after(_SOURCES_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for place, source in enumerate(asked):
+                    tasks.start_soon(look, place, source)
+    return found
+
+
+async def _source(source: LiveSource) -> Section:
+    name = f"source {source.name}"
+    facts: dict[str, object] = {}
+    try:
+        if isinstance(source, McpSource) and (server := await source.connect()) is not None:
+            facts = {"server": f"{server.name} {server.version}".strip(), "protocol": server.protocol_version}
+        await source.provider.query(_QUESTION, limit=1)
+    except LoomError as error:
+        return Section(name=name, facts=facts, findings=[told_by(error, "source-unusable", remedy=_CORRECT)])
+    return Section(name=name, facts=facts, findings=[fine("source", "It answers.")])

@@ -1,0 +1,139 @@
+"""One source as the configuration names it: what is written, and what it means."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loom_core.knowledge.sources.documents import TextDocument
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+    from loom_query.configuration.mcp_config import McpConfig
+
+__all__ = [
+    "KINDS",
+    "ConfiguredSource",
+    "DocumentsConfig",
+    "Kind",
+    "LocalConfig",
+    "SourceConfig",
+    "WrittenSource",
+    "advice_on",
+    "config_model",
+]
+
+Kind = Literal["local", "http", "mcp", "documents"]
+"""A knowledge base on this machine; an HTTP API; a search tool of an MCP server; texts in the file itself."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+LONGEST_DEADLINE = 40.0
+"""Seconds; hosts give up a call after some more."""
+
+
+class _Written(BaseModel):
+    # Inputs stay out of messages, as one may be a secret in the wrong place.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class WrittenSource(_Written):
+    """What every source may say of itself, whatever its kind."""
+
+    kind: Kind = Field(description="What it is: local, http, mcp or documents.")
+    description: str = Field(default="", description="What is in it, in one sentence, for models to read.")
+    hints: tuple[str, ...] = Field(default=(), description="Topics or kinds of question it is good for.")
+    deadline: float | None = Field(
+        default=None,
+        gt=0,
+        le=LONGEST_DEADLINE,
+        description="Seconds it has for an answer, at most 40; by default those of the file.",
+    )
+
+
+class LocalConfig(_Written):
+    """Knowledge bases of Loom on this machine."""
+
+    knowledge_base: str = Field(
+        default="", description="Name of one; without it, all there are, each a source by its own name."
+    )
+    home: str = Field(default="", description="Loom's folder that they are in; by default the server's own.")
+    retriever: str = Field(
+        default="",
+        description="Name of the retriever that finds the passages, such as hybrid, fusion or hyde; "
+        "by default the knowledge base's own retrieval.",
+    )
+    retriever_params: dict[str, Any] = Field(
+        default={}, description='Parameters of the retriever, such as {"dense_weight": 0.5}.'
+    )
+
+
+class DocumentsConfig(_Written):
+    """A few texts that stand in the configuration itself."""
+
+    documents: tuple[TextDocument, ...] = Field(
+        min_length=1, description="A list of objects, each with a text."
+    )
+
+
+SourceConfig: TypeAlias = "LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig"
+"""What besides `WrittenSource` a source says."""
+
+
+def config_model(kind: Kind) -> type[LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig]:
+    """What a source of a kind says besides; what asks remote sources is imported where there are any."""
+    if kind == "http":
+        from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+
+        return HTTPKnowledgeConfig
+    if kind == "mcp":
+        from loom_query.configuration.mcp_config import McpConfig
+
+        return McpConfig
+    return LocalConfig if kind == "local" else DocumentsConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSource:
+    """One entry of the configuration, read.
+
+    Attributes:
+        name: what it is called; of all knowledge bases of a home, what the entry is called.
+        written: what it says of itself.
+        config: what it is.
+        deadline: seconds it has for an answer.
+        where: `file:line:column` of the entry.
+    """
+
+    name: str
+    written: WrittenSource
+    config: SourceConfig
+    deadline: float
+    where: str = field(compare=False)
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of source it is."""
+        return self.written.kind
+
+
+def advice_on(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """What to write instead of what is wrong.
+
+    Args:
+        error: what Pydantic says.
+        model: what was to be read.
+    """
+    names = [name for name in model.model_fields if name not in WrittenSource.model_fields]
+    name = str(error["loc"][0]) if error["loc"] else ""
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+        known = [*WrittenSource.model_fields, *names]
+        near = difflib.get_close_matches(name, known, n=1)
+        return f"Did you mean {near[0]}?" if near else f"There are: {', '.join(dict.fromkeys(known))}."
+    found = model.model_fields.get(name) or WrittenSource.model_fields.get(name)
+    return f"{name}: {found.description}" if found and found.description else "Correct it there."

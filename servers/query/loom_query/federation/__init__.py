@@ -1,0 +1,1 @@
+"""Sources as they are asked now, and answers from several of them."""

@@ -1,0 +1,80 @@
+"""The language model of `ask`: made when it is first wanted, and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.llm.interface import LLMProvider
+    from loom_query.configuration.query_file import QueryFile
+    from loom_query.federation.engine import Engine
+
+__all__ = ["LanguageModel"]
+
+_KEYRING_SECONDS = 5.0  # it may ask the user; who only looks does not wait for that
+
+
+class LanguageModel:
+    """What answers for `ask`, by what the configuration says at the time.
+
+    Args:
+        engine: whose turn it is to import for the first time.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._made: list[tuple[ProviderConfig, LLMProvider]] = []
+
+    def of(self, file: QueryFile) -> LLMProvider | None:
+        """The model that a configuration names, or None. A keyring may be asked, which blocks.
+
+        Raises:
+            ConfigError: what is configured cannot be used.
+        """
+        if file.llm_problem:
+            raise ConfigError(file.llm_problem)
+        if file.llm is None:
+            return None
+        known = next((model for config, model in self._made if config == file.llm), None)
+        if known is None:
+            from loom_core.llm.factory import create_provider
+
+            known = create_provider(file.llm)
+            self._made.append((file.llm, known))
+        return known
+
+    async def wanted(self, file: QueryFile) -> LLMProvider | None:
+        """`of`, without blocking."""
+        async with self._engine.turn:
+            return await to_thread.run_sync(self.of, file)
+
+    async def problem(self, file: QueryFile) -> str:
+        """Why the model cannot be asked and what to do, such as a missing key; empty if nothing is known."""
+
+        def found() -> str:
+            try:
+                model = self.of(file)
+            except ConfigError as error:
+                return f"The language model of `ask` cannot be used: {error}"
+            reason = model.problem() if model is not None else ""
+            return f"The language model of `ask` cannot be asked: {reason.rstrip('.')}." if reason else ""
+
+        if file.llm_problem:  # which says where it is
+            return file.llm_problem
+        if file.llm is None:
+            return ""
+        with anyio.move_on_after(_KEYRING_SECONDS):
+            async with self._engine.turn:
+                return await to_thread.run_sync(found, abandon_on_cancel=True)
+        return ""
+
+    async def close(self) -> None:
+        """Close its connections."""
+        for _, model in self._made:
+            await model.aclose()

@@ -1,0 +1,273 @@
+"""One source as it is asked now."""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+from anyio import to_thread
+
+from loom_core.knowledge.interface import KnowledgeBaseProvider
+from loom_core.knowledge.sources.federation.answer import federated_item
+from loom_core.knowledge.sources.unified_tool import SourceInfo
+from loom_core.server.search.excerpts import Stretch, cut, forms_of, read
+from loom_query.federation.passages import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.mcp_client.connections.connection import ServerConnection
+    from loom_core.mcp_client.connections.facts import ServerFacts
+    from loom_query.configuration.source_config import Kind
+    from loom_query.models import SourceInfoState
+
+__all__ = ["LiveSource", "McpSource", "OwnSource"]
+
+_CLOSE_SECONDS = 10.0
+
+
+class LiveSource:
+    """A source that can be asked.
+
+    Attributes:
+        provider: answers questions.
+        kind: what it is.
+        deadline: seconds it has for an answer.
+    """
+
+    def __init__(self, provider: KnowledgeBaseProvider, *, kind: Kind, deadline: float) -> None:
+        self.provider = provider
+        self.kind: Kind = kind
+        self.deadline = deadline
+        self._failure = ""
+        self._uses = 0
+        self._retired = False
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.provider.name
+
+    @property
+    def info(self) -> SourceInfo:
+        """What it says of itself."""
+        return SourceInfo.of(self.provider)
+
+    @property
+    def state(self) -> SourceInfoState:
+        """Whether it can be asked, as far as is known."""
+        return "failed" if self._failure else "ready"
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it and what to do; empty if nothing is known to be."""
+        return self._failure
+
+    def note(self, report: SourceReport) -> None:
+        """Remember what became of a question to it, be it for who looks at the sources later."""
+        if not report.is_refusal and report.state != "starting":
+            self._failure = f"Asked last: {report.problem}" if report.problem else ""
+
+    async def read(self, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+        """A stretch of what the source has under an id, or None.
+
+        Args:
+            id_: as the source itself gave it.
+            start: offset to read from; None begins at the beginning.
+            tokens: what the text costs at the most.
+
+        Raises:
+            LoomError: the source cannot be asked.
+        """
+        item = await self.provider.get_by_id(id_)
+        return None if item is None else _stretch_of(federated_item(self.name, item), start or 0, tokens)
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncGenerator[None]:
+        """Keep it open while the block lasts, even when it is retired."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            await self._close_if_retired()
+
+    async def retire(self) -> None:
+        """Close it as soon as nobody uses it: now, or by its last user."""
+        self._retired = True
+        await self._close_if_retired()
+
+    async def close(self) -> None:
+        """Let go of what only this source needs."""
+
+    async def _close_if_retired(self) -> None:
+        if self._retired and not self._uses:
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await self.close()
+
+
+class _Openable(Protocol):
+    async def opened(self) -> GraphRAGKnowledgeBase: ...
+
+
+class OwnSource(LiveSource):
+    """A knowledge base of Loom's in this program: `read` gives any stretch of its documents.
+
+    Args:
+        provider: asks it.
+        base: opens it.
+        kind: what it is.
+        deadline: seconds it has for an answer.
+        close: lets go of it, where nobody else does; may block.
+    """
+
+    def __init__(
+        self,
+        provider: KnowledgeBaseProvider,
+        *,
+        base: _Openable,
+        kind: Kind,
+        deadline: float,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(provider, kind=kind, deadline=deadline)
+        self._base = base
+        self._close = close
+
+    async def read(self, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+        """See `LiveSource.read`; without a start, a passage is amid what is around it."""
+        knowledge_base = await self._base.opened()
+
+        def found() -> Stretch | None:
+            stretches = (read(knowledge_base, form, start=start, tokens=tokens) for form in forms_of(id_))
+            return next(filter(None, stretches), None)
+
+        return await to_thread.run_sync(found)
+
+    async def close(self) -> None:
+        """Let go of a knowledge base that is this source's own."""
+        if self._close is not None:
+            await to_thread.run_sync(self._close)
+
+
+class McpSource(LiveSource):
+    """A search tool of an MCP server, which is started or connected to when it is wanted for the first time.
+
+    Args:
+        provider: asks the server.
+        connection: to the server.
+        begin: starts the connection's owner task, once, in a task group that outlives the source.
+        deadline: seconds it has for an answer.
+        patient: whether a question waits until it is known whether the server can be started.
+
+    Attributes:
+        begin: see above; waits for nothing.
+    """
+
+    def __init__(
+        self,
+        provider: KnowledgeBaseProvider,
+        *,
+        connection: ServerConnection,
+        begin: Callable[[], None],
+        deadline: float,
+        patient: bool = False,
+    ) -> None:
+        started_first = _StartedFirst(provider, begin, patient=patient)
+        super().__init__(started_first, kind="mcp", deadline=deadline)
+        self._connection = connection
+        self.begin = begin
+
+    @property
+    def state(self) -> SourceInfoState:
+        """Whether it can be asked."""
+        states: dict[str, SourceInfoState] = {
+            "configured": "idle",
+            "connecting": "connecting",
+            "degraded": "connecting",
+            "ready": "ready",
+        }
+        state = states.get(self._connection.state, "failed")
+        return super().state if state == "ready" else state
+
+    @property
+    def problem(self) -> str:
+        """Why the server is not connected, or gave no answer."""
+        return self._connection.failure or super().problem
+
+    async def connect(self) -> ServerFacts | None:
+        """Connect now, as a first question would; gives what the server says of itself.
+
+        Raises:
+            ServerError: it cannot be connected to.
+        """
+        self.begin()
+        await self._connection.ready()
+        return self._connection.facts
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
+class _StartedFirst(KnowledgeBaseProvider):
+    """A source that something has to be begun for before it is asked."""
+
+    def __init__(self, provider: KnowledgeBaseProvider, begin: Callable[[], None], *, patient: bool) -> None:
+        self._provider = provider
+        self._begin = begin
+        self._patient = patient
+
+    @property
+    def name(self) -> str:
+        return self._provider.name
+
+    @property
+    def description(self) -> str:
+        return self._provider.description
+
+    @property
+    def search_hints(self) -> Sequence[str]:
+        return self._provider.search_hints
+
+    @property
+    def supported_filters(self) -> Sequence[str]:
+        return self._provider.supported_filters
+
+    async def start(self, seconds: float) -> None:
+        self._begin()
+        await self._provider.start(math.inf if self._patient else seconds)
+
+    async def query(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        self._begin()
+        return await self._provider.query(query, limit, filters)
+
+    async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
+        self._begin()
+        return await self._provider.get_by_id(knowledge_id)
+
+
+def _stretch_of(item: KnowledgeItem, start: int, tokens: int) -> Stretch:
+    """A stretch of what a source gave whole."""
+    metadata = item.metadata
+    text = item.content
+    begin, end = cut(text, start=start, tokens=tokens)
+    return Stretch(
+        document_id=str(metadata.get("document_id") or item.id),
+        title=str(metadata.get("title") or ""),
+        uri=address_of(item),
+        text=text[begin:end],
+        start=begin,
+        end=end,
+        length=len(text),
+        metadata={
+            name: str(value) for name, value in metadata.items() if isinstance(value, str | int | float)
+        },
+    )

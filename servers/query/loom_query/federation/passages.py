@@ -1,0 +1,93 @@
+"""From what sources give to what the tools answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from loom_query.models import FetchResult, Passage, SourceDetails
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.server.search.excerpts import Stretch
+    from loom_query.federation.live_source import LiveSource
+
+__all__ = ["address_of", "details_of", "fetched", "passage_of"]
+
+
+def passage_of(number: int, item: KnowledgeItem) -> Passage:
+    """A passage as the tools answer it; what its source says of it is only taken where it fits.
+
+    Args:
+        number: its citation number.
+        item: as `Federation.query` gives it.
+    """
+    metadata = item.metadata
+    return Passage(
+        number=number,
+        id=item.id,
+        source=str(metadata.get("knowledge_base", "")),
+        title=str(metadata.get("title") or ""),
+        heading_path=_texts(metadata.get("heading_path")),
+        uri=address_of(item),
+        start=_number(metadata.get("start")),
+        end=_number(metadata.get("end")),
+        page=_number(metadata.get("page")),
+        text=item.content,
+        relevance=min(max(item.relevance, 0.0), 1.0),
+        scores=_scores(metadata.get("scores")),
+        why=_texts(metadata.get("why")),
+        also_in=_texts(metadata.get("also_in")),
+    )
+
+
+def address_of(item: KnowledgeItem) -> str:
+    """Where an item's document is; empty where its source has only a name for it."""
+    named = {item.metadata.get("title"), item.metadata.get("knowledge_base")}
+    return "" if item.source in named else item.source
+
+
+def fetched(id_: str, source: str, stretch: Stretch) -> FetchResult:
+    """A stretch of a document as `fetch` answers it."""
+    return FetchResult(
+        id=id_,
+        source=source,
+        title=stretch.title,
+        uri=stretch.uri,
+        text=stretch.text,
+        start=stretch.start,
+        end=stretch.end,
+        length=stretch.length,
+        metadata=dict(stretch.metadata),
+    )
+
+
+def details_of(source: LiveSource) -> SourceDetails:
+    """A source as `sources` lists it."""
+    info = source.info
+    return SourceDetails(
+        name=info.name,
+        kind=source.kind,
+        state=source.state,
+        description=info.description,
+        hints=list(info.search_hints),
+        filters=list(info.supported_filters),
+        deadline=source.deadline,
+        problem=source.problem,
+    )
+
+
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, list | tuple):
+        return []
+    return [each for each in cast("list[object]", value) if isinstance(each, str)]
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _scores(value: object) -> dict[str, float]:
+    if not isinstance(value, dict):
+        return {}
+    members = cast("dict[object, object]", value).items()
+    return {str(name): float(score) for name, score in members if isinstance(score, int | float)}

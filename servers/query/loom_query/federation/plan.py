@@ -1,0 +1,204 @@
+"""Which sources there ought to be now, by the configuration, the knowledge bases and `mcp.json`."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loom_core.errors import ConfigError
+from loom_core.knowledge.sources.catalogue import Catalogue
+from loom_core.knowledge.sources.unified_tool import SourceInfo
+from loom_core.mcp_client.configuration.config_file import user_file
+from loom_core.plugins import registered
+from loom_query.configuration.query_file import QueryFile, SourceProblem, read_query_file
+from loom_query.configuration.source_config import LocalConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_query.configuration.source_config import ConfiguredSource
+    from loom_query.settings import Settings
+
+__all__ = ["LocalPlace", "Plan", "PlannedSource", "fingerprint", "plan"]
+
+_NO_SERVER_NAME = re.compile(r"[^\w.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlace:
+    """Where a knowledge base is: a home of Loom, and its name there."""
+
+    home: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSource:
+    """A source that ought to be; equal to another one if what is there can go on to be used.
+
+    Attributes:
+        name: what it is called.
+        configured: the entry that it comes from.
+        place: the knowledge base, of a local one.
+        server: the server, of one that is asked over MCP.
+        info: what a local one says of itself now.
+    """
+
+    name: str
+    configured: ConfiguredSource
+    place: LocalPlace | None = None
+    server: ServerConfig | None = None
+    info: SourceInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What ought to be.
+
+    Attributes:
+        file: what the configuration says.
+        sources: what can be asked, each name once.
+        problems: what is configured and cannot be asked.
+    """
+
+    file: QueryFile
+    sources: tuple[PlannedSource, ...]
+    problems: tuple[SourceProblem, ...]
+
+
+def plan(settings: Settings) -> Plan:
+    """What ought to be now. Blocks; a keyring may be asked.
+
+    Raises:
+        ConfigError: the configuration is no such file.
+    """
+    file = read_query_file(settings.config, required=settings.config_given)
+    sources: dict[str, PlannedSource] = {}
+    problems = list(file.problems)
+    for configured in file.sources:
+        try:
+            for planned in _planned(configured, settings):
+                if isinstance(planned, SourceProblem):
+                    problems.append(planned)
+                elif planned.name in sources:
+                    problems.append(_taken(planned, sources[planned.name]))
+                else:
+                    sources[planned.name] = planned
+        except ConfigError as error:
+            problems.append(SourceProblem(configured.name, configured.kind, error.message, error.advice))
+    return Plan(file, tuple(sources.values()), tuple(problems))
+
+
+def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
+    """What is another whenever a plan might be another: dates and sizes of the files behind it. Blocks.
+
+    Args:
+        settings: of the run.
+        homes: the folders of Loom that knowledge bases are taken from.
+    """
+    files: dict[Path, tuple[int, int]] = {}
+    for path in (settings.config, user_file(settings.home)):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        files[path] = (status.st_mtime_ns, status.st_size)
+    for home in homes:
+        files |= Catalogue(home).files()
+    return files
+
+
+def _planned(configured: ConfiguredSource, settings: Settings) -> Iterator[PlannedSource | SourceProblem]:
+    config = configured.config
+    if isinstance(config, LocalConfig):
+        yield from _local(configured, config, settings)
+    elif configured.kind == "mcp":
+        yield PlannedSource(configured.name, configured, server=_server(configured, settings))
+    else:
+        yield PlannedSource(configured.name, configured)
+
+
+def _local(
+    configured: ConfiguredSource, config: LocalConfig, settings: Settings
+) -> Iterator[PlannedSource | SourceProblem]:
+    home = settings.home
+    if config.home:
+        home = settings.config.parent / Path(config.home).expanduser()
+        if not home.is_dir():
+            raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
+    if config.retriever and config.retriever not in (known := registered("retriever")):
+        message = f"{configured.where}: there is no retriever {config.retriever!r}."
+        raise ConfigError(message, advice=f"There are: {', '.join(known)}.")
+    if config.retriever_params and not config.retriever:
+        message = f"{configured.where}: retriever_params are given without a retriever."
+        raise ConfigError(message, advice="Name the retriever, or leave them out.")
+    entries = {entry.name: entry for entry in Catalogue(home).list()}
+    if not config.knowledge_base:
+        for entry in entries.values():
+            yield _base(entry.name, entry, configured, home)
+        return
+    entry = entries.get(config.knowledge_base)
+    if entry is None:
+        known = (
+            f"There are: {', '.join(entries)}." if entries else "There is none yet: make it with loom-kb add."
+        )
+        message = f"{configured.where}: there is no knowledge base {config.knowledge_base!r}."
+        raise ConfigError(message, advice=known)
+    yield _base(configured.name, entry, configured, home)
+
+
+def _base(
+    name: str, entry: CatalogueEntry, configured: ConfiguredSource, home: Path
+) -> PlannedSource | SourceProblem:
+    if entry.problem:
+        advice = f"loom-kb check --kb {entry.name} says what can be done."
+        return SourceProblem(name, "local", f"It cannot be used: {entry.problem}.", advice)
+    said = configured.written
+    info = SourceInfo(
+        name=name,
+        description=said.description or entry.source.description,
+        search_hints=said.hints or entry.source.search_hints,
+        supported_filters=entry.source.supported_filters,
+    )
+    return PlannedSource(name, configured, place=LocalPlace(home, entry.name), info=info)
+
+
+def _server(configured: ConfiguredSource, settings: Settings) -> ServerConfig:
+    """The server of a source: an entry of `mcp.json` by its name, or one that stands in the source itself."""
+    from loom_core.mcp_client.configuration.expansion import Expansion
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.configuration.servers import read_servers
+    from loom_query.configuration.mcp_config import McpConfig
+
+    assert isinstance(configured.config, McpConfig)
+    written = configured.config.server
+    if isinstance(written, dict):
+        name = _NO_SERVER_NAME.sub("_", configured.name)
+        try:
+            return ServerConfig.of_entry(
+                name, written, expansion=Expansion(os.environ), folder=settings.config.parent
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{configured.where}: server: {error.message}", advice=error.advice) from None
+    servers = read_servers(settings.home, names=[written])
+    found = next((server for server in servers.ready if server.name == written), None)
+    if found is not None:
+        return found.model_copy(update={"where": ""})  # an entry that has moved is the same one
+    problem = servers.problems.get(written) or next(iter(servers.problems.values()), None)
+    if problem is None:
+        raise ConfigError(
+            f"{configured.where}: there is no server {written!r} in {user_file(settings.home)}.",
+            advice=f"Add it: loom-query-server mcp add {written} -- COMMAND",
+        )
+    raise ConfigError(f"{problem.where or configured.where}: {problem.message}", advice=problem.advice)
+
+
+def _taken(second: PlannedSource, first: PlannedSource) -> SourceProblem:
+    message = f"{second.configured.where}: another source is called {second.name!r} already."
+    advice = f"Give one of them another name; {first.configured.where} counts."
+    return SourceProblem(second.name, second.configured.kind, message, advice)

@@ -1,0 +1,291 @@
+"""The sources of one run: made as they are configured, exchanged while the server runs."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import ConfigError, LoomError
+from loom_core.knowledge.sources.federation.federation import Federation
+from loom_core.knowledge.sources.library import Library
+from loom_core.knowledge.sources.local import LocalKnowledgeBase
+from loom_query.configuration.query_file import QueryFile, SourceProblem
+from loom_query.configuration.source_config import DocumentsConfig, LocalConfig
+from loom_query.federation.live_source import LiveSource, McpSource, OwnSource
+from loom_query.federation.plan import fingerprint, plan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import httpx2
+    from anyio.abc import TaskGroup
+
+    from loom_core.knowledge.interface import Retriever
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
+    from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase
+    from loom_core.llm.interface import LLMProvider
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
+    from loom_core.mcp_client.connections.connection import ServerConnection
+    from loom_query.federation.engine import Engine
+    from loom_query.federation.language_model import LanguageModel
+    from loom_query.federation.plan import Plan, PlannedSource
+    from loom_query.settings import Settings
+
+__all__ = ["Sources"]
+
+_log = logging.getLogger(__name__)
+
+_WITH_MODEL = frozenset({"decomposition", "hyde", "multi_query"})
+"""Retrievers that a language model writes for."""
+
+
+class Sources:
+    """What can be asked now.
+
+    Attributes:
+        settings: of the run.
+        file: what the configuration says, as it was last understood.
+        problems: what is configured and cannot be asked.
+        complaint: why the configuration as it is now is not used; empty if it is.
+    """
+
+    def __init__(self, settings: Settings, engine: Engine, model: LanguageModel, *, upkeep: bool) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: of the run.
+            engine: what local knowledge bases need.
+            model: the language model, for retrievers that need one.
+            upkeep: whether this is a server, which lasts, and not one command. Then servers that are sources
+                start in the background, and local knowledge bases are worked for, as by their own server:
+                models load while a question waits, and what was added but not embedded is.
+        """
+        self.settings = settings
+        self._engine = engine
+        self._model = model
+        self._upkeep = upkeep
+        self.file = QueryFile()
+        self.problems: tuple[SourceProblem, ...] = ()
+        self.complaint = ""
+        self._live: dict[str, tuple[PlannedSource, LiveSource]] = {}
+        self._libraries: dict[Path, Library] = {}
+        self._tasks: TaskGroup | None = None
+        self._wanted = False
+        self._seen: object = None
+
+    @property
+    def live(self) -> Mapping[str, LiveSource]:
+        """What can be asked, by name, in order."""
+        return {name: source for name, (_, source) in self._live.items()}
+
+    def told(self) -> object:
+        """What clients are told of the sources: another one whenever that is another."""
+        return [source.info for source in self.live.values()]
+
+    def load(self) -> None:
+        """Read the configuration for the first time. Blocks.
+
+        Raises:
+            ConfigError: it is no such file.
+        """
+        self._seen = fingerprint(self.settings, self._homes())
+        self._take(plan(self.settings))
+
+    async def refresh(self) -> None:
+        """Take over what has changed on disk; a configuration that is broken now leaves all as it was."""
+        seen = await to_thread.run_sync(fingerprint, self.settings, self._homes())
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            async with self._engine.turn:
+                gone = self._take(await to_thread.run_sync(plan, self.settings))
+        except ConfigError as error:
+            if self.complaint != str(error):
+                _log.warning("The configuration is not taken over: %s", error)
+            self.complaint = str(error)
+            return
+        self.complaint = ""
+        self._begin()
+        for source in gone:
+            await source.retire()
+
+    def work_in(self, tasks: TaskGroup) -> None:
+        """Connect to servers, and work for local knowledge bases, in a task group that the caller ends."""
+        self._tasks = tasks
+        if self._upkeep:
+            for library in self._libraries.values():
+                library.work_in(tasks)
+
+    def want(self) -> None:
+        """Begin to start or connect to every server that is a source, in the background.
+
+        Servers that become sources later are started then.
+        """
+        self._wanted = self._upkeep
+        self._begin()
+
+    @asynccontextmanager
+    async def asked(self, names: Sequence[str]) -> AsyncGenerator[Federation]:
+        """Some sources as one. They stay open until the block ends, whatever is configured meanwhile.
+
+        Args:
+            names: of sources in `live`.
+        """
+        chosen = [self.live[name] for name in names]
+        async with AsyncExitStack() as uses:
+            for source in chosen:
+                await uses.enter_async_context(source.in_use())
+            yield Federation(
+                [source.provider for source in chosen],
+                deadlines={source.name: source.deadline for source in chosen},
+            )
+
+    async def close(self) -> None:
+        """Let go of everything; nothing is asked afterwards."""
+        async with anyio.create_task_group() as tasks:
+            for source in self.live.values():
+                tasks.start_soon(source.close)
+        for library in self._libraries.values():
+            library.close()
+
+    def _homes(self) -> frozenset[Path]:
+        return frozenset({self.settings.home, *self._libraries})
+
+    def _take(self, planned: Plan) -> list[LiveSource]:
+        """Make what is new, keep what is the same; gives what is no longer wanted."""
+        live: dict[str, tuple[PlannedSource, LiveSource]] = {}
+        problems = list(planned.problems)
+        for source in planned.sources:
+            known = self._live.get(source.name)
+            try:
+                live[source.name] = (source, self._made(source, known))
+            except LoomError as error:
+                where = f"{source.configured.where}: {error.message}"
+                problems.append(SourceProblem(source.name, source.configured.kind, where, error.advice))
+        kept = {id(source) for _, source in live.values()}
+        gone = [source for _, source in self._live.values() if id(source) not in kept]
+        self._live, self.file, self.problems = live, planned.file, tuple(problems)
+        return gone
+
+    def _begin(self) -> None:
+        if self._wanted:
+            for source in self.live.values():
+                if isinstance(source, McpSource):
+                    source.begin()
+
+    def _made(self, planned: PlannedSource, known: tuple[PlannedSource, LiveSource] | None) -> LiveSource:
+        """The source that is planned: the one there is, if that is the same."""
+        if known is not None and known[0] == planned:
+            return known[1]
+        deadline = planned.configured.deadline
+        if planned.place is not None and planned.info is not None:
+            library = self._library(planned.place.home)
+            provider = LocalKnowledgeBase(
+                library, planned.info, base=planned.place.name, retriever=self._retriever(planned)
+            )
+            return OwnSource(provider, base=provider, kind="local", deadline=deadline)
+        if planned.server is not None:
+            return self._server(planned, planned.server)
+        if planned.configured.kind == "http":
+            return LiveSource(_service(planned), kind="http", deadline=deadline)
+        texts = _texts(planned)
+        return OwnSource(texts, base=texts, kind="documents", deadline=deadline, close=texts.close)
+
+    def _retriever(
+        self, planned: PlannedSource
+    ) -> Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None:
+        """Gives the retriever of a local source that names one, made once for each language model."""
+        config = planned.configured.config
+        if not isinstance(config, LocalConfig) or not config.retriever:
+            return None
+        made: tuple[GraphRAGKnowledgeBase, LLMProvider | None, Retriever] | None = None
+
+        async def retriever(knowledge_base: GraphRAGKnowledgeBase) -> Retriever:
+            nonlocal made
+            model, params = None, dict(config.retriever_params)
+            if config.retriever in _WITH_MODEL:
+                model = params["llm_provider"] = await self._model.wanted(self.file)
+                if model is None:
+                    raise ConfigError(
+                        f"The retriever {config.retriever!r} needs a language model, and there is none.",
+                        advice=f"Set `llm` in {self.settings.config}.",
+                    )
+            if made is None or made[0] is not knowledge_base or made[1] is not model:
+                made = knowledge_base, model, knowledge_base.retriever(config.retriever, **params)
+            return made[2]
+
+        return retriever
+
+    def _server(self, planned: PlannedSource, server: ServerConfig) -> McpSource:
+        from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
+        from loom_core.mcp_client.connections.connection import ServerConnection
+        from loom_query.configuration.mcp_config import McpConfig
+
+        config = planned.configured.config
+        assert isinstance(config, McpConfig)
+        connection = ServerConnection(server, auth=self._login)
+        said = planned.configured.written
+        provider = MCPKnowledgeBase(
+            connection, config, name=planned.name, description=said.description, search_hints=said.hints
+        )
+        return McpSource(
+            provider,
+            connection=connection,
+            begin=self._beginner(connection),
+            deadline=planned.configured.deadline,
+            patient=not self._upkeep,
+        )
+
+    def _login(self, server: ServerConfig) -> httpx2.Auth | None:
+        from loom_core.mcp_client.oauth.authentication import (
+            oauth_auth,  # it loads what only few servers need
+        )
+
+        return oauth_auth(server, self.settings.home)
+
+    def _beginner(self, connection: ServerConnection) -> Callable[[], None]:
+        """Starts a connection's owner task, once."""
+        begun = False
+
+        def begin() -> None:
+            nonlocal begun
+            assert self._tasks is not None, "sources are asked while they are worked for"
+            if not begun:
+                begun = True
+                self._tasks.start_soon(connection.run)
+
+        return begin
+
+    def _library(self, home: Path) -> Library:
+        """The knowledge bases of a home, opened when they are needed; one for all sources that are there."""
+        library = self._libraries.get(home)
+        if library is None:
+            library = self._libraries[home] = Library(home, program="loom-query-server")
+            if self._tasks is not None and self._upkeep:
+                library.work_in(self._tasks)
+        return library
+
+
+def _service(planned: PlannedSource) -> HTTPKnowledgeBase:
+    from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
+
+    config, said = planned.configured.config, planned.configured.written
+    assert isinstance(config, HTTPKnowledgeConfig)
+    return HTTPKnowledgeBase(config, name=planned.name, description=said.description, search_hints=said.hints)
+
+
+def _texts(planned: PlannedSource) -> DocumentsKnowledgeBase:
+    from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
+
+    config, said = planned.configured.config, planned.configured.written
+    assert isinstance(config, DocumentsConfig)
+    return DocumentsKnowledgeBase(
+        config.documents, name=planned.name, description=said.description, search_hints=said.hints
+    )

@@ -1,0 +1,186 @@
+"""The four tools: what a model reads about them, and what they answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.progress import progress
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.search.citations import reading_text
+from loom_core.server.search.search_tool import (
+    AnswerLimit,
+    Detail,
+    Filters,
+    PassageLimit,
+    Question,
+    TextLimit,
+    TextStart,
+    searching_tool,
+)
+from loom_query.models import AskResult, FetchResult, Pattern, QueryResult, SourcesResult
+from loom_query.texts import ask_text, query_text, sources_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_query.service import Service
+
+__all__ = ["QUERY_HEAD", "register_tools"]
+
+QUERY_HEAD = (
+    "Search all of the user's knowledge sources at once (knowledge bases, remote knowledge services, other "
+    "servers; English, Chinese and other languages) and get the passages that answer a question, each with a "
+    "citation. Use it before answering anything that these sources may know better than you: facts, names, "
+    "procedures, decisions, code and numbers of the user's own world. Not for general knowledge or the web."
+)
+_QUERY_TAIL = (
+    "Ask one whole question in natural language, in the user's language. Returns numbered passages "
+    "“[1] title › heading (uri)” with their text, best first: cite them as [1], [2]. A source that does not "
+    "answer in time is named, and the others' passages come all the same. Read more with fetch(id). "
+    'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
+)
+_NONE_YET = "There is no source yet: the user makes one with loom-kb, or names sources in query.json."
+_ASK_HEAD = (
+    "Have a language model answer a question from the user's knowledge sources, with a citation behind each "
+    "statement. Use it when the user wants a finished answer rather than passages, or when one question "
+    "needs many passages read."
+)
+_ASK_TAIL = (
+    "Returns the answer, which of its sentences no passage supports, and the passages that it cites as [1], "
+    "[2]. Without a language model in the configuration it says so and returns the passages: then answer "
+    'from them yourself. Example: {"query": "What did we decide about moorings, and why?"}'
+)
+
+_Source = Annotated[str | None, Field(description="Name of one source; leave out for all.")]
+
+
+def register_tools(server: LoomServer, service: Service) -> None:
+    """Register all tools of the full profile."""
+    _register_query(server, service)
+    _register_reading(server, service)
+    _register_ask(server, service)
+
+
+def _telling(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable[None]]:
+    """What tells a client how many of the sources are through."""
+    report = progress(ctx, total=total)
+    through: set[str] = set()  # some patterns ask a source several times
+
+    async def told(source: SourceReport) -> None:
+        through.add(source.source)
+        await report.report(len(through), f"{visible(source.source)} {source.state}")
+
+    return told
+
+
+def _register_query(server: LoomServer, service: Service) -> None:
+    @searching_tool(
+        server,
+        title="Search all knowledge",
+        head=QUERY_HEAD,
+        tail=_QUERY_TAIL,
+        sources=service.described,
+        without_sources=_NONE_YET,
+        open_world=True,
+    )
+    async def query(
+        ctx: ToolContext,
+        query: Question,
+        source: _Source = None,
+        filters: Filters = None,
+        limit: PassageLimit = 5,
+        response_format: Detail = "concise",
+        max_tokens: AnswerLimit = 6000,
+    ) -> ToolReply[QueryResult]:
+        names = [source] if source else []
+        told = _telling(ctx, len(service.chosen(names)))
+        result = await service.query(query, sources=names, filters=filters, limit=limit, told=told)
+        detailed = response_format == "detailed"
+        text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result if detailed else result.concise())
+
+
+def _register_reading(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Read on",
+        description=(
+            "Read what a passage found by `query` or `ask` is from, whichever source it came from. Use it "
+            "when a passage is cut short or you need its context. Returns the text from `start`, and says "
+            'where to go on. Example: {"id": "notes:d2409f60bed50.88260223dd7e"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=True,
+    )
+    async def fetch(
+        id: Annotated[  # noqa: A002
+            str,
+            Field(
+                description="Id of a passage, as `query` gave it: the source, a colon and the id there.",
+                min_length=1,
+                examples=["notes:d2409f60bed50.88260223dd7e"],
+            ),
+        ],
+        start: TextStart = None,
+        max_tokens: TextLimit = 4000,
+    ) -> ToolReply[FetchResult]:
+        result = await service.fetch(id, start=start, tokens=max_tokens)
+        return tool_result(reading_text(result), result)
+
+    @server.tool(
+        title="List sources",
+        description=(
+            "List the knowledge sources with what each holds, which filters it supports, whether it can be "
+            "asked now, and what is wrong with it and what to do. Use it to choose a `source`, or when an "
+            "answer says that a source is missing. Returns names, kinds, states and problems. Example: {}"
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def sources() -> ToolReply[SourcesResult]:
+        result = await service.listed()
+        return tool_result(sources_text(result, config=str(service.settings.config)), result)
+
+
+def _register_ask(server: LoomServer, service: Service) -> None:
+    @searching_tool(
+        server,
+        title="Answer from knowledge",
+        head=_ASK_HEAD,
+        tail=_ASK_TAIL,
+        sources=service.described,
+        without_sources=_NONE_YET,
+        open_world=True,
+    )
+    async def ask(
+        ctx: ToolContext,
+        query: Question,
+        source: _Source = None,
+        filters: Filters = None,
+        pattern: Annotated[
+            Pattern,
+            Field(
+                description="`rag` answers from the best passages; `multi_query` searches for several "
+                "wordings of the question; `hierarchical` chooses documents first, then passages in them."
+            ),
+        ] = "rag",
+        limit: Annotated[int, Field(description="How many passages to answer from.", ge=1, le=30)] = 10,
+    ) -> ToolReply[AskResult]:
+        names = [source] if source else []
+        told = _telling(ctx, len(service.chosen(names)))
+        result = await service.ask(
+            query, sources=names, filters=filters, pattern=pattern, limit=limit, told=told
+        )
+        text, shown = ask_text(result)
+        result = result.model_copy(update={"passages": result.passages[:shown]})
+        return tool_result(text, result.concise())
