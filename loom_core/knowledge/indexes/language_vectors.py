@@ -6,7 +6,7 @@ import json
 import threading
 from collections import defaultdict
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, cast
 
 from loom_core.errors import IndexDamagedError, RecordError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
     from loom_core.knowledge.indexes.engines.vector_rows import FileRows
 
-__all__ = ["LanguageVectors", "Neighbours"]
+__all__ = ["DenseSearch", "LanguageVectors", "Neighbours"]
 
 _STATE = "state.json"
 
@@ -40,6 +40,38 @@ class Neighbours(NamedTuple):
     mean: float
     size: int
     hits: list[tuple[int, float]]
+
+
+class DenseSearch(Protocol):
+    """What retrieval needs of vectors: neighbours of the question, and similarity of given chunks."""
+
+    def search(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """The chunks most similar to a vector, with cosine, best first."""
+        ...
+
+    def by_language(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[Neighbours]:
+        """The chunks most similar to a vector in each language."""
+        ...
+
+    def languages(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of chunks; those without a vector may be left out."""
+        ...
+
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of; very rare ones may be left out."""
+        ...
+
+    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
+        """Cosine of given chunks; those without a vector are left out."""
+        ...
+
+    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """Vectors of given chunks, a row each; zeros where there is none."""
+        ...
 
 
 class _GroupState(TypedDict):

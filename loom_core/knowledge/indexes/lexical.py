@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.derived import DerivedIndex
 from loom_core.knowledge.indexes.engines.token_text import joined_tokens
-from loom_core.knowledge.ingest.pipeline import index_tokens
+from loom_core.knowledge.text.passage_text import index_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.indexes.derived import DerivedIndex
-    from loom_core.knowledge.retrieval.channels import DenseSearch
+    from loom_core.knowledge.indexes.language_vectors import DenseSearch
     from loom_core.knowledge.store import Record
     from loom_core.storage import ProcessLock
 

@@ -15,10 +15,9 @@ from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.store.blocks import encode_blocks
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.store.prepared import FoundColumns, PreparedChunk, PreparedDocument, found_in
-from loom_core.knowledge.text.analysis import analyse_passage
-from loom_core.knowledge.text.hyphenation import hyphenated_words, unhyphenated
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.languages import detect_language
+from loom_core.knowledge.text.passage_text import joined_index_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -28,46 +27,16 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Chunker, Extractor
     from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
 
-__all__ = ["Pipeline", "Recipe", "document_id", "embedding_text", "index_tokens"]
+__all__ = ["Pipeline", "Recipe", "document_id"]
 
 _VERSION = "3"
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 _as_sorted_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str).encode
-_HEADINGS_SEEN = 200  # a heading in the first characters of a passage need not be repeated before it
 
 
 def document_id(uri: str) -> str:
     """Public id of the document at a URI: the same for ever, and in every knowledge base."""
     return "d" + hashlib.sha256(uri.encode()).hexdigest()[:12]
-
-
-def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """The text that is embedded of a chunk: title, headings above it, and its text, see `unhyphenated`."""
-    return "\n".join([*_above(title, heading_path, text), unhyphenated(text)])
-
-
-def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
-    head = text[:_HEADINGS_SEEN]
-    return [name for name in (title, *heading_path) if name and name not in head]
-
-
-def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
-    """What is indexed of a chunk by words: the same text as is embedded.
-
-    Beside the tokens that questions are made of there are those by which names are looked up, as far as
-    they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
-    """
-    return joined_index_tokens(title, heading_path, text).split()
-
-
-def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
-    """`index_tokens`, joined by spaces."""
-    # Above the text is a line of its own each, so that no token spans the two.
-    above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
-    tokens = analyse_passage(unhyphenated(text), above=above)
-    if whole := hyphenated_words(text):
-        tokens = f"{tokens} {analyse_passage(whole)}"
-    return tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.ingest.pipeline import document_id, embedding_text
+from loom_core.knowledge.ingest.pipeline import document_id
 from loom_core.knowledge.ingest.stored_documents import stored_drafts
 from loom_core.knowledge.maintenance.finding import Finding
 from loom_core.knowledge.store.fields import field_rows
+from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.knowledge.uris import shown
 
 if TYPE_CHECKING:

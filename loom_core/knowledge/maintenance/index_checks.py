@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
-from loom_core.knowledge.ingest.pipeline import index_tokens
 from loom_core.knowledge.maintenance.finding import Finding
+from loom_core.knowledge.text.passage_text import index_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

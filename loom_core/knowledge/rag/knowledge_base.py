@@ -31,6 +31,7 @@ from loom_core.knowledge.retrieval.channel_search import ChannelSearch
 from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
 from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
 from loom_core.knowledge.retrieval.question import QuestionReader
+from loom_core.knowledge.retrieval.search_context import SearchContext
 from loom_core.knowledge.retrieval.searcher import Searcher
 from loom_core.knowledge.store import Record
 from loom_core.knowledge.store.probe import refuse_unusable
@@ -129,22 +130,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         plan = ExtractionPlan(record, pipeline, config.extraction)
         super().__init__(record, worker, pipeline=pipeline, plan=plan, folder=folder, embedder=current)
         self._reader = QuestionReader(record, current, patience=config.waits.embedder)
-        self._searcher = Searcher(
-            name,
-            record=record,
-            words=self._words,
-            vectors=self._vectors,
-            reader=self._reader,
-            worker=worker,
-            owner=owner,
-            config=config,
-            reranker=reranker,
-            tracer=tracer,
-            metrics=metrics or process_metrics,
-        )
-        self._channel_search = ChannelSearch(
-            _channels(embedder, config),
-            record=record,
+        context = SearchContext(
+            record,
             words=self._words,
             vectors=self._vectors,
             reader=self._reader,
@@ -152,6 +139,8 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             owner=owner,
             metrics=metrics or process_metrics,
         )
+        self._searcher = Searcher(name, context, config=config, reranker=reranker, tracer=tracer)
+        self._channel_search = ChannelSearch(_channels(embedder, config), context)
         self._methods = OwnerMethods(self._searcher, self._channel_search, embedder=current, worker=worker)
 
     @classmethod

@@ -10,8 +10,8 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError
-from loom_core.knowledge.ingest.pipeline import embedding_text
 from loom_core.knowledge.rag.preemptible_embedding import embed_making_way
+from loom_core.knowledge.text.passage_text import embedding_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

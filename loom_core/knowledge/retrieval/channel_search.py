@@ -25,16 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.indexes.vectors import Vectors
     from loom_core.knowledge.interface import Channel, LexicalIndex
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.rag.owner.client import OwnerClient
-    from loom_core.knowledge.rag.worker import Worker
-    from loom_core.knowledge.retrieval.question import QuestionReader
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.retrieval.search_context import SearchContext
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
-    from loom_core.observability.metrics import LoomMetrics
 
 __all__ = ["ChannelSearch", "question_keywords"]
 
@@ -48,35 +42,12 @@ class ChannelSearch:
 
     Args:
         channels: those it has.
-        record: what is searched.
-        words: index of words.
-        vectors: its vectors.
-        reader: reads the questions.
-        worker: builds the index of words anew where it is missing.
-        owner: asks the process that works for the knowledge base, where it is another; None in memory.
-        metrics: where questions are timed.
+        context: the store and its indexes.
     """
 
-    def __init__(
-        self,
-        channels: Sequence[Channel],
-        *,
-        record: Record,
-        words: WordIndex,
-        vectors: Vectors,
-        reader: QuestionReader,
-        worker: Worker,
-        owner: OwnerClient | None,
-        metrics: LoomMetrics,
-    ) -> None:
+    def __init__(self, channels: Sequence[Channel], context: SearchContext) -> None:
         self.channels = channels
-        self._record = record
-        self._words = words
-        self._vectors = vectors
-        self._reader = reader
-        self._worker = worker
-        self._owner = owner
-        self._metrics = metrics
+        self._context = context
 
     async def ask(
         self,
@@ -88,8 +59,9 @@ class ChannelSearch:
         vector: NDArray[np.float32] | None = None,
     ) -> list[KnowledgeItem]:
         """See `PassageSource.ask`."""
-        if self._owner is not None and not self._worker.holds:
-            found = await self._owner.ask(channel, query, limit=limit, filters=filters, vector=vector)
+        peer = self._context.peer
+        if peer is not None:
+            found = await peer.ask(channel, query, limit=limit, filters=filters, vector=vector)
             if found is not None:
                 return found
         return await self.find(channel, query, limit=limit, filters=filters, vector=vector)
@@ -104,47 +76,49 @@ class ChannelSearch:
         vector: NDArray[np.float32] | None,
     ) -> list[KnowledgeItem]:
         """Ask one channel in this process."""
-        await self._reader.prepare()
+        await self._context.reader.prepare()
         if channel not in self.channels:
             raise InvalidInputError(
                 f"This knowledge base has no channel {channel!r}.",
                 advice=f"Use one of: {', '.join(self.channels)}.",
             )
-        text = self._reader.text(query, limit=limit, most=_MAX_LIMIT)
-        among = await self._reader.allowed(filters)
-        space = self._reader.space
+        text = self._context.reader.text(query, limit=limit, most=_MAX_LIMIT)
+        among = await self._context.reader.allowed(filters)
+        space = self._context.reader.space
         if channel == "dense":
             given = vector is not None
-            vector = self._checked(vector) if given else await self._reader.embed(text)
+            vector = self._checked(vector) if given else await self._context.reader.embed(text)
         question = Question.of(text, vector=vector, among=among, space=space)
         search = partial(self._scores, channel, question, limit)
         began = time.perf_counter()
         scores = await to_thread.run_sync(search)
-        if scores is None and not self._worker.runs:  # the index of words has to be built first
+        if scores is None and not self._context.worker.runs:  # the index of words has to be built first
             with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
-                await self._worker.drain()
+                await self._context.worker.drain()
             scores = await to_thread.run_sync(search)
-        self._metrics.observe(CHANNEL_SECONDS, time.perf_counter() - began, _CALLED.get(channel, channel))
-        return await to_thread.run_sync(channel_items, self._record, scores or [], channel)
+        self._context.metrics.observe(
+            CHANNEL_SECONDS, time.perf_counter() - began, _CALLED.get(channel, channel)
+        )
+        return await to_thread.run_sync(channel_items, self._context.store, scores or [], channel)
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
         """See `PassageSource.passages`."""
         check_limit(limit, most=_MAX_LIMIT)
-        among = await self._reader.allowed(filters)
+        among = await self._context.reader.allowed(filters)
         return await to_thread.run_sync(self._first, limit, among)
 
     def _first(self, limit: int, among: ChunkKeys | None) -> list[KnowledgeItem]:
-        keys = self._record.documents.chunk_keys(limit=limit) if among is None else among.first(limit)
-        return channel_items(self._record, [(key, 0.0) for key in keys], None)
+        keys = self._context.store.documents.chunk_keys(limit=limit) if among is None else among.first(limit)
+        return channel_items(self._context.store, [(key, 0.0) for key in keys], None)
 
     def _scores(self, channel: Channel, question: Question, limit: int) -> list[tuple[int, float]] | None:
         """Keys with their scores, best first; None if there is no index to ask."""
         if channel == "dense":
             return self._by_vectors(question, limit)
         if channel == "graph":
-            near = graph_channel(question, self._record.graph)
+            near = graph_channel(question, self._context.store.graph)
             return sorted(near.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
-        index = self._words.searcher()
+        index = self._context.words.searcher()
         try:
             if index is None:
                 return None
@@ -152,17 +126,19 @@ class ChannelSearch:
                 return self._by_keywords(index, question, limit)
             return index.search(question.tokens, limit, among=question.among) if question.tokens else []
         except IndexDamagedError as error:
-            self._words.report_damage(error)
+            self._context.words.report_damage(error)
             return None
 
     def _by_vectors(self, question: Question, limit: int) -> list[tuple[int, float]] | None:
         """Passages by cosine, without those whose vectors say nothing to the question; None as `_scores`."""
-        dense = self._vectors.current()
-        if dense is None and self._vectors.coverage()[0]:
+        dense = self._context.vectors.current()
+        if dense is None and self._context.vectors.coverage()[0]:
             return None
-        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+        if not self._context.reader.is_in_space(
+            question
+        ):  # asked after `current`, so that it is of this space
             return []
-        covered = self._reader.covered(question.language)
+        covered = self._context.reader.covered(question.language)
         near = Channels(None, dense, covered=covered).semantic(question, limit=limit)
         hits = [hit for group in near for hit in group.hits]
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
@@ -182,7 +158,7 @@ class ChannelSearch:
             # The first token is the whole word, and parts of it follow.
             for key, _ in index.search(analyse(keyword)[:1], len(pool), among=pool):
                 held[key].add(keyword)
-        rows = self._record.documents.chunks(pool)
+        rows = self._context.store.documents.chunks(pool)
         shares: dict[int, float] = {}
         for key in pool:
             if key in rows:
@@ -195,7 +171,7 @@ class ChannelSearch:
         """A vector to search by, at length 1; None for one of length 0, which is near to nothing."""
         import numpy as np
 
-        dimension = int(self._record.get("dimension") or 0)
+        dimension = int(self._context.store.get("dimension") or 0)
         given = np.asarray(vector, dtype=np.float32)
         if given.shape != (dimension,) or not np.isfinite(given).all():
             raise InvalidInputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.confidence import Nearness
 from loom_core.knowledge.text.analysis import analyse, lookup_tokens
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.indexes.language_vectors import Neighbours
+    from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
     from loom_core.knowledge.interface import LexicalIndex
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
     from loom_core.knowledge.text.asked_identifiers import AskedIdentifier
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ChannelHits",
     "Channels",
-    "DenseSearch",
     "FirstStage",
     "FirstStageSettings",
     "Question",
@@ -50,38 +49,6 @@ class FirstStageSettings:
     lean: float = 0.1  # of the model's preference for the question's language, what stays where they are few
     floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
-
-
-class DenseSearch(Protocol):
-    """What retrieval needs of vectors: neighbours of the question, and similarity of given chunks."""
-
-    def search(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """The chunks most similar to a vector, with cosine, best first."""
-        ...
-
-    def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
-    ) -> list[Neighbours]:
-        """The chunks most similar to a vector in each language."""
-        ...
-
-    def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector may be left out."""
-        ...
-
-    def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of; very rare ones may be left out."""
-        ...
-
-    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks; those without a vector are left out."""
-        ...
-
-    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

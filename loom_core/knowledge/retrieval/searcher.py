@@ -25,18 +25,12 @@ from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.indexes.vectors import Vectors
     from loom_core.knowledge.interface import Reranker
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.rag.owner.client import OwnerClient
-    from loom_core.knowledge.rag.worker import Worker
     from loom_core.knowledge.retrieval.confidence import Match
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
-    from loom_core.knowledge.retrieval.question import QuestionReader
+    from loom_core.knowledge.retrieval.search_context import SearchContext
     from loom_core.knowledge.retrieval.strategies import Retrieval
-    from loom_core.knowledge.store import Record
-    from loom_core.observability.metrics import LoomMetrics
 
 __all__ = ["Searcher"]
 
@@ -48,45 +42,27 @@ class Searcher:
 
     Args:
         name: the knowledge base's name, for traces.
-        record: what is searched.
-        words: index of words.
-        vectors: its vectors.
-        reader: reads the questions.
-        worker: builds the indexes anew where they are missing.
-        owner: asks the process that works for the knowledge base, where it is another; None in memory.
+        context: the store and its indexes.
         config: weights, and the settings that a question may override.
         reranker: orders the best passages anew, or None.
         tracer: makes the spans; None for the program's own provider.
-        metrics: where searches are counted.
     """
 
     def __init__(
         self,
         name: str,
+        context: SearchContext,
         *,
-        record: Record,
-        words: WordIndex,
-        vectors: Vectors,
-        reader: QuestionReader,
-        worker: Worker,
-        owner: OwnerClient | None,
         config: RAGConfig,
         reranker: Reranker | None,
         tracer: LoomTracer | None,
-        metrics: LoomMetrics,
     ) -> None:
         self._name = name
-        self._record = record
-        self._words = words
-        self._vectors = vectors
-        self._reader = reader
-        self._worker = worker
-        self._owner = owner
+        self._context = context
         self._config = config
         self._reranker = reranker
         self._tracer = tracer
-        self._metrics = metrics
-        self._refiner = Refiner(record, vectors, patience=config.waits.reranker)
+        self._refiner = Refiner(context.store, context.vectors, patience=config.waits.reranker)
 
     async def search(self, request: SearchRequest) -> Answer:
         """See `GraphRAGKnowledgeBase.search`.
@@ -110,20 +86,20 @@ class Searcher:
                 current.set_attribute("gen_ai.retrieval.query.text", hidden(request.query))
             began = time.perf_counter()
             found = await self._asked_of_the_owner(request) or await self.find(request)
-            self._metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
+            self._context.metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
             current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
             return found.answer
 
     async def find(self, request: SearchRequest) -> Searched:
         """Answer in this process, without a span."""
         started = time.perf_counter()
-        await self._reader.prepare()
+        await self._context.reader.prepare()
         limit, strategy = request.limit, request.strategy
-        text = self._reader.text(request.query, limit=limit, most=_MAX_LIMIT)
+        text = self._context.reader.text(request.query, limit=limit, most=_MAX_LIMIT)
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
-        among = await self._reader.allowed(request.filters)
-        embedded, chunks = await to_thread.run_sync(self._vectors.coverage)
-        question = Question.of(text, among=among, space=self._reader.space)
+        among = await self._context.reader.allowed(request.filters)
+        embedded, chunks = await to_thread.run_sync(self._context.vectors.coverage)
+        question = Question.of(text, among=among, space=self._context.reader.space)
         embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
         asked = await self._ask(question, strategy, embeds=embeds)
         retrieval, found_notes = await self._retrieved(
@@ -134,8 +110,8 @@ class Searcher:
         )
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
         notes = [*asked.notes, *found_notes, *refining_notes]
-        if self._worker.problem:
-            notes.append(self._worker.problem)
+        if self._context.worker.problem:
+            notes.append(self._context.worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
         answer = Answer(
             items=passages,
@@ -165,15 +141,16 @@ class Searcher:
         }
         for channel, milliseconds in took.items():
             if milliseconds is not None:
-                self._metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
+                self._context.metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
 
     async def _asked_of_the_owner(self, request: SearchRequest) -> Searched | None:
         """What another process answers that works for the knowledge base; a reranker is asked here only."""
-        if self._owner is None or self._worker.holds or self._reranker is not None:
+        peer = self._context.peer
+        if peer is None or self._reranker is not None:
             return None
         if request.options is not None and request.options.reranker is not None:
             return None
-        return await self._owner.search(request)
+        return await peer.search(request)
 
     def _matched(
         self, text: str, retrieval: Retrieval | None, *, chosen: bool
@@ -185,8 +162,8 @@ class Searcher:
             retrieval: what was found for it.
             chosen: whether filters chose the passages: then they are given however little speaks for them.
         """
-        found = items(self._record, retrieval.found if retrieval else ())
-        nearness = retrieval.nearness if retrieval and self._reader.is_semantic else None
+        found = items(self._context.store, retrieval.found if retrieval else ())
+        nearness = retrieval.nearness if retrieval and self._context.reader.is_semantic else None
         match = assess_match(text, list(found.values()), nearness=nearness)
         if match.verdict == "none" and not chosen:
             return match, {}
@@ -210,11 +187,11 @@ class Searcher:
         return asked
 
     def _channels(self, question: Question) -> Channels:
-        covered = self._reader.covered(question.language)
-        return Channels(None, None, covered=covered, read=self._record.documents.readings)
+        covered = self._context.reader.covered(question.language)
+        return Channels(None, None, covered=covered, read=self._context.store.documents.readings)
 
     def _ask_words(self, asked: _Asked, hits: ChannelHits) -> None:
-        asked.channels.words = self._words.searcher()
+        asked.channels.words = self._context.words.searcher()
         try:
             hits.ask_words(asked.question, asked.channels, self._config.first_stage)
         except IndexDamagedError as error:
@@ -232,22 +209,24 @@ class Searcher:
     def _open_vectors(self, asked: _Asked) -> None:
         """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
         question = asked.question
-        dense = self._vectors.current() if question.vector is not None else None
-        if not self._reader.is_in_space(question):  # asked after `current`, so that it is of this space
+        dense = self._context.vectors.current() if question.vector is not None else None
+        if not self._context.reader.is_in_space(
+            question
+        ):  # asked after `current`, so that it is of this space
             dense = None
         languages = frozenset[str]() if dense is None else dense.language_groups()
-        asked.channels.centroids = self._reader.centroids(question, languages)
+        asked.channels.centroids = self._context.reader.centroids(question, languages)
         asked.channels.dense = dense
 
     async def _embed(self, asked: _Asked) -> None:
         """Give a question its vector; or none, and note why."""
         began = time.perf_counter()
         text = asked.question.text
-        if reason := self._reader.uncovered(text):
+        if reason := self._context.reader.uncovered(text):
             asked.notes = [f"{reason}: words and graph only"]
         else:
             try:
-                asked.question = replace(asked.question, vector=await self._reader.embed(text))
+                asked.question = replace(asked.question, vector=await self._context.reader.embed(text))
             except EmbeddingError as error:
                 asked.notes = [f"the question could not be embedded, words and graph only: {error}"]
         asked.embed_ms = 1000 * (time.perf_counter() - began)
@@ -259,7 +238,7 @@ class Searcher:
         retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
         if not missing or not chunks:
             return retrieval, []
-        if self._worker.runs or not await self._worker.restore():
+        if self._context.worker.runs or not await self._context.worker.restore():
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
         again = _Asked(asked.question, self._channels(asked.question))
         retrieval, _ = await to_thread.run_sync(self._retrieve, again, limit, strategy)
@@ -270,7 +249,7 @@ class Searcher:
         question, channels = asked.question, asked.channels
         if asked.hits is None:
             self._open_vectors(asked)
-            channels.words = self._words.searcher()
+            channels.words = self._context.words.searcher()
         try:
             if asked.damage is not None:
                 raise asked.damage
@@ -279,12 +258,12 @@ class Searcher:
                 limit,
                 strategy=strategy,
                 channels=channels,
-                graph=self._record.graph,
+                graph=self._context.store.graph,
                 config=self._config,
                 hits=asked.hits,
             )
         except IndexDamagedError as error:
-            self._words.report_damage(error)
+            self._context.words.report_damage(error)
             return None, "words"
         if channels.words is None:
             return retrieval, "words"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.ingest.pipeline import index_tokens
 from loom_core.knowledge.text.analysis import lookup_tokens
 from loom_core.knowledge.text.name_matching import NameIndex, bare
+from loom_core.knowledge.text.passage_text import index_tokens
 from loom_core.knowledge.text.surface_forms import name_key
 
 texts = st.text(

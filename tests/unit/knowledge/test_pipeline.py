@@ -8,9 +8,10 @@ import pytest
 
 from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.extraction import RuleExtractor
-from loom_core.knowledge.ingest.pipeline import Pipeline, document_id, embedding_text, index_tokens
+from loom_core.knowledge.ingest.pipeline import Pipeline, document_id
 from loom_core.knowledge.model import Block, DocumentDraft
 from loom_core.knowledge.store.prepared import FoundColumns
+from loom_core.knowledge.text.passage_text import embedding_text, index_tokens
 
 
 def pipeline_of(chunker: str = "structure", *, extract: bool = True, **options: int) -> Pipeline:

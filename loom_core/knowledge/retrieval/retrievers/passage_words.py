@@ -13,9 +13,9 @@ from anyio import to_thread
 from loom_core.errors import ConfigError
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.indexes.engines.token_text import is_searchable
-from loom_core.knowledge.ingest.pipeline import index_tokens
 from loom_core.knowledge.retrieval.retrievers.passages import scored
 from loom_core.knowledge.text.analysis import analyse
+from loom_core.knowledge.text.passage_text import index_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

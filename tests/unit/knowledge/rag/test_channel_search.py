@@ -11,10 +11,10 @@ import pytest
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, EmbeddingError, InvalidInputError
-from loom_core.knowledge.ingest.pipeline import embedding_text
 from loom_core.knowledge.interface import PassageSource
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.retrieval.channel_search import question_keywords
+from loom_core.knowledge.text.passage_text import embedding_text
 
 CHANNELS = ("dense", "bm25", "keyword", "graph")
 

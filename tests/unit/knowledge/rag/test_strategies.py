@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.indexes import FlatVectors
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
-from loom_core.knowledge.ingest.pipeline import index_tokens
 from loom_core.knowledge.rag import RAGConfig, Strategy
 from loom_core.knowledge.retrieval.channels import Channels, Question
 from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
 from loom_core.knowledge.retrieval.strategies import Retrieval, retrieve
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
+from loom_core.knowledge.text.passage_text import index_tokens
 
 HOP = "Where was the director of The Silent Harbour born?"
 STRATEGIES: tuple[Strategy, ...] = ("hybrid", "vector_first", "graph_first", "graph_only", "bm25")

@@ -11,10 +11,10 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
-from loom_core.knowledge.ingest.pipeline import embedding_text, index_tokens
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.retrievers.passages import scored
 from loom_core.knowledge.text.analysis import analyse
+from loom_core.knowledge.text.passage_text import embedding_text, index_tokens
 
 if TYPE_CHECKING:
     import numpy as np
