@@ -17,7 +17,7 @@ from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.store.prepared import FoundColumns, PreparedChunk, PreparedDocument, found_in
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.languages import detect_language
-from loom_core.knowledge.text.passage_text import joined_index_tokens
+from loom_core.knowledge.text.passage_text import embedding_text, joined_index_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -48,7 +48,7 @@ class IndexWorker(Protocol):
 
 
 class OwnerPeer(Protocol):
-    """The process that works for the knowledge base, asked from another one; None where it does not answer."""
+    """The process that works for the knowledge base, asked from another; None where it does not answer."""
 
     async def search(self, request: SearchRequest) -> Searched | None:
         """Answer a question by a strategy."""

@@ -41,18 +41,15 @@ from loom_core.knowledge.indexes.engines.kuzu_statements import (
     update_relation,
 )
 from loom_core.knowledge.indexes.engines.kuzu_tables import copy_tables, tables_size, write_tables
-from loom_core.knowledge.indexes.kuzu_reading import KuzuReading
 from loom_core.knowledge.interface import GraphPath
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Sequence
     from typing import Self
 
-    from loom_core.knowledge.indexes.cypher import CypherResult
-    from loom_core.knowledge.indexes.engines.child import Json
     from loom_core.knowledge.interface import EntityEdge, EntityNode
 
-__all__ = ["KuzuGraphStore", "claim", "kuzu_files", "release", "remove_kuzu_files", "snapshot_path"]
+__all__ = ["KuzuGraphStore", "claim", "kuzu_files", "release", "remove_kuzu_files"]
 
 # Loading holds what it makes in the pool: two to three times the tables' bytes, measured from 10 to 134 MB.
 _POOL_FOR_TABLES = 4
@@ -95,14 +92,11 @@ class KuzuGraphStore:
         self._module = module
         self._timeout_ms = timeout_ms
         self._writing = threading.Lock()
-        self._changes = 0
         self._idle: list[KuzuSession] = []
-        self._reading = KuzuReading(self._path, module=module, max_db_size=max_db_size)
         claim(self._path)
         with ExitStack() as undo:
             undo.callback(release, self._path)
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._reading.forget()
             try:
                 self._database = open_database(
                     module, self._path, buffer_pool=buffer_pool_mb << 20, max_db_size=max_db_size
@@ -310,39 +304,6 @@ class KuzuGraphStore:
         with self._question() as session:
             return read_counts(session)
 
-    def read_only_cypher(
-        self,
-        statement: str,
-        parameters: Mapping[str, Json] | None = None,
-        *,
-        limit: int = 100,
-        timeout_ms: int = 5000,
-    ) -> CypherResult:
-        """Answer a person's or a model's own question in Cypher.
-
-        It runs in a child process, on a copy of the database that is made anew after changes: an
-        unlucky statement takes all memory, or all time, or crashes the engine. The graph is
-        `(:Entity {id, name, type, mentions})-[:REL {predicate, support, confidence}]->(:Entity)`.
-
-        Args:
-            statement: one statement that only reads, see `check_read_only`.
-            parameters: values of its `$names`.
-            limit: how many rows at the most.
-            timeout_ms: how long it may take, besides 0.2 s for the child and the time of the copy.
-
-        Raises:
-            InvalidInputError: it is not allowed, the engine refuses it, or it takes too much time or memory.
-            IndexDamagedError: the copy cannot be made.
-        """
-        return self._reading.answer(
-            statement,
-            dict(parameters or {}),
-            limit=limit,
-            timeout_ms=timeout_ms,
-            changes=self._changes,
-            writing=self._writing,
-        )
-
     def close(self) -> None:
         """Flush and release files."""
         with self._writing:
@@ -355,7 +316,6 @@ class KuzuGraphStore:
                 raise translated(error, path=self._path) from error
             finally:
                 release(self._path)
-        self._reading.forget()
 
     def _new_session(self) -> KuzuSession:
         return KuzuSession(connect(self._module, self._database), path=self._path)
@@ -377,7 +337,6 @@ class KuzuGraphStore:
     def _change(self) -> Generator[KuzuSession]:
         """The one writer, in a transaction."""
         with self._writing, self._writer.change():
-            self._changes += 1
             yield self._writer
 
 
@@ -415,15 +374,10 @@ def kuzu_files(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in _SUFFIXES]
 
 
-def snapshot_path(path: Path) -> Path:
-    """Where the copy for read-only Cypher lies."""
-    return path.with_name(path.name + ".snapshot")
-
-
 def remove_kuzu_files(path: Path) -> None:
-    """Delete a closed database and its snapshot.
+    """Delete a closed database with its log.
 
     All together: a log that is left behind would be replayed onto the next database of that name.
     """
-    for file in (*kuzu_files(path), *kuzu_files(snapshot_path(path))):
+    for file in kuzu_files(path):
         file.unlink(missing_ok=True)

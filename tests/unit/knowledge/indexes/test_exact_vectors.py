@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.indexes.memory import ExactVectorIndex
+from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 
 
 def axis(place: int, *, dimension: int = 4) -> NDArray[np.float32]:

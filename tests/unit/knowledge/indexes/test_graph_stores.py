@@ -9,7 +9,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
-from loom_core.knowledge.indexes.memory import MemoryGraphStore
+from loom_core.knowledge.indexes.engines.memory_graph import MemoryGraphStore
 from loom_core.knowledge.interface import EntityEdge, EntityNode, GraphPath, GraphStore
 
 STRANGE_NAMES = [

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import InvalidInputError
+from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
-from loom_core.knowledge.indexes.memory import MemoryLexicalIndex
 from loom_core.knowledge.interface import LexicalIndex
 
 WORDS = [

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 from loom_core.knowledge.indexes.engines.vector_rows import FileRows
-from loom_core.knowledge.indexes.memory import ExactVectorIndex
 from loom_core.knowledge.interface import VectorIndex
 
 DIMENSION = 8
