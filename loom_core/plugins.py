@@ -9,96 +9,23 @@ imported so that its `@register` decorators run, or a callable, which is called 
 
 from __future__ import annotations
 
-import logging
-import threading
 from functools import partial
-from importlib import import_module
-from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
-from loom_core.errors import ConfigError
+from loom_core import plugin_registry
+from loom_core.plugin_registry import PluginKind, register, registered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from importlib.metadata import EntryPoint
-    from inspect import Signature
+    from collections.abc import Callable, Sequence
 
     from loom_core.knowledge.interface import PassageSource, Reranker, Retriever
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
 
-    Factory = Callable[..., object]
-
 __all__ = ["PluginKind", "PluginRegistry", "create", "register", "registered"]
 
-_log = logging.getLogger(__name__)
-
-PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
-"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.runs.memory`,
-`Retriever` and `Reranker` of `loom_core.knowledge.interface`, `Tool` of `loom_core.tools.interface`."""
-
-_GROUP = "loom.plugins"
-
-# This module lies below what it creates, so Loom's own are named by text and imported when they are wanted.
-_RETRIEVERS = "loom_core.knowledge.retrieval.retrievers"
-_RERANKERS = "loom_core.knowledge.retrieval.rerankers"
-_TOOLS = "loom_core.tools.builtin"
-_BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
-    "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
-    "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
-    "retriever": {
-        "bm25": f"{_RETRIEVERS}.bm25",
-        "decomposition": f"{_RETRIEVERS}.decomposition",
-        "dense": f"{_RETRIEVERS}.dense",
-        "fusion": f"{_RETRIEVERS}.fusion",
-        "graph": f"{_RETRIEVERS}.graph",
-        "hybrid": f"{_RETRIEVERS}.hybrid",
-        "hyde": f"{_RETRIEVERS}.hyde",
-        "keyword": f"{_RETRIEVERS}.keyword",
-        "knowledge_base": f"{_RETRIEVERS}.knowledge_base",
-        "multi_query": f"{_RETRIEVERS}.multi_query",
-    },
-    "reranker": {
-        "api": f"{_RERANKERS}.api",
-        "cross_encoder": f"{_RERANKERS}.cross_encoder",
-        "features": f"{_RERANKERS}.features",
-        "llm": f"{_RERANKERS}.llm",
-    },
-    "tool": {
-        "edit_file": f"{_TOOLS}.write_file",
-        "http_get": f"{_TOOLS}.http_request",
-        "http_request": f"{_TOOLS}.http_request",
-        "list_files": f"{_TOOLS}.list_files",
-        "read_file": f"{_TOOLS}.read_file",
-        "search_files": f"{_TOOLS}.search_files",
-        "shell": f"{_TOOLS}.shell",
-        "write_file": f"{_TOOLS}.write_file",
-    },
-}
-
-# Names of retrievers over stores that Loom does not connect to yet, and what finds in the same way.
-_INSTEAD = {"llama_bm25": "bm25", "llama_dense": "dense", "llama_hybrid": "hybrid"}
-
-_F = TypeVar("_F", bound="Factory")
-
-
-def register(kind: PluginKind, name: str) -> Callable[[_F], _F]:
-    """Register the decorated class or function, which makes an implementation when it is called.
-
-    Args:
-        kind: what it makes.
-        name: the name to create it by.
-
-    Raises:
-        ConfigError: the name is taken by something else, or there is no such kind.
-    """
-
-    def add(factory: _F) -> _F:
-        _registry.add(kind, name, factory)
-        return factory
-
-    return add
+_F = TypeVar("_F", bound="Callable[..., object]")
 
 
 @overload
@@ -123,24 +50,7 @@ def create(kind: PluginKind, name: str, *args: object, **params: object) -> obje
     Raises:
         ConfigError: there is no such name, or the arguments do not fit the constructor.
     """
-    factory = _registry.get(kind, name)
-    accepted = signature(factory)
-    try:
-        accepted.bind(*args, **params)
-    except TypeError as error:
-        raise ConfigError(
-            f"The {kind} {name!r} cannot be made: {error}.", advice=f"It takes: {_listed(accepted)}."
-        ) from None
-    return factory(*args, **params)
-
-
-def registered(kind: PluginKind) -> list[str]:
-    """The names that `create` knows, sorted.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
-    return _registry.names(kind)
+    return plugin_registry.create(kind, name, *args, **params)
 
 
 class PluginRegistry:
@@ -202,87 +112,3 @@ class PluginRegistry:
     def get_tool(name: str, *args: object, **params: object) -> Tool:
         """See `create`."""
         return create("tool", name, *args, **params)
-
-
-class _Registry:
-    """What has been registered so far, and whether other distributions have been asked."""
-
-    def __init__(self) -> None:
-        self._factories: dict[tuple[PluginKind, str], Factory] = {}
-        self._others_loaded = False
-        self._loading = threading.RLock()  # reentrant: a plugin may call `registered` while it is imported
-
-    def add(self, kind: PluginKind, name: str, factory: Factory) -> None:
-        home = _built_in(kind).get(name)
-        taken = self._factories.get((kind, name))
-        if taken is factory:
-            return
-        if taken is not None or home not in {None, factory.__module__}:
-            raise ConfigError(
-                f"The {kind} name {name!r} is taken, so {factory.__module__} cannot register it.",
-                advice="Register it under another name.",
-            )
-        self._factories[kind, name] = factory
-
-    def get(self, kind: PluginKind, name: str) -> Factory:
-        home = _built_in(kind).get(name)
-        if home is not None:
-            import_module(home)
-        elif (kind, name) not in self._factories:
-            self._load_others()
-        try:
-            return self._factories[kind, name]
-        except KeyError:
-            if kind == "retriever" and name in _INSTEAD:
-                raise ConfigError(
-                    f"There is no retriever {name!r} yet: Loom connects to no LlamaIndex, Qdrant, Milvus "
-                    "or Elasticsearch.",
-                    advice=f"Use {_INSTEAD[name]!r}, which finds in the same way in a knowledge base's own "
-                    "indexes; passages that are in such a store already can be a `PassageSource`.",
-                ) from None
-            known = ", ".join(self.names(kind))
-            raise ConfigError(f"There is no {kind} {name!r}.", advice=f"Choose one of: {known}.") from None
-
-    def names(self, kind: PluginKind) -> list[str]:
-        built_in = _built_in(kind)
-        self._load_others()
-        return sorted(built_in.keys() | {name for of, name in self._factories if of == kind})
-
-    def _load_others(self) -> None:
-        from importlib.metadata import entry_points  # 20 ms that most programs never need
-
-        with self._loading:
-            if self._others_loaded:
-                return
-            self._others_loaded = True
-            for entry_point in entry_points(group=_GROUP):
-                _load(entry_point)
-
-
-def _built_in(kind: PluginKind) -> Mapping[str, str]:
-    if kind not in _BUILT_IN:
-        raise ConfigError(
-            f"There is no kind of plugin {kind!r}.",
-            advice=f"Choose one of: {', '.join(get_args(PluginKind))}.",
-        )
-    return _BUILT_IN[kind]
-
-
-def _load(entry_point: EntryPoint) -> None:
-    try:
-        loaded = entry_point.load()
-        if callable(loaded):
-            loaded()
-    except (Exception, SystemExit):  # noqa: BLE001 - other people's code may do anything and must not stop Loom
-        _log.warning(
-            "The plugin %r (%s) was passed over.", entry_point.name, entry_point.value, exc_info=True
-        )
-
-
-def _listed(accepted: Signature) -> str:
-    return ", ".join(
-        str(parameter.replace(annotation=parameter.empty)) for parameter in accepted.parameters.values()
-    )
-
-
-_registry = _Registry()

@@ -12,7 +12,7 @@ from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.limits import RateLimits
 from loom_core.llm.providers import PROVIDERS
-from loom_core.plugins import create, registered
+from loom_core.plugin_registry import create, registered
 from loom_core.retry import RetryPolicy
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from loom_core.llm.interface import (
     whole_call,
 )
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart, UserMessage
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

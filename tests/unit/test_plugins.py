@@ -95,7 +95,7 @@ def test_importing_the_registry_imports_nothing_it_creates() -> None:
         print(sorted(name for name in sys.modules if name.startswith("loom_core.")))
         """
     )
-    assert done.stdout == "['loom_core.errors', 'loom_core.plugins']\n"
+    assert done.stdout == "['loom_core.errors', 'loom_core.plugin_registry', 'loom_core.plugins']\n"
 
 
 def test_registered_function_and_class_are_called_with_the_arguments() -> None:

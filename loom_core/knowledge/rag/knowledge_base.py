@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from anyio import to_thread
 
-from loom_core import plugins
+from loom_core import plugin_registry
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.indexes import GraphIndex, WordIndex
@@ -404,7 +404,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             ConfigError: there is no such retriever, it takes other parameters, or it needs a language model
                 and there is none.
         """
-        return plugins.create("retriever", name, [self], **params)
+        return plugin_registry.create("retriever", name, [self], **params)
 
     # -- working ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.runs.journal.words import asked_words, counted_words, rarity, weight
 from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
 

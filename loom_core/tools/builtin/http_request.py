@@ -17,7 +17,7 @@ from loom_core.errors import ConfigError, InvalidInputError, NetError
 from loom_core.keys import redacted, resolve
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.url import host_of
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tools.builtin.html_text import html_text
 from loom_core.tools.builtin.text_file import TextFile, kind_of_binary
 from loom_core.tools.function_tool import tool

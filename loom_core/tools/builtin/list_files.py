@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.name_pattern import name_matcher
 from loom_core.tools.builtin.walk import Walk, shown_path

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.messages import ImagePart
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.text_file import TextFile, image_type, kind_of_binary
 from loom_core.tools.function_tool import tool

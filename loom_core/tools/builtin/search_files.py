@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from loom_core.errors import LoomError
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.list_files import folder_in
 from loom_core.tools.builtin.name_pattern import name_matcher

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from loom_core.errors import ConfigError
 from loom_core.files.encoding import decode
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tools.builtin.command import Command
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.environment import child_environment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.redaction import SECRET
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.text_file import TextFile

@@ -14,7 +14,7 @@ from loom_core.knowledge.retrieval.fusion import min_max
 from loom_core.knowledge.retrieval.generation.generator import RAGAnswer, generate_answer
 from loom_core.knowledge.retrieval.retrievers.passages import passage_key, reranked
 from loom_core.knowledge.validation import check_above_zero
-from loom_core.plugins import create
+from loom_core.plugin_registry import create
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

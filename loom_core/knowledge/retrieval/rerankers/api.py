@@ -17,7 +17,7 @@ from loom_core.keys import checked_key, checked_variable, find_key, redacted
 from loom_core.knowledge.retrieval.rerankers.ranking import logistic, ranked, reading
 from loom_core.knowledge.validation import check_above_zero
 from loom_core.net.url import is_base_url
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     import ssl

@@ -16,7 +16,7 @@ from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.installation import how_to_install
 from loom_core.knowledge.retrieval.rerankers.model_folder import SHORTEST, find_model
 from loom_core.knowledge.retrieval.rerankers.ranking import logistic, ranked, reading
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

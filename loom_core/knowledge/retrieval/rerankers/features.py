@@ -18,7 +18,7 @@ from loom_core.knowledge.text.analysis import analyse, is_stop_word
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.scripts import normalise
 from loom_core.knowledge.text.surface_forms import surface_tokens
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from loom_core.knowledge.retrieval.rerankers.llm_answer import read_ranking
 from loom_core.knowledge.retrieval.rerankers.ranking import ranked, reading
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.validation import check_above_zero
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.retrievers.expanding import ExpandingRetriever
 from loom_core.knowledge.retrieval.retrievers.expansion import decompose
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever
 from loom_core.knowledge.retrieval.retrievers.channels import DenseChannel
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

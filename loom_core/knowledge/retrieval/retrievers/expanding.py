@@ -13,7 +13,7 @@ from loom_core.knowledge.model import QueryDetail
 from loom_core.knowledge.retrieval.fusion import reciprocal_rank
 from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model
 from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked
-from loom_core.plugins import create
+from loom_core.plugin_registry import create
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from loom_core.knowledge.retrieval.fusion import reciprocal_rank
 from loom_core.knowledge.retrieval.retrievers.base import find_language_model
 from loom_core.knowledge.retrieval.retrievers.hybrid import HybridRetriever
 from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked, reranked
-from loom_core.plugins import create, register, registered
+from loom_core.plugin_registry import create, register, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

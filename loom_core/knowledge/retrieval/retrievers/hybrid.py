@@ -10,7 +10,7 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.retrieval.fusion import weighted_sum
 from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever, gathered
 from loom_core.knowledge.retrieval.retrievers.channels import DenseChannel, WordChannel, fused_items
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

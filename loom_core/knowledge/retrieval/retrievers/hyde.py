@@ -11,7 +11,7 @@ from loom_core.knowledge.retrieval.retrievers.channels import ask_channel
 from loom_core.knowledge.retrieval.retrievers.expanding import ExpandingRetriever
 from loom_core.knowledge.retrieval.retrievers.expansion import hypothetical_documents
 from loom_core.knowledge.retrieval.retrievers.passages import ranked, to_passage
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever
 from loom_core.knowledge.retrieval.retrievers.channels import ask_channel
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from loom_core.knowledge.interface import PassageSource

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from loom_core.errors import ConfigError
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever
-from loom_core.plugins import register
+from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -194,7 +194,7 @@ def test_retriever_without_sources_or_with_two_of_one_name_is_refused(make_sourc
 
 @pytest.mark.parametrize("name", [*_NAMES, "graph", "knowledge_base"])
 def test_retriever_knows_its_registered_name(name: str) -> None:
-    from loom_core.plugins import _registry
+    from loom_core.plugin_registry import _registry
 
     factory = _registry.get("retriever", name)
     assert factory.name == name  # type: ignore[attr-defined]
