@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from loom_kb.cli import run
+from loom_kb.program import run
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]

@@ -10,10 +10,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
-from loom_kb.cli import run
 from loom_kb.graph_pages.page import graph_html
 from loom_kb.graph_pages.passages import Span, ViewPassage
 from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
+from loom_kb.program import run
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import RunCommand

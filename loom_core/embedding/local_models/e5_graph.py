@@ -30,7 +30,7 @@ def open_e5_graph(weights: E5Weights, form: IntegerForm) -> InferenceSession:
     Raises:
         EmbeddingError: onnxruntime is missing or cannot run it.
     """
-    graph = Path(__file__).with_name("data") / f"e5_{form}.onnx"
+    graph = Path(__file__).parents[1] / "data" / f"e5_{form}.onnx"
     return open_session(
         graph.read_bytes(),
         model="multilingual-e5-small",

@@ -11,11 +11,11 @@ import argparse
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from loom_agent import PROGRAM
 from loom_agent.settings import Settings
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command, split_line
+from loom_core.server.cli.command_line import Commands, add_command
 from loom_core.server.cli.standard_commands import (
     add_audit,
     add_doctor,
@@ -25,15 +25,9 @@ from loom_core.server.cli.standard_commands import (
     add_token,
     program_parser,
 )
-from loom_core.server.program import run_server
 from loom_core.server.runs.page_option import add_html_option
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["PROGRAM", "parser", "run", "settings_of"]
-
-PROGRAM = "loom-agent-server"
+__all__ = ["parser", "settings_of"]
 
 _CONFIG = "agent.json"
 
@@ -59,15 +53,6 @@ def parser() -> argparse.ArgumentParser:
     add_audit(declare)
     add_doctor(declare, named="profiles and folders")
     return top
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the exit code."""
-    from loom_agent.program import SERVER
-
-    line, served = split_line(arguments)
-    args = parser().parse_args(line)
-    return run_server(SERVER, args, served)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_agent.cli import PROGRAM, parser, settings_of
+from loom_agent import PROGRAM
+from loom_agent.cli import parser, settings_of
 from loom_agent.introduction import introduction
 from loom_core.errors import ConfigError
-from loom_core.server.program import ServerProgram
+from loom_core.server.cli.command_line import split_line
+from loom_core.server.program import ServerProgram, run_server
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from loom_core.server.doctor.examination import Check
     from loom_core.server.protocol.factory import LoomServer
 
-__all__ = ["SERVER"]
+__all__ = ["SERVER", "run"]
 
 _END_SECONDS = 10.0  # for children to end and what runs have written to be on disk
 
@@ -96,3 +98,10 @@ SERVER = ServerProgram(
     own_checks=_own_checks,
 )
 """loom-agent-server, for the commands that every server has."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    line, served = split_line(arguments)
+    args = parser().parse_args(line)
+    return run_server(SERVER, args, served)

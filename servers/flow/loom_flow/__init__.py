@@ -1,1 +1,6 @@
 """Flows as an MCP server: conversations that follow rules, and steps that survive restarts."""
+
+__all__ = ["PROGRAM"]
+
+PROGRAM = "loom-flow-server"
+"""The command, and the distribution's name."""

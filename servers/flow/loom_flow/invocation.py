@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from loom_flow.cli import PROGRAM
+from loom_flow import PROGRAM
 
 if TYPE_CHECKING:
     from loom_flow.settings import Settings

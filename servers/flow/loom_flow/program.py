@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loom_core.server.program import ServerProgram
-from loom_flow.cli import PROGRAM, parser, settings_of
+from loom_core.server.cli.command_line import parsed, split_line
+from loom_core.server.program import ServerProgram, run_server
+from loom_flow import PROGRAM
+from loom_flow.cli import parser, settings_of
 from loom_flow.introduction import introduction
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
     from loom_flow.settings import Settings
 
-__all__ = ["SERVER"]
+__all__ = ["SERVER", "run"]
 
 _END_SECONDS = 10.0  # for what must not be done twice to end, and what runs have written to be on disk
 
@@ -90,3 +92,10 @@ SERVER = ServerProgram(
     own_checks=_own_checks,
 )
 """loom-flow-server, for the commands that every server has."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    line, served = split_line(arguments)
+    args = parsed(parser(), line)
+    return run_server(SERVER, args, served)

@@ -1,1 +1,6 @@
 """The loom-kb MCP server: a GraphRAG knowledge base."""
+
+__all__ = ["PROGRAM"]
+
+PROGRAM = "loom-kb"
+"""The command, and the distribution's name."""

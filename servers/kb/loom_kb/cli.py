@@ -10,11 +10,10 @@ import argparse
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command, split_line
+from loom_core.server.cli.command_line import Commands, add_command
 from loom_core.server.cli.standard_commands import (
     add_audit,
     add_doctor,
@@ -24,15 +23,10 @@ from loom_core.server.cli.standard_commands import (
     add_token,
     program_parser,
 )
-from loom_core.server.program import run_server
+from loom_kb import PROGRAM
 from loom_kb.settings import DEFAULT_SOURCE, Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["PROGRAM", "checked_settings", "parser", "run", "settings_of"]
-
-PROGRAM = "loom-kb"
+__all__ = ["checked_settings", "parser", "settings_of"]
 
 _MOST_ENTITIES = 20_000  # that a browser still draws
 
@@ -145,15 +139,6 @@ def parser() -> argparse.ArgumentParser:
 
     _command(commands, "demo", "build a small knowledge base and ask it three questions")
     return top
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the exit code."""
-    from loom_kb.program import SERVER
-
-    line, served = split_line(arguments)
-    args = parser().parse_args(line)
-    return run_server(SERVER, args, served)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

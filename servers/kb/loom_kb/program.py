@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.server.program import ServerProgram
-from loom_kb.cli import PROGRAM, checked_settings, parser, settings_of
+from loom_core.server.cli.command_line import split_line
+from loom_core.server.program import ServerProgram, run_server
+from loom_kb import PROGRAM
+from loom_kb.cli import checked_settings, parser, settings_of
 from loom_kb.introduction import introduction
 from loom_kb.language_model import NO_MODEL, configuration
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
     from loom_kb.settings import Settings
 
-__all__ = ["SERVER"]
+__all__ = ["SERVER", "run"]
 
 _END_SECONDS = 20.0  # a batch under way may have to load an index before it can end
 
@@ -114,3 +116,10 @@ SERVER = ServerProgram(
     own_checks=_own_checks,
 )
 """loom-kb, for the commands that every server has."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    line, served = split_line(arguments)
+    args = parser().parse_args(line)
+    return run_server(SERVER, args, served)

@@ -10,10 +10,9 @@ import argparse
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command, split_line
+from loom_core.server.cli.command_line import Commands, add_command
 from loom_core.server.cli.standard_commands import (
     add_audit,
     add_doctor,
@@ -24,15 +23,10 @@ from loom_core.server.cli.standard_commands import (
     add_token,
     program_parser,
 )
-from loom_core.server.program import run_server
+from loom_query import PROGRAM
 from loom_query.settings import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["PROGRAM", "parser", "run", "settings_of"]
-
-PROGRAM = "loom-query-server"
+__all__ = ["parser", "settings_of"]
 
 _CONFIG = "query.json"
 _PATTERNS = ("rag", "multi_query", "hierarchical")
@@ -70,15 +64,6 @@ def parser() -> argparse.ArgumentParser:
     add_audit(declare)
     add_doctor(declare, named="sources and folders")
     return top
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run a command line; returns the exit code."""
-    from loom_query.program import SERVER
-
-    line, served = split_line(arguments)
-    args = parser().parse_args(line)
-    return run_server(SERVER, args, served)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

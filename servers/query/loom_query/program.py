@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.server.program import ServerProgram
-from loom_query.cli import PROGRAM, parser, settings_of
+from loom_core.server.cli.command_line import split_line
+from loom_core.server.program import ServerProgram, run_server
+from loom_query import PROGRAM
+from loom_query.cli import parser, settings_of
 from loom_query.introduction import introduction
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
     from loom_query.settings import Settings
 
-__all__ = ["SERVER"]
+__all__ = ["SERVER", "run"]
 
 _END_SECONDS = 10.0  # for children to end and a batch of a local base to be written
 
@@ -84,3 +86,10 @@ SERVER = ServerProgram(
     own_checks=_own_checks,
 )
 """loom-query-server, for the commands that every server has."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    line, served = split_line(arguments)
+    args = parser().parse_args(line)
+    return run_server(SERVER, args, served)

@@ -6,7 +6,8 @@ import io
 import json
 
 import pytest
-from loom_agent.cli import parser, run, settings_of
+from loom_agent.cli import parser, settings_of
+from loom_agent.program import run
 
 pytestmark = pytest.mark.slow
 

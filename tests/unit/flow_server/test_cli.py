@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from loom_flow.cli import parser, run, settings_of
+from loom_flow.cli import parser, settings_of
+from loom_flow.program import run
 
 pytestmark = pytest.mark.slow
 

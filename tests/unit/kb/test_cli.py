@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from loom_kb.cli import parser, run, settings_of
+from loom_kb.cli import parser, settings_of
+from loom_kb.program import run
 
 
 def settings(*arguments):

@@ -12,8 +12,9 @@ from typing import Any
 
 import anyio
 import pytest
-from loom_kb.cli import parser, run, settings_of
+from loom_kb.cli import parser, settings_of
 from loom_kb.language_model import chosen, configuration, model_section, with_agreement
+from loom_kb.program import run
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from loom_query.cli import parser, run, settings_of
+from loom_query.cli import parser, settings_of
+from loom_query.program import run
 
 
 @pytest.fixture

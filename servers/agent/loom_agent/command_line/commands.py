@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import anyio
 
-from loom_agent.cli import PROGRAM
+from loom_agent import PROGRAM
 from loom_agent.command_line.terminal import Terminal
 from loom_agent.mcp_tools.read_only_tools import found_tools
 from loom_agent.models import BudgetInput, RunsResult

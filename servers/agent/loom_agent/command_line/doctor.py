@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loom_agent.cli import PROGRAM
+from loom_agent import PROGRAM
 from loom_agent.profiles.agent_file import read_agent_file
 from loom_agent.profiles.local_knowledge import can_search, how_to_search
 from loom_agent.profiles.model_choice import chosen_model, made_model

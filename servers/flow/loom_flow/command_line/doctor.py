@@ -16,7 +16,7 @@ from loom_core.server.cli.health import Section, fine, problem, told_by, warning
 from loom_core.server.doctor.examination import Check, blocking
 from loom_core.server.doctor.keys import language_model_variables
 from loom_core.server.doctor.runs import runs_section
-from loom_flow.cli import PROGRAM
+from loom_flow import PROGRAM
 from loom_flow.invocation import invocation
 from loom_flow.model_choice import chosen_model, made_model
 
