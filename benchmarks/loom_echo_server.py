@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.run import serve
 
 

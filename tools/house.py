@@ -21,7 +21,7 @@ from pathlib import Path
 __all__ = ["faults", "main", "modules"]
 
 _ROOT = Path(__file__).parents[1]
-_MAX_LINES = 500
+_MAX_LINES = 800
 _FEWEST_PINS = 40
 _VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 _READS_ITS_ARGUMENTS = "sheet_reader.py"  # a child process

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.server.serving.http import HttpSettings, serve_http
+from loom_core.server.serving.http import serve_http
+from loom_core.server.serving.http_settings import HttpSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

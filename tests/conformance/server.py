@@ -31,7 +31,7 @@ from loom_core.server.protocol.prompts import PromptMessage
 from loom_core.server.protocol.resources import ResourceContent
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.protocol.tools import ToolFunction
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.run import serve
 
 PIXEL = base64.b64decode(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer

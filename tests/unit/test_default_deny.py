@@ -18,7 +18,7 @@ from mcp import Client
 from loom_core.errors import ConfigError
 from loom_core.llm.vendors import VENDORS
 from loom_core.mcp_client.configuration.servers import read_servers
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.run import serve
 from loom_core.tools.builtin import BuiltinToolsConfig, builtin_tools
 from loom_core.tools.permission.permissions import Permissions

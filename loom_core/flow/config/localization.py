@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from loom_core.cjk import holds_cjk
 from loom_core.flow.config.models_endpoint import EndpointConfig
+from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -14,25 +14,12 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig, SystemToolConfig
     from loom_core.flow.config.models_step import StepConfig
     from loom_core.flow.config.models_values import Section
-    from loom_core.flow.responses.phrases import Language
 
-__all__ = ["in_language", "spoken"]
+__all__ = ["spoken"]
 
-_BETWEEN = " / "
 _SHOWN = frozenset({"title", "description"})
 
 _S = TypeVar("_S", bound="Section")
-
-
-def in_language(text: str, language: Language) -> str:
-    """The part of a text in a language, where it is written as `天数 / days`; else all of it.
-
-    Only a text with one such stroke counts, with Chinese on one side of it alone.
-    """
-    first, between, second = text.partition(_BETWEEN)
-    if not between or _BETWEEN in second or holds_cjk(first) == holds_cjk(second):
-        return text
-    return (first if holds_cjk(first) == (language == "zh") else second).strip()
 
 
 def spoken(file: FlowFile, language: Language) -> FlowFile:

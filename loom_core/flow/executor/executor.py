@@ -16,7 +16,7 @@ from loom_core.flow.executor.definition import find_flow
 from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.executor.parts import Caller, FlowLimits, FlowParts
-from loom_core.flow.responses.phrases import Language
+from loom_core.flow.understanding.language import Language
 from loom_core.runs.commands import Retry
 from loom_core.runs.human_broker import Asking
 from loom_core.runs.journal import Journal

@@ -15,7 +15,7 @@ from loom_core.tools.arguments import ToolArguments
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.config.models_step import StepConfig
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
 
 __all__ = ["checked_inputs", "form_of", "input_names_of", "missing_inputs", "uses_input", "with_defaults"]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.auditing import FlowAudit
     from loom_core.flow.expressions import Values
     from loom_core.flow.http.answer import EndpointResult
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
     from loom_core.runs.human_broker import Asking
     from loom_core.runs.run import Run
     from loom_core.tools.execution.pipeline import ToolPipeline

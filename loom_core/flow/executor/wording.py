@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.config.localization import in_language
 from loom_core.flow.responses.phrases import Phrases
+from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.refusal import Refused, Schema
 from loom_core.flow.understanding.slots import fits
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.executor.correcting import WayBack
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
 
 __all__ = ["Wording"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.cjk import holds_cjk, is_chinese
-from loom_core.flow.config.localization import in_language
 from loom_core.flow.understanding.choices import choices_of, titled_inputs
+from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from loom_core.runs.run import RunRequest
     from loom_core.tools.interface import Tool
 
-__all__ = ["LANGUAGE", "Language", "Phrases", "language_of", "language_of_run", "shown_value"]
-
-Language = Literal["zh", "en"]
+__all__ = ["LANGUAGE", "Phrases", "language_of", "language_of_run", "shown_value"]
 
 LANGUAGE = "language"
 """Where a run (`RunRequest.metadata`) says in which language it speaks: that of its conversation."""

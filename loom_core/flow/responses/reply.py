@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.runs.run import Pending, RunStatus
 

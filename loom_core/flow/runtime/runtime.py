@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig
     from loom_core.flow.executor import FlowLimits
     from loom_core.flow.knowledge import FlowKnowledge
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.journal import Journal
     from loom_core.tools.auditing.audit import AuditLog

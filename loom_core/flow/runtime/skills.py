@@ -17,7 +17,7 @@ from loom_core.runs.run import Budget
 if TYPE_CHECKING:
     from loom_core.agent.loop import RunLoop
     from loom_core.flow.config.models import FlowFile, SkillConfig
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
     from loom_core.llm.interface import LLMProvider
     from loom_core.llm.messages import Message
     from loom_core.runs.journal import Journal, RunLog

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.config.localization import in_language
+from loom_core.flow.understanding.language import in_language
 
 if TYPE_CHECKING:
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
 
 __all__ = ["Choice", "choices_of", "titled_inputs"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loom_core.flow.config.localization import in_language
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.numbers import number_of
 from loom_core.flow.understanding.person_names import is_for_person, person_in
 from loom_core.flow.understanding.refusal import Schema

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.runs.journal.journal import Journal, RunLog, Step
+    from loom_core.runs.journal.journal import Journal, RunLog
+    from loom_core.runs.journal.rows.events import Step
 
 __all__ = ["Journal", "RunLog", "Step"]
 
@@ -17,6 +18,6 @@ if not TYPE_CHECKING:
         {
             "Journal": ".journal",
             "RunLog": ".journal",
-            "Step": ".journal",
+            "Step": ".rows.events",
         },
     )

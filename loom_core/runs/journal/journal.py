@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -31,7 +31,7 @@ from loom_core.runs.journal.rows.commands import (
     given_orders,
     order_column,
 )
-from loom_core.runs.journal.rows.events import blob_of, events_of, steps_of
+from loom_core.runs.journal.rows.events import Step, blob_of, events_of, steps_of
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.journal.rows.runs import CHANGING, condition, find_run, run_rows, standing_column
 from loom_core.runs.journal.rows.schema import SEQ_BITS
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from loom_core.runs.journal.work import Wake
     from loom_core.runs.run import Run, RunRequest, RunStatus
 
-__all__ = ["Journal", "Observer", "RunLog", "Step"]
+__all__ = ["Journal", "Observer", "RunLog"]
 
 
 class Journal:
@@ -445,14 +445,6 @@ class Observer(Protocol):
     def on_left(self, run: Run) -> None:
         """The run is not driven here any more: it has ended, waits for somebody, or was left."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An event with what only the loop reads: `state` is JSON (messages whole, with what is opaque)."""
-
-    event: StreamEvent
-    state: Any
 
 
 class RunLog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 
 if TYPE_CHECKING:
     import argparse

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from loom_core.server.auth.authentication import AuthSettings
     from loom_core.server.protocol.factory import LoomServer
-    from loom_core.server.serving.http import HttpSettings
+    from loom_core.server.serving.http_settings import HttpSettings
 
 __all__ = ["http_app"]
 

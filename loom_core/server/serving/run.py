@@ -17,7 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loom_core.observability.metrics import process_metrics
-from loom_core.server.serving.http import HttpSettings, serve_http
+from loom_core.server.serving.http import serve_http
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.metrics_file import kept_metrics
 from loom_core.server.serving.stdio import LineReader, claim_stdio, serve_stdio
 

@@ -16,7 +16,6 @@ from loom_core.runs.commands import Resume
 from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
 from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending
 from loom_flow.engine import Engine
-from loom_flow.mcp_tools.flow_tools import tool_name
 from loom_flow.models import ExplainResult, FlowInfo, FlowsResult, MatchInfo
 from loom_flow.texts import progress_line, question_of, run_line, steps_of
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from loom_flow.models import StepInfo
     from loom_flow.settings import Settings
 
-__all__ = ["Service"]
+__all__ = ["Service", "tool_name"]
 
 _OPEN: tuple[RunStatus, ...] = ("working", "input_required", "paused", "failed")
 _LISTED = 20
@@ -442,3 +441,8 @@ def _explain_result(message: str, found: Explanation, file: FlowFile) -> Explain
         problem=found.problem,
         timings={name: round(seconds, 6) for name, seconds in found.timings.items()},
     )
+
+
+def tool_name(flow: FlowConfig) -> str:
+    """What the tool of a flow is called; empty if it has none."""
+    return (flow.tool_name or flow.flow_id) if flow.as_tool else ""

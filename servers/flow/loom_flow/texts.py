@@ -28,8 +28,8 @@ from loom_flow.wording import Wording
 
 if TYPE_CHECKING:
     from loom_core.flow.config import FlowFile
-    from loom_core.flow.responses.phrases import Language
     from loom_core.flow.responses.reply import FlowReply, Route
+    from loom_core.flow.understanding.language import Language
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Pending, Run
     from loom_core.server.runs.models import EventInfo

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from loom_core.flow.responses.phrases import Language
+    from loom_core.flow.understanding.language import Language
 
 __all__ = ["Wording"]
 

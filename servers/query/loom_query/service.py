@@ -13,8 +13,8 @@ from loom_core.server.auth.caller import current_caller
 from loom_core.server.search.citations import MatchInfo
 from loom_query.federation.engine import Engine
 from loom_query.federation.language_model import LanguageModel
-from loom_query.federation.live_source import OwnSource
-from loom_query.federation.passages import details_of, fetched, passage_of
+from loom_query.federation.live_source import OwnSource, details_of
+from loom_query.federation.passages import fetched, passage_of
 from loom_query.federation.sources import Sources
 from loom_query.models import (
     AskResult,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 from jsonschema import Draft202012Validator
-from loom_agent.profiles.agent_file import DEMONSTRATION, read_agent_file
+from loom_agent.profiles.agent_file import DEMONSTRATION, json_schema, read_agent_file
 from loom_agent.profiles.agents import Agents
-from loom_agent.profiles.profile_config import json_schema
 
 from loom_core.errors import ConfigError, NotFoundError
 from loom_core.jsonc import JsonReader

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from loom_core.flow.responses.phrases import Language, language_of, language_of_run
+from loom_core.flow.responses.phrases import language_of, language_of_run
+from loom_core.flow.understanding.language import Language
 from loom_core.runs.run import RunRequest
 
 

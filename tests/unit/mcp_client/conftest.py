@@ -135,7 +135,8 @@ def asking_server(load: Callable[[Path], ModuleType]) -> Callable[[], LoomServer
 @pytest.fixture
 def serving() -> Callable[..., AbstractAsyncContextManager[str]]:
     """Serves over HTTP while a block lasts: `async with serving(server, port=…) as url`."""
-    from loom_core.server.serving.http import HttpSettings, serve_http
+    from loom_core.server.serving.http import serve_http
+    from loom_core.server.serving.http_settings import HttpSettings
 
     @asynccontextmanager
     async def serve(server: LoomServer, **settings: Any) -> AsyncGenerator[str]:

@@ -188,7 +188,7 @@ def chat(place: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve, and write what the lifespan did to the file named by SAMPLE_LOG."""
-    from loom_core.server.serving.http import HttpSettings
+    from loom_core.server.serving.http_settings import HttpSettings
     from loom_core.server.serving.run import serve
 
     log = _Log(os.environ.get("SAMPLE_LOG", os.devnull))

@@ -19,8 +19,8 @@ from loom_core.server.auth.refusal import Refusal, Refused
 from loom_core.server.middleware.audit import RefusalAudit
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
-from loom_core.server.serving.http import HttpSettings
 from loom_core.server.serving.http_app import http_app
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.tools.auditing.audit import AUDIT_FIELDS, AuditLog
 from loom_core.tools.auditing.file import read_entries
 

@@ -18,7 +18,8 @@ from mcp.types import (
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.notifications import Changes
 from loom_core.server.protocol.resources import ResourceContent
-from loom_core.server.serving.http import HttpSettings, serve_http
+from loom_core.server.serving.http import serve_http
+from loom_core.server.serving.http_settings import HttpSettings
 
 
 class Messages:

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from loom_core.server.calls.context import ToolContext, taking_context
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
-from loom_core.server.serving.http import HttpSettings, serve_http
+from loom_core.server.serving.http import serve_http
+from loom_core.server.serving.http_settings import HttpSettings
 
 APPS = "io.modelcontextprotocol/ui"
 

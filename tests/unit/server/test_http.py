@@ -16,7 +16,8 @@ from mcp import Client, MCPError
 
 from loom_core.errors import ConfigError, RecordError
 from loom_core.server.protocol.factory import LoomServer
-from loom_core.server.serving.http import HttpSettings, serve_http
+from loom_core.server.serving.http import serve_http
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.testing.serving import serving
 
 pytestmark = [

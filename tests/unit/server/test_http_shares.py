@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from loom_core.server.auth.authentication import AuthSettings
 from loom_core.server.protocol.results import ToolReply, tool_result
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.limits import Limits
 from loom_core.testing.serving import serving
 from tests.fixtures.asker import Asker, guarded, open_session, shown

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.server.serving.http import HttpSettings
+from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.run import serve
 
 pytestmark = pytest.mark.slow

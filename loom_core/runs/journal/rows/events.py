@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import NotFoundError
 from loom_core.runs.events import StreamEvent
-from loom_core.runs.journal.journal import Step
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import MOST_ROWS, event_keys
 from loom_core.runs.journal.rows.schema import SEQ_BITS
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
     from loom_core.runs.journal.rows.runs import StoredRun
 
-__all__ = ["blob_of", "events_of", "steps_of"]
+__all__ = ["Step", "blob_of", "events_of", "steps_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event with what only the loop reads: `state` is JSON (messages whole, with what is opaque)."""
+
+    event: StreamEvent
+    state: Any
 
 
 def events_of(

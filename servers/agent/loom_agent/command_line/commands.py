@@ -50,7 +50,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         settings: of the process.
     """
     if args.command == "schema":
-        from loom_agent.profiles.profile_config import json_schema
+        from loom_agent.profiles.agent_file import json_schema
 
         out_json(json_schema())
         return 0

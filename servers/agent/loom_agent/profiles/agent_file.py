@@ -14,7 +14,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from loom_core.config_file import ConfigText
 
-__all__ = ["DEFAULT", "DEMONSTRATION", "AgentConfig", "AgentFile", "read_agent_file"]
+__all__ = ["DEFAULT", "DEMONSTRATION", "AgentConfig", "AgentFile", "json_schema", "read_agent_file"]
 
 DEFAULT = "default"
 """The profile of who names none, if there is one of this name; otherwise the first of the file."""
@@ -129,3 +129,9 @@ def _checked(written: ConfigText) -> AgentConfig:
                 f"Use 1 to {_MAX_NAME} characters of any script.",
             )
     return config
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a configuration, for editors."""
+    schema = AgentConfig.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.json", **schema}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -197,11 +197,3 @@ class ProfileConfig(_Section):
         if self.approvals.via_tool is None:
             return not over_http
         return self.approvals.via_tool == "on"
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of a configuration, for editors."""
-    from loom_agent.profiles.agent_file import AgentConfig
-
-    schema = AgentConfig.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.json", **schema}

@@ -12,6 +12,7 @@ from loom_core.server.calls.long_polling import LONGEST_WAIT
 from loom_core.server.protocol.tools import SchemaTool
 from loom_flow.mcp_tools.tools import run_through
 from loom_flow.models import RunInfo
+from loom_flow.service import tool_name
 
 if TYPE_CHECKING:
     from loom_core.flow.config import FlowConfig, FlowFile
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from loom_core.server.protocol.results import ToolReply
     from loom_flow.service import Service
 
-__all__ = ["register_flow_tools", "tool_name"]
+__all__ = ["register_flow_tools"]
 
 _ASKS = "What is missing is asked for. It is a flow with a run of its own: follow `next` in the answer."
 
@@ -43,11 +44,6 @@ def register_flow_tools(server: LoomServer, service: Service) -> None:
         return [tool for tool in made[1] if tool.name in names]
 
     server.live_tools(live, task="optional")
-
-
-def tool_name(flow: FlowConfig) -> str:
-    """What the tool of a flow is called; empty if it has none."""
-    return (flow.tool_name or flow.flow_id) if flow.as_tool else ""
 
 
 def _offered(file: FlowFile | None) -> list[FlowConfig]:

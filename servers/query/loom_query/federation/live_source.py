@@ -14,6 +14,7 @@ from loom_core.knowledge.sources.federation.answer import federated_item
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.server.search.excerpts import Stretch, cut, forms_of, read
 from loom_query.federation.passages import address_of
+from loom_query.models import SourceDetails
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from loom_query.configuration.source_config import Kind
     from loom_query.models import SourceInfoState
 
-__all__ = ["LiveSource", "McpSource", "OwnSource"]
+__all__ = ["LiveSource", "McpSource", "OwnSource", "details_of"]
 
 _CLOSE_SECONDS = 10.0
 
@@ -270,4 +271,19 @@ def _stretch_of(item: KnowledgeItem, start: int, tokens: int) -> Stretch:
         metadata={
             name: str(value) for name, value in metadata.items() if isinstance(value, str | int | float)
         },
+    )
+
+
+def details_of(source: LiveSource) -> SourceDetails:
+    """A source as `sources` lists it."""
+    info = source.info
+    return SourceDetails(
+        name=info.name,
+        kind=source.kind,
+        state=source.state,
+        description=info.description,
+        hints=list(info.search_hints),
+        filters=list(info.supported_filters),
+        deadline=source.deadline,
+        problem=source.problem,
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from loom_query.models import FetchResult, Passage, SourceDetails
+from loom_query.models import FetchResult, Passage
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.server.search.excerpts import Stretch
-    from loom_query.federation.live_source import LiveSource
 
-__all__ = ["address_of", "details_of", "fetched", "passage_of"]
+__all__ = ["address_of", "fetched", "passage_of"]
 
 
 def passage_of(number: int, item: KnowledgeItem) -> Passage:
@@ -58,21 +57,6 @@ def fetched(id_: str, source: str, stretch: Stretch) -> FetchResult:
         end=stretch.end,
         length=stretch.length,
         metadata=dict(stretch.metadata),
-    )
-
-
-def details_of(source: LiveSource) -> SourceDetails:
-    """A source as `sources` lists it."""
-    info = source.info
-    return SourceDetails(
-        name=info.name,
-        kind=source.kind,
-        state=source.state,
-        description=info.description,
-        hints=list(info.search_hints),
-        filters=list(info.supported_filters),
-        deadline=source.deadline,
-        problem=source.problem,
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from loom_core.flow.config import parse_flow_file
-from loom_core.flow.config.localization import in_language, spoken
+from loom_core.flow.config.localization import spoken
+from loom_core.flow.understanding.language import in_language
 from tests.unit.flow.conftest import talking
 
 _FLOW: dict[str, Any] = {

@@ -1,0 +1,24 @@
+"""The languages that a flow speaks, and texts that are written in both."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from loom_core.cjk import holds_cjk
+
+__all__ = ["Language", "in_language"]
+
+Language = Literal["zh", "en"]
+
+_BETWEEN = " / "
+
+
+def in_language(text: str, language: Language) -> str:
+    """The part of a text in a language, where it is written as `天数 / days`; else all of it.
+
+    Only a text with one such stroke counts, with Chinese on one side of it alone.
+    """
+    first, between, second = text.partition(_BETWEEN)
+    if not between or _BETWEEN in second or holds_cjk(first) == holds_cjk(second):
+        return text
+    return (first if holds_cjk(first) == (language == "zh") else second).strip()
