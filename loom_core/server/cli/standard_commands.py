@@ -6,26 +6,30 @@ A server has others of its own beside them, and leaves out what makes no sense f
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from loom_core.server.cli.audit_command import add_audit_options
 from loom_core.server.cli.command_line import Commands
 from loom_core.server.cli.http_options import add_http_options
 from loom_core.server.cli.install_options import add_install_options, add_uninstall_options
-from loom_core.server.cli.mcp_options import add_mcp_options
 from loom_core.server.cli.token_command import add_token_options
 
 if TYPE_CHECKING:
     from loom_core.server.auth.caller import Scope
 
 __all__ = [
+    "IMPORTED_FROM",
     "Declare",
+    "ImportedFrom",
     "add_audit",
     "add_doctor",
     "add_install",
     "add_mcp",
+    "add_mcp_options",
     "add_profile",
     "add_serve",
     "add_token",
@@ -103,3 +107,109 @@ def add_doctor(declare: Declare, *, named: str) -> None:
         "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
         f" key and can be pasted into an issue; names of {named} stand in it."
     )
+
+
+ImportedFrom = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]
+
+IMPORTED_FROM: tuple[ImportedFrom, ...] = get_args(ImportedFrom)
+"""The clients whose servers can be taken over."""
+
+_PAIR = re.compile(r"\s*([^=:\s]+)\s*[=:]\s*(.*)", re.DOTALL)
+
+
+def add_mcp_options(command: argparse.ArgumentParser) -> None:
+    """Give the command `mcp` its verbs."""
+    verbs = command.add_subparsers(dest="action", metavar="VERB", required=True)
+    _verb(verbs, "list", "list the servers, and what is wrong with any of them")
+
+    add = _verb(verbs, "add", "add a server: NAME URL, or NAME -- COMMAND and what it is given")
+    add.usage = f"{add.prog} NAME URL [options]\n       {add.prog} NAME [options] -- COMMAND [ARGUMENTS]"
+    _name(add)
+    add.add_argument("url", nargs="?", metavar="URL", help="where a server is that runs already")
+    add.add_argument(
+        "--transport", choices=["http", "sse"], default="http", help="of a URL: `sse` for an old server"
+    )
+    add.add_argument(
+        "--header", action="append", default=[], type=_pair, metavar="NAME=VALUE", help=_SECRET.format("URL")
+    )
+    add.add_argument(
+        "--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help=_SECRET.format("COMMAND")
+    )
+    add.add_argument("--cwd", type=Path, metavar="DIR", help="the folder that COMMAND is started in")
+    add.add_argument("--force", action="store_true", help="replace the server that has this name")
+
+    _name(_verb(verbs, "remove", "remove a server"))
+
+    test = _verb(verbs, "test", "connect to servers, and say how that went")
+    test.add_argument("names", nargs="*", metavar="NAME", help="which servers")
+    test.add_argument("--all", action="store_true", help="all that are not switched off")
+
+    login = _verb(verbs, "login", "log in at a server that wants OAuth, in a browser")
+    _name(login)
+    login.add_argument(
+        "--no-browser", action="store_true", help="only show the address; do not open a browser"
+    )
+
+    _name(_verb(verbs, "logout", "forget the login at a server"))
+
+    trust = _verb(verbs, "trust", "let the servers of a project's .mcp.json be started")
+    trust.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="by default that of the current folder's project"
+    )
+    trust.add_argument("--yes", action="store_true", help="do not ask")
+    trust.add_argument("--revoke", action="store_true", help="trust it no longer")
+
+    approve = _verb(verbs, "approve", "approve tools of servers beforehand, as they are now")
+    approve.add_argument(
+        "names", nargs="+", metavar="SERVER[:TOOL]", help="a tool; or a server, for all tools that it has now"
+    )
+    approve.add_argument("--yes", action="store_true", help="do not ask")
+    approve.add_argument("--revoke", action="store_true", help="approve them no longer")
+
+    import_ = _verb(verbs, "import", "take over the servers of another client")
+    import_.add_argument(
+        "client", choices=IMPORTED_FROM, metavar="CLIENT", help=f"one of {', '.join(IMPORTED_FROM)}"
+    )
+    import_.add_argument(
+        "--scope",
+        choices=["user", "project"],
+        default="user",
+        help="those of the user (the default), or of the project in the current folder",
+    )
+    import_.add_argument(
+        "--name", action="append", default=[], metavar="NAME", help="only this server (may be repeated)"
+    )
+    import_.add_argument("--dry-run", action="store_true", help="show what would be taken, change nothing")
+
+
+_SECRET = "of {0}; write a secret as ${{VARIABLE}}, env:NAME or keyring:NAME (may be repeated)"
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+    name: str,
+    text: str,
+) -> argparse.ArgumentParser:
+    """A verb with what the command has, so that `mcp list --json` is understood as `mcp --json list` is."""
+    verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    verb.add_argument(
+        "--home",
+        type=Path,
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="Loom's folder (default $LOOM_HOME or ~/.loom)",
+    )
+    for option, meaning in (("--debug", "show tracebacks"), ("--json", "answer with JSON")):
+        verb.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=meaning)
+    return verb
+
+
+def _name(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("name", metavar="NAME", help="what the server is called")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    pair = _PAIR.fullmatch(text)
+    if pair is None:
+        raise argparse.ArgumentTypeError("write NAME=VALUE")
+    return pair[1], pair[2]

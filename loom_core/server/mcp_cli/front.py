@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.mcp_client.configuration.command_names import named_by
+from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.jsonc import object_of
+from loom_core.mcp_client.configuration.command_names import named_by, verb
+from loom_core.mcp_client.configuration.config_file import ServerFile, project_file, user_file
+from loom_core.mcp_client.configuration.masking import shown_arguments, shown_entry, shown_url
+from loom_core.mcp_client.configuration.servers import read_servers
+from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import show_report
 from loom_core.server.cli.console import agreed, say
-from loom_core.server.mcp_cli.command import run_mcp_command
+from loom_core.server.mcp_cli.entries import McpReport, check_entry, notes_on_entry
+from loom_core.server.mcp_cli.file import drop_entry, put_entries
+from loom_core.server.mcp_cli.login import log_in, log_out
 from loom_core.server.mcp_cli.trust import Asking
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from loom_core.mcp_client.configuration.servers import Servers
     from loom_core.server.install.command import Program
 
-__all__ = ["run_mcp"]
+__all__ = ["Listed", "list_servers", "listed_entries", "run_mcp", "run_mcp_command", "target_of"]
 
 
 def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -> int:
@@ -50,3 +62,205 @@ def _told_once() -> Generator[None]:
         yield
     finally:
         log.setLevel(before)
+
+
+def run_mcp_command(
+    program: Program, args: argparse.Namespace, served: Sequence[str], *, home: Path, asking: Asking
+) -> McpReport:
+    """Do what the arguments say. Blocks.
+
+    Args:
+        program: the server whose command this is; it is not taken over from other clients.
+        args: options of `mcp_options.add_mcp_options`.
+        served: what stands behind `--`: a command and what it is given.
+        home: Loom's folder.
+        asking: the person at the terminal.
+
+    Raises:
+        InvalidInputError: the arguments do not fit together, or a name is taken.
+        NotFoundError: there is no such server or file.
+        SourceError: a server whose tools are to be approved cannot be asked.
+        ConfigError: a file is broken, or cannot be written.
+        StoreBusyError: another process writes it.
+    """
+    if served and args.action != "add":
+        raise InvalidInputError(f"Only {verb('add')} takes a command behind --.")
+    folder = Path(program.machine.project)
+    if args.action == "add":
+        return _add(program.name, args, served, home)
+    if args.action == "remove":
+        return _remove(args, home)
+    if args.action == "test":
+        from loom_core.server.mcp_cli.probe import probe_servers
+
+        return probe_servers(args, home=home, project=project_file(folder), show=asking.show)
+    if args.action == "login":
+        return log_in(args, home=home, project=project_file(folder), show=asking.show)
+    if args.action == "logout":
+        return log_out(args, home=home, project=project_file(folder))
+    if args.action == "trust":
+        from loom_core.server.mcp_cli.trust import trust_file
+
+        return trust_file(args, home=home, folder=folder, asking=asking)
+    if args.action == "approve":
+        from loom_core.server.mcp_cli.approve import approve_tools
+
+        return approve_tools(args, home=home, project=project_file(folder), asking=asking)
+    if args.action == "import":
+        from loom_core.server.mcp_cli.importing import import_servers
+
+        return import_servers(program, args, home=home)
+    return list_servers(home, project_file(folder), command=program.name)
+
+
+def _add(command: str, args: argparse.Namespace, served: Sequence[str], home: Path) -> McpReport:
+    entry = _entry(command, args, served)
+    check_entry(args.name, entry)
+    put_entries(home, {args.name: entry}, replace=args.force)
+    shown = shown_entry(entry)
+    lines = [f"{args.name!r} is in {user_file(home)} now:", json.dumps(shown, ensure_ascii=False, indent=2)]
+    notes = [*notes_on_entry(args.name, entry), f"See whether it answers: {command} mcp test {args.name}"]
+    return McpReport(lines, notes, {"name": args.name, "file": str(user_file(home)), "entry": shown})
+
+
+def _remove(args: argparse.Namespace, home: Path) -> McpReport:
+    entry = drop_entry(home, args.name)
+    ToolPins(home).forget(args.name)
+    shown = shown_entry(entry)
+    lines = [f"{args.name!r} is no longer in {user_file(home)}. It was:"]
+    lines.append(json.dumps(shown, ensure_ascii=False, indent=2))
+    return McpReport(lines, data={"name": args.name, "file": str(user_file(home)), "entry": shown})
+
+
+def _entry(command: str, args: argparse.Namespace, served: Sequence[str]) -> dict[str, Any]:
+    if bool(args.url) == bool(served):
+        raise InvalidInputError(
+            "A server is either a URL or a command.",
+            advice=f"Write `{command} mcp add NAME https://…`, or `{command} mcp add NAME -- COMMAND …`.",
+        )
+    if args.url:
+        if args.env or args.cwd:
+            raise InvalidInputError("--env and --cwd are for a command, not for a URL.")
+        entry: dict[str, Any] = {"type": args.transport, "url": args.url}
+        return {**entry, "headers": dict(args.header)} if args.header else entry
+    if args.header:
+        raise InvalidInputError("--header is for a URL, not for a command.", advice="Give --env instead.")
+    entry = {"command": served[0], "args": list(served[1:])}
+    if args.env:
+        entry["env"] = dict(args.env)
+    if args.cwd:
+        entry["cwd"] = str(args.cwd.expanduser().absolute())
+    return entry
+
+
+Status = Literal["ready", "off", "problem", "not trusted", "not used"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A server as `mcp list` shows it.
+
+    Attributes:
+        name: what it is called.
+        transport: stdio, http or sse; empty where the entry does not say it.
+        target: the command with what it is given, or the URL; without secrets.
+        scope: whose file it is in.
+        where: `file:line:column`.
+        status: whether it can be started; `not used` where another file's server has its name.
+        problem: why it cannot; may be empty.
+    """
+
+    name: str
+    transport: str
+    target: str
+    scope: Literal["user", "project"]
+    where: str
+    status: Status
+    problem: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """What a person is told."""
+        status = "" if self.status == "ready" else f"  [{self.status}]"
+        yield f"{self.name}  {self.transport}  {self.target}  ({self.scope}){status}"
+        if self.problem:
+            yield f"  {self.problem}"
+
+
+def list_servers(home: Path, project: Path | None, *, command: str) -> McpReport:
+    """All servers that are configured. Blocks; the keyring is not asked, and nothing is started.
+
+    Args:
+        home: Loom's folder.
+        project: the project's `.mcp.json`, if there is one.
+        command: our own, for advice.
+    """
+    servers = read_servers(home, project=project, keyring=False)
+    listed: list[Listed] = []
+    seen: set[str] = set()
+    for scope, path in (("user", user_file(home)), ("project", project)):
+        entries = {} if path is None else listed_entries(path)
+        listed += [
+            _listed(
+                name, entry, where, cast("Literal['user', 'project']", scope), servers, hidden=name in seen
+            )
+            for name, (entry, where) in entries.items()
+        ]
+        seen |= entries.keys()
+    broken = {place: problem for place, problem in servers.problems.items() if place not in seen}
+    lines = [line for each in listed for line in each.lines()]
+    lines += [f"{problem.message} {problem.advice}".rstrip() for problem in broken.values()]
+    notes = list(servers.notes)
+    if not lines:
+        notes.append(
+            f"There is no server yet in {user_file(home)}. Add one: {command} mcp add NAME -- COMMAND"
+        )
+    data = {
+        "servers": [asdict(each) for each in listed],
+        "files": [{"file": place, "problem": str(problem)} for place, problem in broken.items()],
+        "notes": notes,
+    }
+    return McpReport(lines, notes, data)
+
+
+def listed_entries(path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
+    """The entries of a file with their places; none of a file that is broken, as it is told elsewhere."""
+    try:
+        file = ServerFile.read(path)
+        written = file.entries
+    except ConfigError:
+        return {}
+    return {name: (object_of(entry), file.where(name)) for name, entry in written.items()}
+
+
+def target_of(entry: Mapping[str, Any]) -> str:
+    """What an entry starts or asks, without secrets."""
+    if isinstance(url := entry.get("url"), str):
+        return shown_url(url)
+    arguments: object = entry.get("args")
+    words = shown_arguments(cast("list[object]", arguments)) if isinstance(arguments, list) else []
+    return " ".join([str(entry.get("command", "")), *words])
+
+
+def _listed(
+    name: str,
+    entry: Mapping[str, Any],
+    where: str,
+    scope: Literal["user", "project"],
+    servers: Servers,
+    *,
+    hidden: bool,
+) -> Listed:
+    ready = next((config for config in servers.ready if config.name == name), None)
+    problem = servers.problems.get(name)
+    status: Status = "ready" if ready else "problem"
+    if hidden:
+        status, problem = "not used", None
+    elif problem and problem.untrusted:
+        status = "not trusted"
+    elif name in servers.disabled:
+        status = "off"
+    transport = (
+        ready.transport if ready else "http" if "url" in entry else "stdio" if "command" in entry else ""
+    )
+    told = f"{problem.message} {problem.advice}".rstrip() if problem else ""
+    return Listed(name, transport, target_of(entry), scope, where, status, told)

@@ -9,26 +9,32 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, unwrapped
 from loom_core.llm.messages import ImagePart
+from loom_core.observability.content import content_json, hidden, records_content
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
 from loom_core.observability.metrics import process_metrics
+from loom_core.observability.spans import EXECUTE_TOOL
+from loom_core.observability.tracing import failed, span
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallResult, CallStatus, CallWatcher, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.output_text import Shown, shown
 from loom_core.tools.execution.scheduler import Place, Scheduler
-from loom_core.tools.execution.tracing import call_span
 from loom_core.tools.interface import Answer, CallContext, Question, Tool, ToolOutput
 from loom_core.tools.permission.permissions import Decision, Permissions, identity
+from loom_core.tools.redaction import redacted_arguments
 from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["LAST_WORDS_SECONDS", "CallRun", "Surroundings", "decision_entry"]
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+__all__ = ["LAST_WORDS_SECONDS", "CallRun", "CallSpan", "Surroundings", "call_span", "decision_entry"]
 
 _log = logging.getLogger(__name__)
 
@@ -338,3 +344,48 @@ def _is_cancelled() -> bool:
     """Whether a cancellation comes from outside of the tool."""
     task = asyncio.current_task()
     return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
+
+
+class CallSpan:
+    """What the span of a call is told."""
+
+    def __init__(self, started: Span) -> None:
+        self._span = started
+
+    def ended(self, status: CallStatus, output: ToolOutput, *, waited: float) -> None:
+        """What came of it.
+
+        Args:
+            status: how it ended.
+            output: what the tool answered.
+            waited: seconds before it began.
+        """
+        if not self._span.is_recording():
+            return
+        self._span.set_attribute("loom.tool.status", status)
+        self._span.set_attribute("loom.tool.waited_ms", 1000 * waited)
+        if status in {"error", "timeout"}:
+            failed(self._span, "timeout" if status == "timeout" else "tool_error")
+        if records_content():
+            self._span.set_attribute("gen_ai.tool.call.result", hidden(output.text))
+
+
+@contextmanager
+def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
+    """The span of a call that may run.
+
+    Args:
+        planned: the call.
+        run_id: whose it is.
+    """
+    attributes = {
+        "gen_ai.operation.name": EXECUTE_TOOL.name,
+        "gen_ai.tool.name": planned.name,
+        "gen_ai.tool.call.id": planned.call.id,
+        "loom.run.id": run_id or None,
+    }
+    with span(EXECUTE_TOOL, attributes) as started:
+        if started.is_recording() and records_content():
+            told = content_json(redacted_arguments(planned.arguments))
+            started.set_attribute("gen_ai.tool.call.arguments", told)
+        yield CallSpan(started)

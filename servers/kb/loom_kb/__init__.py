@@ -1,5 +1,7 @@
 """The loom-kb MCP server: a GraphRAG knowledge base."""
 
+from __future__ import annotations
+
 __all__ = ["PROGRAM"]
 
 PROGRAM = "loom-kb"

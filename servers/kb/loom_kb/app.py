@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
 from loom_core.server.search.chatgpt import register_chatgpt_tools
 from loom_core.tools.auditing.audit import AuditLog
-from loom_kb.changes import tell_changes
 from loom_kb.command_line.syncing import watch_folders
 from loom_kb.graph_pages.app import register_graph_app
 from loom_kb.introduction import introduction
@@ -26,11 +26,14 @@ from loom_kb.mcp_tools.tools import register_tools
 from loom_kb.service import Service, position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
+    from pathlib import Path
 
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_kb.settings import Settings
 
-__all__ = ["build"]
+__all__ = ["build", "tell_changes"]
 
 _DOCUMENT = "loom://{source}/{id}"
 _PAGE = 100
@@ -122,3 +125,51 @@ def _register_resources(server: LoomServer, service: Service) -> None:
             return ResourcePage(entries, f"{following[0]}:0" if following else None)
 
         return await to_thread.run_sync(page)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look has found.
+
+    Attributes:
+        files: date and size of every file that a record is made of.
+        sources: what the tools say of the knowledge bases.
+        revisions: `CatalogueEntry.revision` of each.
+    """
+
+    files: Mapping[Path, tuple[int, int]]
+    sources: tuple[SourceInfo, ...] = ()
+    revisions: tuple[str, ...] = ()
+
+
+async def tell_changes(server: LoomServer, service: Service, *, interval: float = 1.0) -> None:
+    """Look again and again until cancelled, and tell every client that wants to know.
+
+    A database tells nobody that another process has written to it, so the dates of its files are looked at,
+    and its content only where these are new: as long as nothing happens, nothing is opened. That documents
+    are others is told when they have been the same for one look, which is when a job is done or rests.
+    """
+    library = service.library
+    seen = _Seen(await to_thread.run_sync(library.catalogue.files))
+    told = seen.revisions
+    while True:
+        await anyio.sleep(interval)
+        now = await to_thread.run_sync(_look, library, seen)
+        if now.sources != seen.sources:
+            await server.tools_changed()
+        if now.revisions == seen.revisions != told:
+            told = now.revisions
+            await server.resources_changed()
+        seen = now
+
+
+def _look(library: Library, before: _Seen) -> _Seen:
+    files = library.catalogue.files()
+    if files == before.files:
+        return before
+    entries = library.list()
+    return _Seen(
+        files=files,
+        sources=tuple(entry.source for entry in entries),
+        revisions=tuple(f"{entry.name}: {entry.revision}" for entry in entries),
+    )

@@ -1,5 +1,7 @@
 """The loom-query-server MCP server: one search over knowledge wherever it lives."""
 
+from __future__ import annotations
+
 __all__ = ["PROGRAM"]
 
 PROGRAM = "loom-query-server"

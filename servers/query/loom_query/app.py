@@ -19,14 +19,14 @@ from loom_query.introduction import introduction
 from loom_query.mcp_tools.chatgpt import CHATGPT_WORDING
 from loom_query.mcp_tools.tools import register_tools
 from loom_query.service import Service
-from loom_query.watching import watch_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from loom_query.federation.sources import Sources
     from loom_query.settings import Settings
 
-__all__ = ["build"]
+__all__ = ["build", "watch_sources"]
 
 
 def build(settings: Settings) -> LoomServer:
@@ -76,3 +76,20 @@ def _register_resources(server: LoomServer, service: Service) -> None:
     async def text(source: str, id: str) -> ResourceContent:  # noqa: A002
         found = await service.fetch(f"{source}:{id}", start=0, tokens=TOKEN_CAP)
         return ResourceContent(found.text)
+
+
+async def watch_sources(server: LoomServer, sources: Sources, *, interval: float = 1.0) -> None:
+    """Look again and again until cancelled; clients are told when the tools would be described differently.
+
+    Args:
+        server: tells its clients.
+        sources: are exchanged.
+        interval: seconds between two looks. As long as no file has changed, a look opens none.
+    """
+    told = sources.told()
+    while True:
+        await anyio.sleep(interval)
+        await sources.refresh()
+        if (now := sources.told()) != told:
+            told = now
+            await server.tools_changed()

@@ -5,7 +5,7 @@ from itertools import chain, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.embedding.remote_models.batching import Piece, batches, halves, windows
+from loom_core.embedding.remote_models.base import Piece, batches, halves, windows
 from loom_core.tokens import estimate_tokens
 
 texts = st.text(st.sampled_from("ab 厦门市\n\ud800é"), max_size=200)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import NetError
-from loom_core.net.unpacking import Unpacking
+from loom_core.net.client import Unpacking
 
 pytestmark = pytest.mark.hostile("HTTP answers")
 

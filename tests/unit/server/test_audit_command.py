@@ -17,7 +17,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.paths import audit_path
 from loom_core.server.cli.audit_command import add_audit_options, run_audit_command
 from loom_core.server.cli.audited_command import audited
-from loom_core.server.doctor.audit import audit_section
+from loom_core.server.doctor.checks import audit_section
 from loom_core.tools.auditing.audit import AuditEntry
 from loom_core.tools.auditing.file import AuditFile, read_entries
 

@@ -222,7 +222,7 @@ async def test_any_other_file_can_be_named(make_model: MakeModel):
 def test_the_length_and_the_padding_are_read_from_the_settings(
     make_model: MakeModel, config: object, tokenizer_config: object, length: int, pad: int
 ):
-    from loom_core.knowledge.retrieval.rerankers.model_folder import find_model
+    from loom_core.knowledge.retrieval.rerankers.cross_encoder import find_model
 
     folder = make_model()
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -232,7 +232,7 @@ def test_the_length_and_the_padding_are_read_from_the_settings(
 
 
 def test_settings_that_cannot_be_read_are_named(make_model: MakeModel):
-    from loom_core.knowledge.retrieval.rerankers.model_folder import find_model
+    from loom_core.knowledge.retrieval.rerankers.cross_encoder import find_model
 
     folder = make_model()
     (folder / "config.json").write_text("{", encoding="utf-8")

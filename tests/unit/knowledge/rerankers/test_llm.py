@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.rerankers.llm import LLMReranker
-from loom_core.knowledge.retrieval.rerankers.llm_answer import read_ranking
+from loom_core.knowledge.retrieval.rerankers.llm import LLMReranker, read_ranking
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse
 from loom_core.plugins import create
 

@@ -11,7 +11,7 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, RecordError
-from loom_core.knowledge.retrieval.retrievers.passage_words import PassageWordsCache
+from loom_core.knowledge.retrieval.retrievers.channels import PassageWordsCache
 from loom_core.plugins import create
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.llm.chat_completions.calls import ToolCalls
+from loom_core.llm.chat_completions.reading import ToolCalls
 from loom_core.llm.interface import ToolCallDelta
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.server.doctor.home import home_section
+from loom_core.server.doctor.checks import home_section
 
 
 def test_a_folder_that_can_be_made_is_fine_and_is_not_made(tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.server.cli.health import HealthReport, Section, problem
-from loom_core.server.doctor.redaction import paste_safe
+from loom_core.server.doctor.checks import paste_safe
 
 
 def pasted(text: str, *, home: str = "/home/安娜", environment: dict[str, str] | None = None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_core import TELEMETRY_SWITCHES
-from loom_core.server.doctor.telemetry import telemetry_section
+from loom_core.server.doctor.checks import telemetry_section
 
 
 def test_importing_loom_has_switched_it_off(tmp_path: Path):
