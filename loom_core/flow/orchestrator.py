@@ -20,6 +20,7 @@ from loom_core.flow.turns.idempotency import Repeats, route_of
 from loom_core.flow.turns.intake import Intake, check_message
 from loom_core.flow.turns.responses import Outcome
 from loom_core.flow.turns.session import Conversations
+from loom_core.flow.turns.turn import take_further
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -279,8 +280,9 @@ class WorkflowOrchestrator:
             async with turn as conversation:
                 if not conversation.queue:
                     return None
-                acts = self._intake.acts(equipment, conversation, conversation.queue[0].message)
-                outcome = await acts.go_on()
+                further = conversation.queue[0]
+                acts = self._intake.acts(equipment, conversation, further.message)
+                outcome = await (acts.go_on() if further.flows else take_further(acts))
                 if outcome is None:
                     return None
                 if outcome.run_id:

@@ -46,6 +46,7 @@ class Phrases:
         whether: whether a flow is meant.
         unwanted: the same, where the message says that it is not.
         explain: what the model is to ask, where it is unsure and does not say what to ask.
+        further: before what is said of a further request of the same message.
         dropped: where the user does not want what was offered.
         nothing: there is nothing that could be ended.
         cancelled: a run was ended that does not say so itself.
@@ -83,6 +84,7 @@ class Phrases:
     whether: str
     unwanted: str
     explain: str
+    further: str
     dropped: str
     nothing: str
     cancelled: str
@@ -222,6 +224,7 @@ _ENGLISH = Phrases(
     whether="Do you want “{flow}”?",
     unwanted="All right, I do not begin “{flow}”. If you do want it, say yes.",
     explain="Could you say more closely what you need?",
+    further="About “{request}”:",
     dropped="All right, I leave it.",
     nothing="There is nothing under way that could be cancelled.",
     cancelled="“{flow}” is cancelled.",
@@ -269,6 +272,7 @@ _CHINESE = Phrases(
     whether="您是要办理“{flow}”吗？",
     unwanted="好的，不办理“{flow}”。如果要办理，请回答“是”。",
     explain="能再说得具体一点吗？",
+    further="关于“{request}”：",
     dropped="好的，那先不办。",
     nothing="现在没有可以取消的事项。",
     cancelled="“{flow}”已取消。",

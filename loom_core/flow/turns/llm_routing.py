@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
 from loom_core.flow.policy.action_space import Menu
+from loom_core.flow.policy.disambiguation import Offer
 from loom_core.flow.policy.router import FlowRouter
 from loom_core.flow.responses.reply import Route
+from loom_core.flow.turns.multiple_requests import content_words
 from loom_core.flow.turns.responses import Outcome
 from loom_core.flow.turns.tracing import decision_span
 from loom_core.flow.understanding.found_inputs import found_inputs
-from loom_core.knowledge.text.analysis import analyse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,12 +41,6 @@ __all__ = [
 ]
 
 _MORE = 3  # words
-_POLITE = re.compile(
-    r"\b(?:please|thanks?|thank you|hello|hi|would|could|can|like|want|need|kindly|i'd)\b|"
-    r"麻烦|谢谢|请|您好|你好|我们?|你们?|您|想要?|需要|可以|能不能|能否|能|帮忙?|一下|个|吗|吧|了|的",
-    re.I,
-)
-
 Verdict: TypeAlias = Literal["begin", "offer", "work", "respond", "clarify"]
 """A flow is begun; it is asked whether it is meant; skills or a tool work; words answer; words ask."""
 
@@ -84,8 +78,7 @@ def _says_more(acts: Acts, flow: FlowConfig) -> bool:
     own = [match for match in acts.match.matches if match.flow_id == flow.flow_id]
     for each in (*own, *found):
         said[each.start : each.end] = " " * (each.end - each.start)
-    words = analyse(_POLITE.sub(" ", "".join(said)))
-    return len({word for word in words if word.isascii() or len(word) > 1}) >= _MORE
+    return len(content_words("".join(said))) >= _MORE
 
 
 def menu_for(
@@ -127,6 +120,8 @@ async def decided(acts: Acts, menu: Menu) -> tuple[Decision | None, str]:
             "decision", deciding, seconds=acts.file.decision_seconds
         )
         told(found)
+    if found is not None and found.more and found.action != "clarify" and not acts.conversation.queue:
+        acts.conversation.queue.append(Offer(found.more, ()))
     return found, problem
 
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from loom_core.flow.policy.disambiguation import Offer
-from loom_core.flow.understanding.small_talk import is_cancel
+from loom_core.flow.understanding.found_inputs import found_inputs
+from loom_core.flow.understanding.small_talk import is_aside, is_cancel
+from loom_core.knowledge.text.analysis import analyse
 
 if TYPE_CHECKING:
     from loom_core.flow.policy.router import FlowRouter, RouteMatch
 
-__all__ = ["requests_of"]
+__all__ = ["content_words", "requests_of", "unread_request"]
 
 _LONGEST = 500
 _MOST = 4  # requests of one message
 _JOINTS = re.compile(
     r"\s*[,，;；。.!！]\s*(?:(?:and|then|also)\b\s*)*|\s+(?:and then|and also|and|then|also|plus)\s+|"
     r"\s*(?:，|,)?\s*(?:然后|接着|顺便|并且|而且|另外|同时|还要|以及|再(?!见|说|次|三)|并(?!不|非|没))\s*",
+    re.I,
+)
+_FURTHER = re.compile(  # joints that hardly join anything but requests
+    r"\s*[,;.!]?\s+(?:and also|and then|plus|also)\s+|\s*[，；。,]?\s*(?:另外|顺便|然后再?|此外|还要)\s*",
+    re.I,
+)
+_FEW = 3  # words that are no request of their own
+_POLITE = re.compile(
+    r"\b(?:please|thanks?|thank you|hello|hi|would|could|can|like|want|need|kindly|i'd)\b|"
+    r"麻烦|谢谢|请|您好|你好|我们?|你们?|您|想要?|需要|可以|能不能|能否|能|帮忙?|一下|个|吗|吧|了|的",
     re.I,
 )
 
@@ -62,6 +75,31 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
     if not any(match.flow_id == first and match.certain for match in whole.matches):
         return []
     return [(_with_all(offer, router), match) for offer, match in found]
+
+
+def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
+    """What a message asks for behind what a pattern has read, if no pattern reads it; empty for nothing.
+
+    Args:
+        message: what the user says.
+        router: knows which flow a part asks for.
+        match: what it says of all of the message: a flow.
+    """
+    if match.flow is None or len(message) > _LONGEST:
+        return ""
+    end = max(each.end for each in match.matches if each.flow_id == match.flow.flow_id)
+    joint = _FURTHER.search(message, end)
+    part = message[joint.end() :].strip() if joint else ""
+    named: Any = match.flow.input_schema.get("properties") or {}
+    inputs = {name: each for name, each in named.items() if isinstance(each, Mapping)}
+    if not part or is_cancel(part) or is_aside(part) or len(content_words(part)) < _FEW:
+        return ""
+    return "" if router.match(part).matches or found_inputs(part, inputs) else part
+
+
+def content_words(text: str) -> set[str]:
+    """The words of a text that say more than politeness does."""
+    return {word for word in analyse(_POLITE.sub(" ", text)) if word.isascii() or len(word) > 1}
 
 
 def _is_same(one: RouteMatch, other: RouteMatch) -> bool:

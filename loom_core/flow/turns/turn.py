@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from loom_core.flow.policy.disambiguation import Offer
 from loom_core.flow.responses.reply import Route
 from loom_core.flow.turns.llm_routing import judged, route_by_rules, with_inputs_by_model
+from loom_core.flow.turns.multiple_requests import unread_request
 from loom_core.flow.turns.plan import Plan, planned
 from loom_core.flow.turns.reply_application import polite_again, tell, unclear
 from loom_core.flow.turns.responses import Outcome
@@ -20,7 +22,7 @@ from loom_core.runs.commands import Abort, Retry
 if TYPE_CHECKING:
     from loom_core.flow.turns.turn_context import Acts
 
-__all__ = ["plan_of", "take"]
+__all__ = ["plan_of", "take", "take_further"]
 
 
 async def plan_of(acts: Acts) -> Plan:
@@ -47,6 +49,8 @@ async def take(acts: Acts) -> Outcome:
             given = plan.parameters
             acts.conversation.queue += plan.then
             if plan.kind == "begin" and not plan.then:
+                if further := unread_request(acts.message, acts.equipment.router, plan.match):
+                    acts.conversation.queue.append(Offer(further, ()))
                 given = await with_inputs_by_model(acts, plan.flow, given)
             return await acts.begin(plan.flow, given, route=route, message=plan.message)
         case "decline":
@@ -59,6 +63,25 @@ async def take(acts: Acts) -> Outcome:
             return acts.offer(plan.match.flows, replace(route, action="clarify"))
         case _:
             return await judged(acts, plan.match)
+
+
+async def take_further(acts: Acts) -> Outcome | None:
+    """See to a further request of an earlier message that no pattern has read; None while something is open.
+
+    Raises:
+        RecordError: the journal cannot be written.
+    """
+    await acts.look_around()
+    if acts.unfinished or acts.conversation.offer is not None:
+        return None
+    acts.conversation.queue.pop(0)
+    last = await acts.last_run()
+    acts.key = f"after {last.id}" if last is not None else ""  # begun once, whatever dies in between
+    outcome = await take(acts)
+    if outcome.run_id or outcome.asked is not None:
+        return outcome
+    about = acts.phrases.further.format(request=acts.message)
+    return replace(outcome, text=acts.phrases.space.join((about, outcome.text)))
 
 
 async def _about_run(acts: Acts, plan: Plan) -> Outcome:

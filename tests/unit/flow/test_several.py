@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from loom_core.flow.config import read_flow_file
 from loom_core.flow.policy.router import FlowRouter
 from loom_core.flow.regression import read_utterances
-from loom_core.flow.turns.multiple_requests import requests_of
+from loom_core.flow.turns.multiple_requests import requests_of, unread_request
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import talking
 
@@ -99,12 +100,63 @@ async def test_a_single_request_is_not_split(message: str) -> None:
         assert not (await talk.assistant.journal.runs(limit=5))[1:]
 
 
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            "cancel A1001 and then remind my wife about lunch",
+            "A1001 is cancelled.\n\nAbout “remind my wife about lunch”: I have found nothing about that.",
+        ),
+        (
+            "取消A1001，另外给我太太订一束鲜花",
+            "A1001 取消了\n\n关于“给我太太订一束鲜花”：没有找到相关的内容。",
+        ),
+    ],
+)
+async def test_a_further_request_that_no_pattern_reads_is_named(message: str, text: str) -> None:
+    async with talking(CANCEL, BOOK) as talk:
+        assert (await talk(message)).text.startswith(text)
+
+
+async def test_a_model_names_a_further_request_and_it_is_decided_on_by_itself() -> None:
+    first = {
+        "action": "flow",
+        "target": "cancel",
+        "parameters": {"code": "A1001"},
+        "more": "get me one for my teeth",
+    }
+    second = {"action": "flow", "target": "book", "parameters": {"kind": "dental"}}
+    llm = MockProvider([json.dumps(first), json.dumps(second)])
+    async with talking(CANCEL, BOOK, llm=llm) as talk:
+        reply = await talk("A1001 is no good any more, get me one for my teeth")
+        assert reply.text == "A1001 is cancelled.\n\nBook needs: time."
+        assert "kind: dental" in (await talk("9:30")).text  # a reading of the model's, so it is confirmed
+        assert (await talk("yes")).text == "Booked: dental"
+
+
+async def test_a_further_request_that_a_model_has_made_up_is_none() -> None:
+    decision = {
+        "action": "flow",
+        "target": "cancel",
+        "parameters": {"code": "A1001"},
+        "more": "book a dental one",
+    }
+    async with talking(CANCEL, BOOK, llm=MockProvider([json.dumps(decision)])) as talk:
+        assert (await talk("A1001 is no good any more")).text == "A1001 is cancelled."
+
+
 def test_no_single_request_of_the_example_is_split_and_none_of_two_is_missed() -> None:
     router = FlowRouter(read_flow_file(_EXAMPLE / "flow.json").file.flows)
     utterances = read_utterances((_EXAMPLE / "utterances.jsonl").read_text(encoding="utf-8"))
     split = {
         each.message for each in utterances if requests_of(each.message, router, router.match(each.message))
     }
+    further = {
+        each.message
+        for each in utterances
+        if unread_request(each.message, router, router.match(each.message))
+    }
+    assert further <= split
     assert split == {
         "我要请假，顺便查一下订单",
         "预约验光，再查下订单BO20418",
