@@ -153,6 +153,14 @@ def _rows() -> Iterator[tuple[str, ...]]:
         if name == FOUNDATIONS:
             continue
         yield f"`{name}`", _about(name)
+        for inner in sorted(each.parent.name for each in _path(name).glob("*/__init__.py")):
+            yield f"· `{name}.{inner}`", _about(f"{name}.{inner}")
+
+
+def _path(name: str) -> Path:
+    folder = name.partition("_")[2].partition(".")[0]
+    base = _ROOT if name.startswith("loom_core") else _ROOT / "servers" / folder
+    return base.joinpath(*name.split("."))
 
 
 def _about(name: str) -> str:
@@ -161,9 +169,7 @@ def _about(name: str) -> str:
     Raises:
         ValueError: it has none.
     """
-    folder = name.partition("_")[2].partition(".")[0]
-    base = _ROOT if name.startswith("loom_core") else _ROOT / "servers" / folder
-    path = base.joinpath(*name.split("."))
+    path = _path(name)
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
     if not text:
