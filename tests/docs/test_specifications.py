@@ -110,11 +110,13 @@ async def _vendors() -> AsyncIterator[tuple[FakeVendors, str]]:
     """All vendors, as strict as they are, on this machine."""
     fake = FakeVendors()
     server = uvicorn.Server(uvicorn.Config(fake, log_config=None, lifespan="off"))
-    listening = socket.create_server(("127.0.0.1", 0))
-    async with anyio.create_task_group() as group:
-        group.start_soon(server.serve, [listening])
-        yield fake, f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.serve, [listening])
+            try:
+                yield fake, f"http://127.0.0.1:{listening.getsockname()[1]}"
+            finally:
+                server.should_exit = True
 
 
 @pytest.fixture
