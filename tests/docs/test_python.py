@@ -207,6 +207,27 @@ async def test_retrievers(run_page: RunPage) -> None:
     assert names["answer"].items[0].id.startswith("handbook:")
 
 
+@pytest.fixture
+def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home with notes, and Loom's in it."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "budget.md").write_text("# Budget\n\nAnna Berg approved the budget.", "utf-8")
+    (notes / "预算.md").write_text("# 预算\n\n预算由王小明批准。", "utf-8")
+    for variable, folder in {"HOME": "", "USERPROFILE": "", "LOOM_HOME": ".loom"}.items():
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_a_knowledge_base_in_a_program(run_page: RunPage, user_home: Path) -> None:
+    said: list[str] = []
+    await run_page("docs/knowledge.md", {"print": lambda *values: said.append(" ".join(map(str, values)))})
+    assert "Anna Berg approved the budget." in said[0]
+    assert said[0].endswith("{'added': 2}")
+    assert (user_home / ".loom" / "kb" / "notes" / "record.db").is_file()
+
+
 @pytest.mark.parametrize("page", ["docs/server.md"])
 async def test_what_a_page_imports_is_there(run_page: RunPage, page: str) -> None:
     names = await run_page(page, {})
@@ -214,7 +235,8 @@ async def test_what_a_page_imports_is_there(run_page: RunPage, page: str) -> Non
 
 
 @pytest.mark.parametrize("page", sorted(_ELSEWHERE))
-async def test_the_beginning_in_a_program(markdown: ModuleType, page: str, tmp_path, monkeypatch) -> None:
+@pytest.mark.usefixtures("user_home")
+async def test_the_beginning_in_a_program(markdown: ModuleType, page: str) -> None:
     """As the page has it, but for the vendor: a scripted model answers, that needs no key."""
     question, fact = _ELSEWHERE[page]
 
@@ -225,18 +247,11 @@ async def test_the_beginning_in_a_program(markdown: ModuleType, page: str, tmp_p
         search = request.tools[0].name
         return MockAnswer(calls=(ToolCallPart("c", search, {"query": question}),))
 
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    (notes / "budget.md").write_text("# Budget\n\nAnna Berg approved the budget.", "utf-8")
-    (notes / "预算.md").write_text("# 预算\n\n预算由王小明批准。", "utf-8")
-    for variable, folder in {"HOME": "", "USERPROFILE": "", "LOOM_HOME": ".loom"}.items():
-        monkeypatch.setenv(variable, str(tmp_path / folder))
     said: list[str] = []
     names: dict[str, Any] = {
         "model": MockProvider(answer),
         "print": lambda *values: said.append(" ".join(map(str, values))),
     }
-    monkeypatch.chdir(tmp_path)
     for snippet in markdown.snippets(page, "python"):
         assert question in snippet.text
         asked = snippet.text.replace('Agent("deepseek"', "Agent(model")
