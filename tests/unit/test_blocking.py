@@ -31,7 +31,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
 
-_speaker = contextvars.ContextVar("_speaker", default="nobody")
+_speaker = contextvars.ContextVar("_speaker", default="unset")
 
 
 async def _loop_and_thread() -> tuple[asyncio.AbstractEventLoop, int]:
