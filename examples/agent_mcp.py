@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING
 
 from loom_core.agent import Agent, Journal, RunResult
 from loom_core.errors import LoomError
-from loom_core.llm.factory import create_provider
-from loom_core.llm.messages import ToolMessage
-from loom_core.mcp_client.configuration.server_config import ServerConfig
-from loom_core.mcp_client.registry import MCPToolRegistry
+from loom_core.llm import ToolMessage, create_provider
+from loom_core.mcp_client import MCPToolRegistry, ServerConfig
 from loom_core.paths import loom_home
 from loom_core.testing import MockLLM, call
 from loom_core.tools import Toolbox
 
 if TYPE_CHECKING:
     from loom_core.agent import Pending
-    from loom_core.llm.interface import ChatRequest, LLMProvider
+    from loom_core.llm import ChatRequest, LLMProvider
     from loom_core.testing import MockTurn
 
 

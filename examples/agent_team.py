@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from loom_core.agent import Agent, MultiAgentSystem
 from loom_core.errors import LoomError
-from loom_core.llm.factory import create_provider
-from loom_core.llm.messages import ToolMessage
+from loom_core.llm import ToolMessage, create_provider
 from loom_core.testing import MockLLM, call
 from loom_core.tools import tool
 
 if TYPE_CHECKING:
     from loom_core.agent import Pending
-    from loom_core.llm.interface import ChatRequest, LLMProvider
+    from loom_core.llm import ChatRequest, LLMProvider
     from loom_core.testing import MockTurn
 
 

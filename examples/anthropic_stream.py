@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LoomError
-from loom_core.llm.providers import AnthropicProvider
+from loom_core.llm import AnthropicProvider
 
 if TYPE_CHECKING:
-    from loom_core.llm.interface import LLMProvider
+    from loom_core.llm import LLMProvider
 
 
 async def show(model: LLMProvider, question: str) -> None:

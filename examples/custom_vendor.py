@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from loom_core.errors import LoomError
-from loom_core.llm.factory import create_provider
+from loom_core.llm import create_provider
 
 
 async def main() -> None:

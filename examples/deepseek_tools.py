@@ -14,13 +14,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LoomError
-from loom_core.llm.interface import ToolSpec
-from loom_core.llm.messages import TextPart, ToolMessage, UserMessage
-from loom_core.llm.providers import DeepSeekProvider
+from loom_core.llm import DeepSeekProvider, TextPart, ToolMessage, ToolSpec, UserMessage
 
 if TYPE_CHECKING:
-    from loom_core.llm.interface import LLMProvider
-    from loom_core.llm.messages import Message, ToolCallPart
+    from loom_core.llm import LLMProvider, Message, ToolCallPart
 
 FORECAST = ToolSpec(
     "forecast",

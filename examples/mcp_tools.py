@@ -15,13 +15,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LoomError
-from loom_core.mcp_client.callbacks import Callbacks
-from loom_core.mcp_client.registry import MCPToolRegistry
+from loom_core.mcp_client import Callbacks, MCPToolRegistry
 from loom_core.paths import loom_home
-from loom_core.tools.interface import Answer, CallContext
+from loom_core.tools import Answer, CallContext
 
 if TYPE_CHECKING:
-    from loom_core.tools.interface import Question, ToolOutput
+    from loom_core.tools import Question, ToolOutput
 
 
 async def ask(question: Question) -> Answer:

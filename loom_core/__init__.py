@@ -8,8 +8,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loom_core.agent import Agent, Chain, Router, Workflow
+    from loom_core.embedding import create_embedder
+    from loom_core.flow import FlowRouter, WorkflowOrchestrator, read_flow_file
+    from loom_core.knowledge import GraphRAGKnowledgeBase, KnowledgeBase
+    from loom_core.llm import create_model
+    from loom_core.tools import tool
 
-__all__ = ["Agent", "Chain", "Router", "Workflow"]
+__all__ = [
+    "Agent",
+    "Chain",
+    "FlowRouter",
+    "GraphRAGKnowledgeBase",
+    "KnowledgeBase",
+    "Router",
+    "Workflow",
+    "WorkflowOrchestrator",
+    "create_embedder",
+    "create_model",
+    "read_flow_file",
+    "tool",
+]
 
 TELEMETRY_SWITCHES = {
     "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime
@@ -39,11 +57,24 @@ def _switch_off_telemetry() -> None:
 _switch_off_telemetry()
 
 if not TYPE_CHECKING:
+    _PACKAGES = {
+        "agent": ("Agent", "Chain", "Router", "Workflow"),
+        "embedding": ("create_embedder",),
+        "flow": ("FlowRouter", "WorkflowOrchestrator", "read_flow_file"),
+        "knowledge": ("GraphRAGKnowledgeBase", "KnowledgeBase"),
+        "llm": ("create_model",),
+        "tools": ("tool",),
+    }
 
     def __getattr__(name: str) -> object:
         """What most programs begin with; see `exports`, which is itself a module of this package."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from loom_core import agent
+        for package, names in _PACKAGES.items():
+            if name in names:
+                from importlib import import_module
 
-        return getattr(agent, name)
+                value = globals()[name] = getattr(import_module(f"{__name__}.{package}"), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
     from loom_core.agent.hooks import Hooks, Veto
+    from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.request import RunOptions
     from loom_core.agent.result import RunError, RunResult
     from loom_core.agent.teams.agent_tool import AgentTool
@@ -42,6 +43,7 @@ __all__ = [
     "Hooks",
     "InMemoryMemory",
     "Journal",
+    "LoopGuard",
     "Memory",
     "MultiAgentSystem",
     "Order",
@@ -90,6 +92,7 @@ if not TYPE_CHECKING:
             "Hooks": ".hooks",
             "InMemoryMemory": "loom_core.runs.memory",
             "Journal": "loom_core.runs.journal",
+            "LoopGuard": ".loop_guard",
             "Memory": "loom_core.runs.memory",
             "MultiAgentSystem": ".teams.multi_agent",
             "Order": "loom_core.runs.commands",

@@ -28,6 +28,7 @@ from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import Parts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
+from loom_core.blocking import run_blocking
 from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatOptions, LLMProvider
@@ -253,6 +254,31 @@ class Agent:
         """
         run = await self._created(self.request(goal, output_schema=output_schema, **options))
         return RunResult[Any].of(await self._driven(run), model=_model(output_schema))
+
+    @overload
+    def run_sync(
+        self, goal: str, *, output_schema: type[_Model], **options: Unpack[RunOptions]
+    ) -> RunResult[_Model]: ...
+    @overload
+    def run_sync(
+        self, goal: str, *, output_schema: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]
+    ) -> RunResult[dict[str, Any]]: ...
+    def run_sync(
+        self,
+        goal: str,
+        *,
+        output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Any]:
+        """`run` without `await`, for scripts and notebooks, also where an event loop is running.
+
+        Parts that belong to the caller's own event loop, such as connected MCP servers, need `run`.
+        """
+
+        async def run() -> RunResult[Any]:  # `run` itself is overloaded
+            return await self.run(goal, output_schema=cast("None", output_schema), **options)
+
+        return run_blocking(run)
 
     async def stream(
         self,

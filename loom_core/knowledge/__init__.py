@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         RAGConfig,
         RAGPattern,
     )
+    from loom_core.knowledge.rag.knowledge_base import KnowledgeBase
+    from loom_core.knowledge.retrieval.retrievers import SourceRetriever
     from loom_core.knowledge.sources.context_retriever import ContextRetriever, RetrievedContext
     from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
     from loom_core.knowledge.sources.federation.answer import FederatedAnswer, SourceReport
@@ -65,6 +67,7 @@ __all__ = [
     "HTTPKnowledgeBase",
     "HTTPKnowledgeConfig",
     "HierarchicalRAG",
+    "KnowledgeBase",
     "KnowledgeBaseProvider",
     "KnowledgeItem",
     "LexicalIndex",
@@ -83,6 +86,7 @@ __all__ = [
     "Retriever",
     "SourceInfo",
     "SourceReport",
+    "SourceRetriever",
     "TextDocument",
     "UnifiedSearchToolBuilder",
     "VectorIndex",
@@ -109,6 +113,7 @@ if not TYPE_CHECKING:
             "HTTPKnowledgeBase": ".sources.remote.http",
             "HTTPKnowledgeConfig": ".sources.remote.http",
             "HierarchicalRAG": "loom_core.knowledge.rag",
+            "KnowledgeBase": ".rag.knowledge_base",
             "KnowledgeBaseProvider": ".interface",
             "KnowledgeItem": ".model",
             "LexicalIndex": ".interface",
@@ -127,6 +132,7 @@ if not TYPE_CHECKING:
             "Retriever": ".interface",
             "SourceInfo": ".sources.unified_tool",
             "SourceReport": ".sources.federation.answer",
+            "SourceRetriever": "loom_core.knowledge.retrieval.retrievers",
             "TextDocument": ".sources.documents",
             "UnifiedSearchToolBuilder": ".sources.unified_tool",
             "VectorIndex": ".interface",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from loom_core.llm.breaker import CircuitBreaker
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.content import as_data
-    from loom_core.llm.factory import create_provider
+    from loom_core.llm.factory import create_model, create_provider
     from loom_core.llm.fallback import FallbackProvider
     from loom_core.llm.hosted import HostedProvider
     from loom_core.llm.interface import (
@@ -120,6 +120,7 @@ __all__ = [
     "VLLMProvider",
     "ZhipuProvider",
     "as_data",
+    "create_model",
     "create_provider",
     "generate",
 ]
@@ -181,6 +182,7 @@ if not TYPE_CHECKING:
             "VLLMProvider": ".providers",
             "ZhipuProvider": ".providers",
             "as_data": ".content",
+            "create_model": ".factory",
             "create_provider": ".factory",
             "generate": ".structured",
         },

@@ -18,7 +18,7 @@ from loom_core.retry import RetryPolicy
 if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["create_provider", "provider_choices", "provider_names"]
+__all__ = ["create_model", "create_provider", "provider_choices", "provider_names"]
 
 # What providers of other distributions do by themselves, if at all: these are told the rest.
 _FOR_VENDORS = ("auth_style", "headers", "timeout", "retry", "limits", "prices", "spec")
@@ -40,6 +40,10 @@ def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProv
     if not read.fallbacks:
         return provider
     return FallbackProvider([provider, *(_fallback(*each) for each in enumerate(read.fallbacks))])
+
+
+create_model = create_provider
+"""The name of the public face for the same function."""
 
 
 def checked_provider(config: ProviderConfig) -> ProviderConfig:

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
+    from loom_core.observability.log_fields import logging_with
+    from loom_core.observability.logs import log_formatter
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
-__all__ = ["AttributeValue", "LoomMetrics", "LoomTracer", "span"]
+__all__ = [
+    "AttributeValue",
+    "LoomMetrics",
+    "LoomTracer",
+    "log_formatter",
+    "logging_with",
+    "span",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
@@ -19,6 +28,8 @@ if not TYPE_CHECKING:
             "AttributeValue": ".tracing",
             "LoomMetrics": ".metrics",
             "LoomTracer": ".tracing",
+            "log_formatter": ".logs",
+            "logging_with": ".log_fields",
             "span": ".tracing",
         },
     )

@@ -8,6 +8,7 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.tools.auditing.audit import AuditLog
+    from loom_core.tools.builtin import BuiltinToolsConfig, builtin_tools
     from loom_core.tools.calls import CallResult, CallWatcher, PlannedCall
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.execution.scheduler import Scheduler
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "AuditLog",
+    "BuiltinToolsConfig",
     "CallContext",
     "CallResult",
     "CallWatcher",
@@ -34,6 +36,7 @@ __all__ = [
     "ToolOutput",
     "ToolPipeline",
     "Toolbox",
+    "builtin_tools",
     "tool",
 ]
 
@@ -43,6 +46,7 @@ if not TYPE_CHECKING:
         {
             "Answer": ".interface",
             "AuditLog": ".auditing.audit",
+            "BuiltinToolsConfig": "loom_core.tools.builtin",
             "CallContext": ".interface",
             "CallResult": ".calls",
             "CallWatcher": ".calls",
@@ -57,6 +61,7 @@ if not TYPE_CHECKING:
             "ToolOutput": ".interface",
             "ToolPipeline": ".execution.pipeline",
             "Toolbox": ".toolbox",
+            "builtin_tools": "loom_core.tools.builtin",
             "tool": ".function_tool",
         },
     )

@@ -56,6 +56,11 @@ def test_what_the_documents_and_examples_import_is_there() -> None:
     assert not _missing(paths)
 
 
+def test_what_the_documents_and_examples_import_is_offered_by_a_package_at_the_top() -> None:
+    wanted = {(module, path.name) for path in _documents() for module, _ in _imports(path)}
+    assert not [f"{name}: from {module}" for module, name in sorted(wanted) if module.count(".") > 1]
+
+
 def test_what_the_specifications_import_is_offered_by_a_public_package() -> None:
     if not _SPECIFICATIONS.is_dir():
         pytest.skip(f"The specifications are not at {_SPECIFICATIONS}.")

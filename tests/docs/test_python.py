@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from loom_core import config, plugins
+from loom_core import config, plugin_registry, plugins
 from loom_core.agent.agent import Agent
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.llm.interface import ChatRequest
@@ -24,8 +24,12 @@ from loom_core.llm.messages import ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 
 _LISTED = Path(__file__).parents[1] / "unit" / "mcp_client" / "listed_server.py"
-_ELSEWHERE = {"README.md", "README.zh.md", "docs/tutorial.md"}
-"""Pages that `test_the_beginning_in_a_program` runs."""
+_ELSEWHERE = {
+    "README.md": ("Who approved the budget?", "Anna Berg approved the budget."),
+    "README.zh.md": ("谁批准了预算？", "预算由王小明批准。"),
+    "docs/tutorial.md": ("什么是织机？", "织机是织布的机器。"),
+}
+"""Pages that `test_the_beginning_in_a_program` runs, what they ask, and what they find."""
 
 RunPage = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -46,7 +50,7 @@ def run_page(markdown: ModuleType) -> RunPage:
 @contextmanager
 def _registered() -> Iterator[None]:
     """Whatever a block registers as a plugin is gone afterwards; Loom's own, which come when wanted, stay."""
-    factories = plugins._registry._factories
+    factories = plugin_registry._registry._factories
     before = set(factories)
     try:
         yield
@@ -203,6 +207,27 @@ async def test_retrievers(run_page: RunPage) -> None:
     assert names["answer"].items[0].id.startswith("handbook:")
 
 
+@pytest.fixture
+def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home with notes, and Loom's in it."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "budget.md").write_text("# Budget\n\nAnna Berg approved the budget.", "utf-8")
+    (notes / "预算.md").write_text("# 预算\n\n预算由王小明批准。", "utf-8")
+    for variable, folder in {"HOME": "", "USERPROFILE": "", "LOOM_HOME": ".loom"}.items():
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_a_knowledge_base_in_a_program(run_page: RunPage, user_home: Path) -> None:
+    said: list[str] = []
+    await run_page("docs/knowledge.md", {"print": lambda *values: said.append(" ".join(map(str, values)))})
+    assert "Anna Berg approved the budget." in said[0]
+    assert said[0].endswith("{'added': 2}")
+    assert (user_home / ".loom" / "kb" / "notes" / "record.db").is_file()
+
+
 @pytest.mark.parametrize("page", ["docs/server.md"])
 async def test_what_a_page_imports_is_there(run_page: RunPage, page: str) -> None:
     names = await run_page(page, {})
@@ -210,30 +235,32 @@ async def test_what_a_page_imports_is_there(run_page: RunPage, page: str) -> Non
 
 
 @pytest.mark.parametrize("page", sorted(_ELSEWHERE))
-async def test_the_beginning_in_a_program(markdown: ModuleType, page: str, tmp_path, monkeypatch) -> None:
+@pytest.mark.usefixtures("user_home")
+async def test_the_beginning_in_a_program(markdown: ModuleType, page: str) -> None:
     """As the page has it, but for the vendor: a scripted model answers, that needs no key."""
+    question, fact = _ELSEWHERE[page]
 
     def answer(request: ChatRequest) -> str | MockAnswer:
         results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
         if results:
             return f"答：{results[-1]}"
         search = request.tools[0].name
-        return MockAnswer(calls=(ToolCallPart("c", search, {"query": "什么是织机？"}),))
+        return MockAnswer(calls=(ToolCallPart("c", search, {"query": question}),))
 
     said: list[str] = []
     names: dict[str, Any] = {
         "model": MockProvider(answer),
         "print": lambda *values: said.append(" ".join(map(str, values))),
     }
-    monkeypatch.chdir(tmp_path)
     for snippet in markdown.snippets(page, "python"):
+        assert question in snippet.text
         asked = snippet.text.replace('Agent("deepseek"', "Agent(model")
         await markdown.run_python(markdown.Snippet(page, snippet.line, "python", asked, ""), names)
     await names["agent"].aclose()
     names["kb"].close()
-    assert "织机是织布的机器。" in said[0]
+    assert fact in said[0]
     assert said[-1].startswith("答：")
-    assert "织机是织布的机器。" in said[-1]
+    assert fact in said[-1]
 
 
 def test_every_page_with_python_is_run(markdown: ModuleType) -> None:

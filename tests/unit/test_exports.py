@@ -105,9 +105,19 @@ def test_a_name_that_a_package_does_not_offer_is_an_attribute_error() -> None:
 def test_what_most_programs_begin_with_is_offered_at_the_top_and_loaded_when_asked_for() -> None:
     program = (
         "import sys, loom_core\n"
+        "assert [name for name in sys.modules if name.startswith('loom_core')] == ['loom_core']\n"
+        "assert set(loom_core.__all__) <= set(dir(loom_core))\n"
+        "from loom_core import KnowledgeBase, create_model, tool\n"
         "assert 'loom_core.agent' not in sys.modules\n"
-        "from loom_core import Agent, Chain, Router, Workflow\n"
+        "from loom_core import Agent, Chain, FlowRouter, Router, Workflow, WorkflowOrchestrator\n"
         "from loom_core.agent import Agent as Same\n"
-        "assert Agent is Same\n"
+        "from loom_core.knowledge import GraphRAGKnowledgeBase\n"
+        "from loom_core.llm import create_provider\n"
+        "assert Agent is Same and KnowledgeBase is GraphRAGKnowledgeBase\n"
+        "assert create_model is create_provider\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_type_checkers_see_what_is_offered_at_the_top() -> None:
+    assert _seen_by_type_checkers(_CORE / "__init__.py") == sorted(import_module("loom_core").__all__)

@@ -82,8 +82,6 @@ class Listing:
             for uri, size in stored_uris(self._record.database):
                 if not wanted or uri in wanted:
                     yield Found(uri, size)
-        elif "urls" in request:
-            yield from map(Found, request["urls"])
         elif job.kind == "sync":
             roots = outermost([Path(path).resolve() for path in request["paths"]])
             within = outermost(list(map(Path, request.get("within", ()))))
@@ -91,7 +89,8 @@ class Listing:
             for root in roots:
                 yield from self._folder(root, request, within)
         else:
-            for path in map(Path, request["paths"]):
+            yield from map(Found, request.get("urls", ()))
+            for path in map(Path, request.get("paths", ())):
                 if job.roots and not leads_within(path, job.roots):
                     yield Found(uri_of(path), 0, "failed", "it leads out of the folders that may be read")
                 elif path.exists():

@@ -53,6 +53,9 @@ class PageFetcher:
         until = time.monotonic() + _SECONDS
         filled: list[JobItem] = []
         for item in items:
+            if item.uri.startswith("file:"):
+                filled.append(item)
+                continue
             payload = from_thread.run(self._fetched, job, item.uri).payload()
             filled.append(replace(item, payload=payload, size=len(payload)))
             if time.monotonic() > until or sum(each.size for each in filled) > _BYTES:

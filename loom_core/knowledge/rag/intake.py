@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from anyio import to_thread
 
+from loom_core.blocking import run_blocking
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.page_fetcher import client_for
@@ -18,8 +22,7 @@ from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materi
 from loom_core.knowledge.uris import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Coroutine, Sequence
 
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import DocumentDraft
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store import DocumentRow, Job, Record
 
 __all__ = ["DocumentIntake"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_SHOWN = 100  # characters of a source in an error
 
 
 class DocumentIntake:
@@ -41,6 +49,69 @@ class DocumentIntake:
         self.record = record
         self.worker = worker
         self._plan = plan
+
+    async def add(
+        self,
+        *sources: str | Path,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        allow_net: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        progress: Callable[[], None] | None = None,
+        confirm: bool = False,
+    ) -> Job:
+        """Add files, folders and web pages, and wait as `add_texts` does.
+
+        Args:
+            sources: paths, in which `~` is the user's home, and http and https addresses.
+            include: patterns as in .gitignore; only files that match are taken, where given.
+            exclude: patterns of files that are left out.
+            allow_net: hosts and networks that may be asked besides the open internet.
+            metadata: fields for all the documents.
+            progress: called after every step of the work.
+            confirm: see `add_documents`.
+
+        Returns:
+            The finished job: its `counts` say how many documents were added, skipped or failed.
+
+        Raises:
+            InvalidInputError: there is nothing at a path, or as for `add_documents`; nothing is added.
+            NetError: as for `submit_urls`.
+            LLMError: as for `add_documents`.
+        """
+        paths, urls = await to_thread.run_sync(_read_sources, sources)
+        await self.agree_on_extraction(
+            paths, include=include, exclude=exclude, metadata=metadata, confirm=confirm
+        )
+        request = _paths_request(paths, include=include, exclude=exclude, metadata=metadata)
+        if urls:
+            request |= await to_thread.run_sync(_urls_request, urls, allow_net)
+        request = self._request(request, confirm=confirm)
+        job = await to_thread.run_sync(self.record.jobs.submit, request)
+        await self.worker.drain(progress=progress)
+        return self.job(job)
+
+    def add_sync(
+        self,
+        *sources: str | Path,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        allow_net: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        progress: Callable[[], None] | None = None,
+        confirm: bool = False,
+    ) -> Job:
+        """`add` without `await`, for scripts and notebooks."""
+        return self._run_blocking(
+            self.add,
+            *sources,
+            include=include,
+            exclude=exclude,
+            allow_net=allow_net,
+            metadata=metadata,
+            progress=progress,
+            confirm=confirm,
+        )
 
     async def add_texts(
         self,
@@ -72,6 +143,21 @@ class DocumentIntake:
         drafts = text_drafts(texts, titles=titles, metadatas=metadatas, uris=uris, mime=mime)
         await self.add_documents(drafts, confirm=confirm)
         return [document_id(draft.uri) for draft in drafts]
+
+    def add_texts_sync(
+        self,
+        texts: Sequence[str],
+        *,
+        titles: Sequence[str] | None = None,
+        metadatas: Sequence[dict[str, Any]] | None = None,
+        uris: Sequence[str] | None = None,
+        mime: str = "text/markdown",
+        confirm: bool = False,
+    ) -> list[str]:
+        """`add_texts` without `await`, for scripts and notebooks."""
+        return self._run_blocking(
+            self.add_texts, texts, titles=titles, metadatas=metadatas, uris=uris, mime=mime, confirm=confirm
+        )
 
     async def add_documents(self, documents: Sequence[DocumentDraft], *, confirm: bool = False) -> Job:
         """Add documents and wait as `add_texts` does.
@@ -259,13 +345,8 @@ class DocumentIntake:
         Returns:
             Id of the job.
         """
-        request = {
-            "paths": [str(path.absolute()) for path in paths],
-            "include": list(include),
-            "exclude": list(exclude),
-            "metadata": metadata or {},
-            "roots": [str(root.resolve()) for root in roots],
-        }
+        request = _paths_request(paths, include=include, exclude=exclude, metadata=metadata)
+        request["roots"] = [str(root.resolve()) for root in roots]
         return self.record.jobs.submit(self._request(request, confirm=confirm))
 
     def submit_urls(
@@ -296,11 +377,9 @@ class DocumentIntake:
             NetError: one of them is no web address, or of a private place that is not allowed.
             ConfigError: a rule of `allow_net` is neither a host nor a network.
         """
-        client = client_for(allow_net)
-        addresses = list(dict.fromkeys(map(client.check, urls)))
-        if not addresses:
+        if not urls:
             raise InvalidInputError("There is no address to add.", advice="Give at least one URL.")
-        request = {"urls": addresses, "allow_net": list(allow_net), "metadata": metadata or {}}
+        request = _urls_request(urls, allow_net) | {"metadata": metadata or {}}
         return self.record.jobs.submit(self._request(request, confirm=confirm))
 
     async def sync_paths(
@@ -383,14 +462,8 @@ class DocumentIntake:
         for folder in folders:
             if folder.is_file():
                 raise InvalidInputError(f"{folder} is a file, not a folder.", advice="Files are added.")
-        request = {
-            "paths": [str(folder.absolute()) for folder in folders],
-            "include": list(include),
-            "exclude": list(exclude),
-            "metadata": metadata or {},
-            "allow_empty": allow_empty,
-            "within": [str(path) for path in within],
-        }
+        request = _paths_request(folders, include=include, exclude=exclude, metadata=metadata)
+        request |= {"allow_empty": allow_empty, "within": [str(path) for path in within]}
         return self.record.jobs.submit(self._request(request, confirm=confirm), kind="sync")
 
     def job(self, id_: str) -> Job:
@@ -419,6 +492,17 @@ class DocumentIntake:
             await self.worker.drain()
         return removed
 
+    def _run_blocking(
+        self, function: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call an async method and wait for it; see `run_blocking`."""
+        if self.worker.runs:
+            raise InvalidInputError(
+                "A synchronous method cannot be used while `work` runs: each could block the other.",
+                advice="Await the async method of the same name, without `_sync`.",
+            )
+        return run_blocking(function, *args, **kwargs)
+
     def _request(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
         """A job's request that says whether a language model is to read for it, and may read much."""
         marks = {"by_model": self._plan.by_model, "confirmed": confirm}
@@ -434,3 +518,39 @@ class DocumentIntake:
                     removed.append(document)
             self.record.jobs.withdraw([*ids, *(document.uri for document in removed)])
         return removed
+
+
+def _read_sources(sources: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
+    """The paths and the web addresses among sources. Blocks."""
+    if not sources:
+        raise InvalidInputError("There is nothing to add.", advice="Give at least one path or address.")
+    urls = [source for source in sources if isinstance(source, str) and _WEB.match(source)]
+    paths = [Path(os.path.expanduser(source)) for source in sources if source not in urls]  # noqa: PTH111
+    for path in paths:
+        if not os.path.exists(path):  # noqa: PTH110 - a text that was given by mistake is no valid path
+            raise InvalidInputError(
+                f"There is no file or folder {_excerpt(str(path))}.",
+                advice="Check the path. A text is added with `add_texts`; a web address begins with https://.",
+            )
+    return paths, urls
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _paths_request(
+    paths: Sequence[Path], *, include: Sequence[str], exclude: Sequence[str], metadata: dict[str, Any] | None
+) -> dict[str, Any]:
+    return {
+        "paths": [str(path.absolute()) for path in paths],
+        "include": list(include),
+        "exclude": list(exclude),
+        "metadata": metadata or {},
+    }
+
+
+def _urls_request(urls: Sequence[str], allow_net: Sequence[str]) -> dict[str, Any]:
+    """What a job says of web pages, whose addresses are checked."""
+    client = client_for(allow_net)
+    return {"urls": list(dict.fromkeys(map(client.check, urls))), "allow_net": list(allow_net)}

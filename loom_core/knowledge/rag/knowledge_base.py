@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from anyio import to_thread
 
 from loom_core import plugin_registry
 from loom_core.embedding.numpy_import import import_numpy
-from loom_core.errors import IndexDamagedError, LoomError
+from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError
 from loom_core.knowledge.indexes import GraphIndex, WordIndex
 from loom_core.knowledge.indexes.graph_reading import neighbourhood
 from loom_core.knowledge.indexes.vectors import Vectors
@@ -20,7 +21,13 @@ from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.rag.entity_aliases import EntityAliases
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
 from loom_core.knowledge.rag.maintenance import Upkeep
-from loom_core.knowledge.rag.opening import make_folder, remember, remembered_config, stored_embedder
+from loom_core.knowledge.rag.opening import (
+    choose_embedder,
+    folder_in,
+    open_record,
+    remember,
+    remembered_config,
+)
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, settings_digest
 from loom_core.knowledge.rag.owner.server import OwnerServer
@@ -33,19 +40,19 @@ from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
 from loom_core.knowledge.retrieval.question import QuestionReader
 from loom_core.knowledge.retrieval.search_context import SearchContext
 from loom_core.knowledge.retrieval.searcher import Searcher
-from loom_core.knowledge.store import Record
-from loom_core.knowledge.store.probe import refuse_unusable
 from loom_core.observability.metrics import process_metrics
+from loom_core.paths import loom_home
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from types import TracebackType
 
     import numpy as np
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+    from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
     from loom_core.knowledge.interface import Channel, Extractor, GraphStore, Reranker, Retriever
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.owner.protocol import Request
@@ -54,7 +61,7 @@ if TYPE_CHECKING:
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.observability.tracing import LoomTracer
 
-__all__ = ["GraphRAGKnowledgeBase"]
+__all__ = ["GraphRAGKnowledgeBase", "KnowledgeBase"]
 
 _Found = TypeVar("_Found")
 
@@ -62,35 +69,85 @@ _Found = TypeVar("_Found")
 class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     """A named set of documents that can be asked, in a folder or in memory.
 
-    Make one with `from_config`. Documents that are added become jobs of the record: they are
+        kb = KnowledgeBase("notes")
+        kb.add_sync("~/notes")
+        print(kb.query_sync("Who approved the budget?")[0].content)
+
+    By its name alone it is on disk, in the folder in which loom-kb keeps a knowledge base of that name, and
+    both may have it open at the same time. Documents that are added become jobs of the record: they are
     searchable by words and graph as soon as they are written, vectors follow. In a program, the
     methods that add wait for that; a server runs `work` in the background instead and uses `submit_*`.
+
+    The methods whose names end in `_sync` are for scripts and notebooks: they need no `await`, and work where
+    an event loop is running, too. They share an event loop in a thread of their own, so they must not be
+    called while async methods of the same object are under way.
 
     Any number of processes may have one folder open. One of them works for it, and answers the questions of
     the others, which load neither model nor vectors then; without it each answers by itself.
 
-    Beside `KnowledgeBaseProvider` it is a `PassageSource`, so that retrievers may ask its channels.
+    It is also a `PassageSource`, so that retrievers may ask its channels.
+
+    Args:
+        name: its name among other sources.
+        embedder: makes vectors. `auto` is the one that made the vectors there are, or else the best one that
+            is installed; an embedder, or any choice of `create_embedder` such as `hashing`; `stored` is the
+            one that made the vectors there are, or None. None answers by words and graph alone.
+        llm: a language model that finds entities and relations, in addition to rules, or its configuration
+            (see `create_model`); None uses rules alone. Retrievers that need a model take it, too.
+        extractor: finds entities and relations instead of both.
+        reranker: orders the best passages of every answer again; None leaves them as they are.
+        config: settings.
+        description: what is in it, in one sentence; remembered.
+        search_hints: what to search in it for; remembered.
+        path: a folder of one's own for it, made if absent, in place of that of its name.
+        memory: whether to keep everything in memory instead.
+        tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
+        metrics: where searches are counted; None for the numbers of this process.
+        peers: what this process is called among those that share the folder, and how it speaks with them.
+
+    Raises:
+        InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.
+        ConfigError: there is no such embedder or language model, or its vectors were made by another
+            embedder than the one given.
+        RecordError: the folder cannot be written, or its record not be opened.
     """
 
     def __init__(
         self,
-        *,
         name: str,
-        record: Record,
-        folder: Path | None,
-        embedder: EmbeddingProvider | None,
-        extractor: Extractor | None,
-        config: RAGConfig,
+        *,
+        embedder: EmbeddingProvider | str | None = "auto",
+        llm: LLMProvider | str | None = None,
+        extractor: Extractor | None = None,
         reranker: Reranker | None = None,
-        llm: LLMProvider | None = None,
+        config: RAGConfig | None = None,
+        description: str = "",
+        search_hints: Sequence[str] = (),
+        path: Path | str | None = None,
+        memory: bool = False,
         tracer: LoomTracer | None = None,
         metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> None:
+        config = config or RAGConfig()
+        folder = _folder(name, path, memory=memory)
+        if isinstance(llm, str):
+            from loom_core.llm.factory import create_provider
+
+            llm = create_provider(llm)
+        extractor = _extractor(extractor, llm, config.extraction)
+        record = open_record(folder)
+        try:
+            provider = choose_embedder(record, embedder)
+            known_as = name if folder is not None and path is None else ""
+            remember(record, provider, name=known_as, description=description, search_hints=search_hints)
+        except LoomError:
+            record.close()
+            raise
         self._name = name
         self._llm = llm
         self._config = config
-        current = CurrentEmbedder(record, embedder) if embedder is not None else None
+        current = CurrentEmbedder(record, provider) if provider is not None else None
         self._embedder = current
         rules = extractor.settings if type(extractor) is RuleExtractor else None
         pipeline = Pipeline.of(Recipe(config.chunker, config.chunker_options, rules), extractor=extractor)
@@ -99,7 +156,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             peers = peers or PeerSettings()
             digest = settings_digest(
                 config,
-                embeds=embedder is not None,
+                embeds=provider is not None,
                 extractor_id=extractor.id if extractor is not None else "",
                 reranks=reranker is not None,
             )
@@ -140,7 +197,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             metrics=metrics or process_metrics,
         )
         self._searcher = Searcher(name, context, config=config, reranker=reranker, tracer=tracer)
-        self._channel_search = ChannelSearch(_channels(embedder, config), context)
+        self._channel_search = ChannelSearch(_channels(provider, config), context)
         self._methods = OwnerMethods(self._searcher, self._channel_search, embedder=current, worker=worker)
 
     @classmethod
@@ -160,54 +217,24 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> GraphRAGKnowledgeBase:
-        """Open a knowledge base, or make it.
+        """Open a knowledge base, or make it: the constructor with the names of the first design.
 
-        Args:
-            embedding_provider: makes vectors. None answers by words and graph alone; "stored" is the one
-                that made the vectors there are, or None where there are none.
-            llm_provider: a language model that finds entities and relations, in addition to rules; None uses
-                rules alone. See `LLMEntityExtractor`. Retrievers that need a model take it, too.
-            extractor: finds entities and relations instead of both.
-            reranker: orders the best passages of every answer anew; None leaves them as they are.
-            config: settings.
-            name: its name among other sources.
-            description: what is in it, in one sentence; remembered.
-            search_hints: what to search in it for; remembered.
-            path: its folder, made if absent; None keeps everything in memory.
-            tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
-            metrics: where searches are counted; None for the numbers of this process.
-            peers: what this process is called among those that share the folder, and how it speaks with them.
+        It is in memory where no `path` is given, and has no vectors without an `embedding_provider`.
 
         Raises:
-            ConfigError: its vectors were made by another embedder than the one given.
-            RecordError: the folder cannot be written, or its record not be opened.
+            LoomError: as for the constructor.
         """
-        config = config or RAGConfig()
-        if path is not None:
-            make_folder(path)
-            refuse_unusable(path / "record.db")
-        record = Record(path / "record.db" if path is not None else None)
-        try:
-            embedder = stored_embedder(record) if embedding_provider == "stored" else embedding_provider
-            remember(record, embedder, description, search_hints)
-        except LoomError:
-            record.close()
-            raise
-        if not config.extraction.enabled:
-            extractor = None
-        elif extractor is None and llm_provider is not None:
-            extractor = LLMEntityExtractor(llm_provider, config.extraction)
-        elif extractor is None:
-            extractor = RuleExtractor(config.extraction.rule_settings())
         return cls(
-            name=name,
-            record=record,
-            folder=path,
-            embedder=embedder,
-            extractor=extractor,
-            config=config,
-            reranker=reranker,
+            name,
+            embedder=embedding_provider,
             llm=llm_provider,
+            extractor=extractor,
+            reranker=reranker,
+            config=config,
+            description=description,
+            search_hints=search_hints,
+            path=path,
+            memory=path is None,
             tracer=tracer,
             metrics=metrics,
             peers=peers,
@@ -296,6 +323,26 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
                 strategy=strategy or self.strategy,
                 options=options,
             )
+        )
+
+    def query_sync(
+        self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
+    ) -> list[KnowledgeItem]:
+        """`query` without `await`, for scripts and notebooks."""
+        return self._run_blocking(self.query, query, limit=limit, filters=filters)
+
+    def search_sync(
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        filters: dict[str, Any] | None = None,
+        strategy: Strategy | None = None,
+        options: SearchOptions | None = None,
+    ) -> Answer:
+        """`search` without `await`, for scripts and notebooks."""
+        return self._run_blocking(
+            self.search, query, limit=limit, filters=filters, strategy=strategy, options=options
         )
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
@@ -429,6 +476,14 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         self._vectors.close()
         self.record.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     # -- inside ------------------------------------------------------------------------------------
 
     async def _answer_peer(self, request: Request) -> object:
@@ -442,6 +497,30 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return None if document is None else item(row, document)
 
 
+def _folder(name: str, path: Path | str | None, *, memory: bool) -> Path | None:
+    """Where a knowledge base is; None in memory."""
+    if path is not None and memory:
+        raise InvalidInputError(
+            "A knowledge base is in a folder or in memory, not in both.", advice="Give `path` or `memory`."
+        )
+    if memory:
+        return None
+    return folder_in(loom_home(), name) if path is None else Path(path).expanduser()
+
+
+def _extractor(
+    given: Extractor | None, llm: LLMProvider | None, config: ExtractionConfig
+) -> Extractor | None:
+    """What finds entities and relations; None where nothing does."""
+    if not config.enabled:
+        return None
+    if given is not None:
+        return given
+    if llm is not None:
+        return LLMEntityExtractor(llm, config)
+    return RuleExtractor(config.rule_settings())
+
+
 def _channels(embedder: EmbeddingProvider | None, config: RAGConfig) -> list[Channel]:
     channels: list[Channel] = ["bm25", "keyword"]
     if embedder is not None:
@@ -449,3 +528,7 @@ def _channels(embedder: EmbeddingProvider | None, config: RAGConfig) -> list[Cha
     if config.extraction.enabled:
         channels.append("graph")
     return channels
+
+
+KnowledgeBase = GraphRAGKnowledgeBase
+"""The name of the public face for the same class."""

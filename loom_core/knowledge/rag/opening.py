@@ -1,11 +1,14 @@
-"""Opening a knowledge base: its folder, and what its record remembers."""
+"""Opening a knowledge base: its name, its folder, and what its record remembers."""
 
 from __future__ import annotations
 
 import json
+import re
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.knowledge.text.control_characters import ACTING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,15 +17,54 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.store import Record
 
-__all__ = ["make_folder", "remember", "remembered_config", "stored_embedder"]
+__all__ = ["choose_embedder", "folder_in", "is_name", "open_record", "remember", "remembered_config"]
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_SLASH = re.compile(r"[/\\]")
+_MAX_NAME = 64
 
 
-def make_folder(path: Path) -> None:
-    """Make a knowledge base's folder if it is not there.
+def is_name(name: str) -> bool:
+    """Whether a knowledge base can have a name, which is also in the descriptions of tools."""
+    return (
+        bool(name.strip()) and len(name) <= _MAX_NAME and not _SLASH.search(name) and not ACTING.search(name)
+    )
+
+
+def folder_in(home: Path, name: str) -> Path:
+    """The folder of a knowledge base in Loom's home, whether it exists or not.
 
     Raises:
-        ConfigError: it cannot be made.
+        InvalidInputError: no knowledge base can have this name.
     """
+    if not is_name(name):
+        raise InvalidInputError(
+            f"{name!r} cannot be the name of a knowledge base.",
+            advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
+        )
+    # Engines and file systems disagree about other characters in paths; the name itself is in the record.
+    plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
+    return home / "kb" / plain
+
+
+def open_record(folder: Path | None) -> Record:
+    """Open the record in a folder, both made if they are not there; or one in memory.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+        RecordError: it cannot be written, or its record not be opened.
+    """
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.probe import refuse_unusable
+
+    if folder is None:
+        return Record(None)
+    _make_folder(folder)
+    refuse_unusable(folder / "record.db")
+    return Record(folder / "record.db")
+
+
+def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -33,13 +75,20 @@ def make_folder(path: Path) -> None:
 
 
 def remember(
-    record: Record, embedder: EmbeddingProvider | None, description: str, search_hints: Sequence[str]
+    record: Record,
+    embedder: EmbeddingProvider | None,
+    *,
+    name: str,
+    description: str,
+    search_hints: Sequence[str],
 ) -> None:
-    """Write down what is said of a knowledge base, and by which embedder its vectors are made.
+    """Write down what is said of a knowledge base, where it is said, and which embedder makes its vectors.
 
     Raises:
         ConfigError: they were made by another.
     """
+    if name and not record.get("name"):
+        record.set("name", name)
     if description:
         record.set("description", description)
     if search_hints:
@@ -62,16 +111,26 @@ def remembered_config(record: Record) -> dict[str, str]:
     return json.loads(record.get("embedding_config") or "{}")
 
 
-def stored_embedder(record: Record) -> EmbeddingProvider | None:
-    """The embedder that makes a knowledge base's vectors, made again; None before there is one.
+def choose_embedder(record: Record, choice: EmbeddingProvider | str | None) -> EmbeddingProvider | None:
+    """The embedder of a knowledge base.
+
+    Args:
+        record: of the knowledge base.
+        choice: an embedder; `auto` for the one that made the vectors there are, or else the best one that is
+            installed; `stored` for the one that made them, or else none; any other choice of
+            `create_embedder`; or None for none.
 
     Raises:
-        ConfigError: it cannot be made from its configuration.
+        ConfigError: there is no such choice, or the embedder cannot be made from its stored configuration.
     """
+    if not isinstance(choice, str):
+        return choice
     from loom_core.embedding.registry import create_embedder
 
-    config = remembered_config(record)
-    return create_embedder(config) if config else None
+    stored = remembered_config(record) if choice in {"auto", "stored"} else {}
+    if choice == "stored" and not stored:
+        return None
+    return create_embedder(stored or choice)
 
 
 def _remember_embedder(record: Record, embedder: EmbeddingProvider) -> str:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
-from loom_core.errors import InvalidInputError
 from loom_core.knowledge.filters import supported
+from loom_core.knowledge.rag.opening import folder_in, is_name
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.knowledge.store.probe import unusable
 from loom_core.knowledge.store.schema import SCHEMA
-from loom_core.knowledge.text.control_characters import ACTING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Catalogue", "CatalogueEntry"]
 
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_SLASH = re.compile(r"[/\\]")
-_MAX_NAME = 64
 _MAX_FIELDS = 40
 _RECORDS = ("*/record.db", "*/record.db-wal")
 _REVISION = """
@@ -74,6 +68,7 @@ class Catalogue:
     """
 
     def __init__(self, home: Path) -> None:
+        self._home = home
         self._folder = home / "kb"
 
     def folder(self, name: str) -> Path:
@@ -82,14 +77,7 @@ class Catalogue:
         Raises:
             InvalidInputError: no knowledge base can have this name.
         """
-        if not _is_name(name):
-            raise InvalidInputError(
-                f"{name!r} cannot be the name of a knowledge base.",
-                advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
-            )
-        # Engines and file systems disagree about other characters in paths; the name itself is in the record.
-        plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
-        return self._folder / plain
+        return folder_in(self._home, name)
 
     def files(self) -> dict[Path, tuple[int, int]]:
         """Date and size of every file that a record is made of: others whenever anything has changed.
@@ -110,13 +98,6 @@ class Catalogue:
         """All knowledge bases, by name; what cannot be used has its `problem` said."""
         paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
         return sorted(filter(None, map(_read, paths)), key=lambda entry: entry.name)
-
-
-def _is_name(name: str) -> bool:
-    """Whether a knowledge base can have a name, which also stands in the descriptions of tools."""
-    return (
-        bool(name.strip()) and len(name) <= _MAX_NAME and not _SLASH.search(name) and not ACTING.search(name)
-    )
 
 
 def _read(path: Path) -> CatalogueEntry | None:
@@ -155,7 +136,7 @@ def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEnt
     return CatalogueEntry(
         folder=path.parent,
         source=SourceInfo(
-            name=name if _is_name(name := meta.get("name", "")) else path.parent.name,
+            name=name if is_name(name := meta.get("name", "")) else path.parent.name,
             description=meta.get("description", ""),
             search_hints=tuple(hint for hint in meta.get("search_hints", "").split("\n") if hint),
             supported_filters=tuple(supported(fields)),

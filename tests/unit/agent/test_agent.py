@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import anyio
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from loom_core.agent.agent import Agent
-from loom_core.errors import NotFoundError
+from loom_core.agent.result import RunResult
+from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.llm import OpenAICompatibleProvider
 from loom_core.llm.interface import ChatRequest, LLMProvider, LLMResponse
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.tools.function_tool import tool
 from tests.fixtures.adding_agents import add, calling, event_types, tool_call
+from tests.fixtures.local_server import LocalServer
+
+
+class _Leave(BaseModel):
+    days: int
 
 
 def _results(request: ChatRequest) -> list[str]:
@@ -292,3 +304,27 @@ class _Plain(LLMProvider):
 
 async def test_a_provider_of_ones_own_is_not_given_options_that_are_not_set() -> None:
     assert (await Agent(_Plain()).run("你好")).output == "2 messages"
+
+
+@pytest.mark.slow
+def test_an_agent_runs_without_await_on_a_real_server_with_a_journal_and_a_session(
+    tmp_path: Path, local_servers: Callable[..., LocalServer]
+) -> None:
+    server = local_servers()
+    message = {"role": "assistant", "content": '{"days": 28}'}
+    answer = {"id": "1", "object": "chat.completion", "model": "m", "choices": [{"message": message}]}
+    server.answers("/v1/chat/completions", json.dumps(answer).encode(), Content_Type="application/json")
+    llm = OpenAICompatibleProvider(model="m", base_url=server.url("/v1"), api_key="no-secret")
+    agent = Agent(llm, journal=Journal(tmp_path / "runs.db"))
+    first = agent.run_sync("How many days of leave?", output_schema=_Leave)
+    assert first.or_raise().structured == _Leave(days=28)
+    second = agent.run_sync("And in hours?", session_id=first.session_id)
+    assert second.or_raise().session_id == first.session_id
+    with pytest.raises(InvalidInputError, match="goal"):
+        agent.run_sync("")
+
+    async def again() -> RunResult[dict[str, Any]]:  # in another event loop
+        async with agent:
+            return await agent.run("And in weeks?", session_id=first.session_id)
+
+    assert asyncio.run(again()).status == "completed"
