@@ -404,6 +404,12 @@ class DocumentIntake:
             raise NotFoundError(f"There is no job {id_!r}.", advice="List the jobs to see their ids.")
         return job
 
+    async def cancel_job(self, id_: str) -> None:
+        """Cancel a job unless it is over or forgotten: what it has added stays, the rest is skipped."""
+        job = await to_thread.run_sync(self.record.jobs.get, id_)
+        if job is not None:
+            await to_thread.run_sync(self.record.jobs.finish, job, "cancelled")
+
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.
 

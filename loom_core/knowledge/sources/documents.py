@@ -108,7 +108,7 @@ class DocumentsKnowledgeBase(NamedSource):
             if not self._is_read:
                 await self._base.worker.drain()
                 self._is_read = True
-                for line in self._base.record.jobs.report(self._base.job(self._job), ["failed"]):
+                for line in self._base.jobs.report(self._base.job(self._job), ["failed"]):
                     _log.warning("%s: %s is left out: %s", self._name, line.uri, line.reason)
             return self._base
 

@@ -279,7 +279,7 @@ class Service:
         """
         for name in await self._names():
             knowledge_base = await self.library.get(name)
-            job = await to_thread.run_sync(knowledge_base.record.jobs.get, id_)
+            job = await to_thread.run_sync(knowledge_base.jobs.get, id_)
             if job is not None:
                 return knowledge_base, job
         raise NotFoundError(f"There is no job {id_!r}.", advice="Call `job` without an id to list them.")
@@ -298,7 +298,7 @@ class Service:
         found: list[tuple[GraphRAGKnowledgeBase, Job]] = []
         for entry in await to_thread.run_sync(self.library.list):
             knowledge_base = await self.library.get(entry.name)
-            newest = partial(knowledge_base.record.jobs.list, limit=limit + 1, before=before)
+            newest = partial(knowledge_base.jobs.list, limit=limit + 1, before=before)
             found += [(knowledge_base, job) for job in await to_thread.run_sync(newest)]
         found.sort(key=lambda pair: -pair[1].created_at)
         older = str(int(found[limit - 1][1].created_at * _MICRO)) if len(found) > limit else None
@@ -365,15 +365,17 @@ class Service:
                 what that found.
         """
         knowledge_base = await self.library.get(name, create=True, description=description, embedder=embedder)
-        record, llm = knowledge_base.record, self.settings.llm
-        model = await to_thread.run_sync(record.get, "llm") if llm in {"", NO_MODEL} else ""
+        llm = self.settings.llm
+        model = ""
+        if llm in {"", NO_MODEL}:
+            model = await to_thread.run_sync(lambda: knowledge_base.extraction_model)
         if model and not llm:
             raise ConfigError(
                 f"The language model {model} read the documents of {name!r}, and this program has none.",
                 advice=f"Give it the same --llm, or set {VARIABLE}; --llm {NO_MODEL} is for rules alone.",
             )
         if model:
-            await to_thread.run_sync(record.set, "llm", "")
+            await to_thread.run_sync(knowledge_base.forget_extraction_model)
         return knowledge_base
 
 

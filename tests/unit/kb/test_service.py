@@ -209,7 +209,7 @@ async def test_what_failed_is_named_and_what_was_skipped_is_counted(service, tmp
     assert info.problems[0].startswith("failed: ")
     assert len(info.problems) == 1
     assert [(each.count, each.types) for each in info.skipped] == [(55, {".png": 55})]
-    whole = [*all_problems(knowledge_base.record, knowledge_base.job(job))]
+    whole = [*all_problems(knowledge_base.jobs, knowledge_base.job(job))]
     assert len(set(whole)) == 56
     assert whole[1].endswith("00.png: unsupported type")
 

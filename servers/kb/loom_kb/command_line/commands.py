@@ -101,7 +101,7 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
     else:
         await service.library.get(args.kb)
         knowledge_base = await service.writable(args.kb)
-        unfinished = await to_thread.run_sync(knowledge_base.record.jobs.next)
+        unfinished = await to_thread.run_sync(knowledge_base.jobs.next)
         if unfinished is None:
             await work_to_the_end(knowledge_base)
             say("There is no unfinished job.")
@@ -202,7 +202,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
     knowledge_base = await service.library.get(args.kb)
     documents: list[dict[str, object]] = []
     after = 0
-    while rows := knowledge_base.record.documents.list(after=after, limit=_PAGE):
+    while rows := knowledge_base.documents.list(after=after, limit=_PAGE):
         after = rows[-1].key
         for row in rows:
             documents.append({"id": row.id, "title": row.title, "uri": row.uri, "length": row.length})
@@ -242,9 +242,8 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
     knowledge_base = await service.library.get(args.kb)
 
     def collect() -> dict[str, object]:
-        record = knowledge_base.record
-        documents, passages, characters = record.documents.counts()
-        entities, relations, mentions = record.graph.counts()
+        documents, passages, characters = knowledge_base.documents.counts()
+        entities, relations, mentions = knowledge_base.graph.counts()
         folder = service.library.catalogue.folder(args.kb)
         files = [path for path in folder.rglob("*") if path.is_file()]
         return {
@@ -254,12 +253,12 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
             "documents": documents,
             "passages": passages,
             "characters": characters,
-            "duplicates": record.duplicates.count(),
-            "languages": record.documents.languages(),
+            "duplicates": knowledge_base.duplicates.count(),
+            "languages": knowledge_base.documents.languages(),
             "vectors": knowledge_base.coverage()[0],
-            "embedder": record.get("embedder"),
+            "embedder": knowledge_base.embedder_id,
             **next_embedder(knowledge_base),
-            "extraction": extraction_of(record.get("llm")),
+            "extraction": extraction_of(knowledge_base.extraction_model),
             "entities": entities,
             "relations": relations,
             "mentions": mentions,
@@ -296,10 +295,10 @@ async def jobs(service: Service, args: argparse.Namespace) -> int:
         return 0
     knowledge_base, job = await service.job(args.id)
     if args.cancel:
-        await to_thread.run_sync(knowledge_base.record.jobs.finish, job, "cancelled")
+        await knowledge_base.cancel_job(args.id)
         job = knowledge_base.job(args.id)
     info = await to_thread.run_sync(job_info, knowledge_base, job)
-    problems, notes = all_problems(knowledge_base.record, job), all_notes(knowledge_base.record, job)
+    problems, notes = all_problems(knowledge_base.jobs, job), all_notes(knowledge_base.jobs, job)
     if args.json:
         every = {"problems": list(problems), "notes": list(notes), "next_cursor": None}
         out_json(info.model_copy(update=every))
@@ -317,10 +316,9 @@ async def jobs(service: Service, args: argparse.Namespace) -> int:
 async def duplicates(service: Service, args: argparse.Namespace) -> int:
     """List the documents that are the same, or nearly."""
     knowledge_base = await service.library.get(args.kb)
-    record = knowledge_base.record
-    if await to_thread.run_sync(record.duplicates.uncompared, 1):
+    if await to_thread.run_sync(knowledge_base.duplicates.uncompared, 1):
         say("Some documents have yet to be compared; ask again when the work is done.")
-    groups = await to_thread.run_sync(record.duplicates.groups)
+    groups = await to_thread.run_sync(knowledge_base.duplicates.groups)
     if args.json:
         listed = [
             {

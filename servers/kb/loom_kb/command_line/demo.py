@@ -63,9 +63,8 @@ async def _build(service: Service) -> tuple[int, int, int, int]:
             [folder], source=_NAME, metadata={}, description=_DESCRIPTION
         )
         await work_to_the_end(knowledge_base, job)
-    record = knowledge_base.record
-    documents, passages, _ = await to_thread.run_sync(record.documents.counts)
-    entities, relations, _ = await to_thread.run_sync(record.graph.counts)
+    documents, passages, _ = await to_thread.run_sync(knowledge_base.documents.counts)
+    entities, relations, _ = await to_thread.run_sync(knowledge_base.graph.counts)
     return documents, passages, entities, relations
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store import Job, JobReader
     from loom_core.knowledge.store.jobs import ItemState
     from loom_kb.service import Service
 
@@ -87,7 +87,7 @@ async def _watch(
     from loom_core.knowledge.rag.folder_watch import FolderWatch
 
     def told(job: Job) -> None:
-        _tell_changes(knowledge_base.record, job, out_json if args.json else _line)
+        _tell_changes(knowledge_base.jobs, job, out_json if args.json else _line)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_at_signal, tasks.cancel_scope)
@@ -108,9 +108,9 @@ async def _end_at_signal(scope: anyio.CancelScope) -> None:
         return
 
 
-def _tell_changes(record: Record, job: Job, tell: Callable[[dict[str, object]], None]) -> None:
+def _tell_changes(jobs: JobReader, job: Job, tell: Callable[[dict[str, object]], None]) -> None:
     after = -1
-    while items := record.jobs.report(job, _CHANGES, limit=_PAGE, after=after):
+    while items := jobs.report(job, _CHANGES, limit=_PAGE, after=after):
         after = items[-1].ordinal
         for item in items:
             tell({"state": item.state, "uri": item.uri, "reason": item.reason})

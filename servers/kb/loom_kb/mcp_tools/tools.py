@@ -30,7 +30,7 @@ from loom_core.storage.ownership import holder_of
 from loom_kb.graph_pages.app import GRAPH_TOOL_META
 from loom_kb.language_model import configuration
 from loom_kb.mcp_tools.graph import explore
-from loom_kb.mcp_tools.job_tools import WHOLE, cancel_job, register_job_tools, wait_for_job
+from loom_kb.mcp_tools.job_tools import WHOLE, register_job_tools, wait_for_job
 from loom_kb.models import (
     AddResult,
     DocumentInfo,
@@ -246,7 +246,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
             return tool_result(confirmation_text(error.estimate), asked)
         info = await wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
-            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(cancel_job, knowledge_base, job)
+            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(knowledge_base.cancel_job, job)
         ):
             info = await wait_for_job(knowledge_base, job, WHOLE, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
@@ -408,7 +408,7 @@ async def _list_sources(
     after = position(cursor)
 
     def page() -> list[tuple[int, DocumentInfo]]:
-        rows = knowledge_base.record.documents.list(after=after, limit=limit + 1)
+        rows = knowledge_base.documents.list(after=after, limit=limit + 1)
         return [(row.key, document_info(row)) for row in rows]
 
     rows = await to_thread.run_sync(page)
@@ -424,12 +424,11 @@ async def _list_sources(
 
 
 def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
-    record = knowledge_base.record
-    found = record.jobs.get(job)
-    if found is None or found.request.keys().isdisjoint({"texts", "urls"}):
+    found = knowledge_base.job(job)
+    if found.request.keys().isdisjoint({"texts", "urls"}):
         return []
-    items = record.jobs.report(found, ["added", "updated", "unchanged"])
-    rows = [record.documents.get(item.uri) for item in items]
+    items = knowledge_base.jobs.report(found, ["added", "updated", "unchanged"])
+    rows = [knowledge_base.documents.get(item.uri) for item in items]
     return [document_info(row) for row in rows if row is not None]
 
 

@@ -271,7 +271,7 @@ async def test_what_is_in_is_made_ready_while_the_rest_waits_for_the_model():
 async def test_passages_that_only_rules_could_read_are_noted_with_the_job():
     kb = knowledge_base(MockProvider(lambda _: "I am sorry."))
     job = await kb.add_documents(documents(2))
-    notes = [note for _, note in kb.record.progress.notes(job)]
+    notes = [note for _, note in kb.record.jobs.notes(job)]
     assert len([note for note in notes if "1 of 1 passages were read by rules alone" in note]) == 2
     kb.close()
 

@@ -190,7 +190,7 @@ async def test_duplicates_are_told_with_the_job_and_grouped(knowledge_base, tmp_
     (tmp_path / "near.md").write_text("\n".join([*lines, "And one more."]), encoding="utf-8")
     (tmp_path / "other.md").write_text("Nothing of the kind is written in this one.", encoding="utf-8")
     job = await knowledge_base.sync_paths([tmp_path])
-    notes = [note for _, note in knowledge_base.record.progress.notes(job)]
+    notes = [note for _, note in knowledge_base.record.jobs.notes(job)]
     assert len(notes) == 3
     assert any("one.md: same text as" in note and "same.md" in note for note in notes)
     assert any("near.md: 9" in note and "% the same as" in note for note in notes)
