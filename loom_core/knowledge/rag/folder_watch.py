@@ -25,7 +25,6 @@ __all__ = ["FolderWatch"]
 _log = logging.getLogger(__name__)
 _MANY = 5_000  # changes at once: Linux keeps 16,384 and drops the rest without a word
 _IGNORE_FILES = frozenset({".gitignore", ".loomignore"})
-_POLL_SECONDS = 0.1
 _TIMEOUT = 500  # milliseconds without a change after which the folder itself is looked at
 
 
@@ -156,8 +155,7 @@ class FolderWatch:
 
         id_ = await to_thread.run_sync(submit)
         knowledge_base.worker.wake()
-        while not (job := await to_thread.run_sync(knowledge_base.job, id_)).finished:  # noqa: ASYNC110
-            await anyio.sleep(_POLL_SECONDS)
+        job = await knowledge_base.wait_for_job(id_)
         if self._told is not None:
             self._told(job)
 

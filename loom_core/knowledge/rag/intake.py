@@ -18,7 +18,7 @@ from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materi
 from loom_core.knowledge.uris import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
@@ -404,11 +404,33 @@ class DocumentIntake:
             raise NotFoundError(f"There is no job {id_!r}.", advice="List the jobs to see their ids.")
         return job
 
+    async def wait_for_job(
+        self, id_: str, *, progress: Callable[[Job], Awaitable[None]] | None = None
+    ) -> Job:
+        """Wait until a job is over; this process or another has to `work` meanwhile.
+
+        Args:
+            id_: the job's id.
+            progress: called with the job whenever it may have changed, until it is over.
+
+        Raises:
+            NotFoundError: there is none with this id.
+        """
+        while True:
+            step = self.worker.next_step  # before the look, so that what happens after it is not missed
+            job = await to_thread.run_sync(self.job, id_)
+            if job.finished:
+                return job
+            if progress is not None:
+                await progress(job)
+            await self.worker.wait_for_step(step)
+
     async def cancel_job(self, id_: str) -> None:
         """Cancel a job unless it is over or forgotten: what it has added stays, the rest is skipped."""
         job = await to_thread.run_sync(self.record.jobs.get, id_)
         if job is not None:
             await to_thread.run_sync(self.record.jobs.finish, job, "cancelled")
+            self.worker.tell_step()
 
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.

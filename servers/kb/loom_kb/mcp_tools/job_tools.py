@@ -23,6 +23,7 @@ from loom_kb.texts import job_text
 
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.store import Job
 
 __all__ = ["WHOLE", "register_job_tools", "wait_for_job"]
 
@@ -30,7 +31,6 @@ WHOLE = math.inf
 """Seconds to wait for the end of a job, however long it takes."""
 
 _JOB_WAIT = 45.0  # below the 50 s after which hosts give up
-_POLL = 0.05
 _ID = "Id that `add` returned"
 
 
@@ -112,16 +112,15 @@ async def wait_for_job(
         ctx: the call.
         after: cursor of its problems, see `job_info`.
     """
-    report = progress(ctx)
+    reporter = progress(ctx)
+
+    async def report(state: Job) -> None:
+        told = f"{state.processed} of {state.total} documents"
+        if state.state == "listing":
+            told = f"listing: {state.total:,} files so far"
+        await reporter.report(state.processed, told)
+
     with anyio.move_on_after(seconds):
-        while True:
-            state = await to_thread.run_sync(knowledge_base.job, job)
-            if state.finished:
-                break
-            told = f"{state.processed} of {state.total} documents"
-            if state.state == "listing":
-                told = f"listing: {state.total:,} files so far"
-            await report.report(state.processed, told)
-            await anyio.sleep(_POLL)
+        await knowledge_base.wait_for_job(job, progress=report)
     state = await to_thread.run_sync(knowledge_base.job, job)
     return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))

@@ -21,7 +21,7 @@ from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAG
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan, draft_materials
 from loom_core.knowledge.rag.folder_watch import FolderWatch
 from loom_core.knowledge.retrieval.config import WaitSettings
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import Job, Record
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.mock import MockProvider
 
@@ -192,8 +192,28 @@ async def test_a_job_that_waits_for_the_model_says_why_and_can_be_cancelled():
         with anyio.fail_after(20):
             await asked_again.wait()
         assert "Nothing is left" in kb.worker.problem
-        kb.record.jobs.finish(kb.job(job), "cancelled")
+        await kb.cancel_job(job)
         assert kb.job(job).counts == {"skipped": 1}
+        tasks.cancel_scope.cancel()
+    kb.close()
+
+
+async def test_who_waits_for_a_job_sees_at_once_that_it_is_cancelled():
+    model = MockProvider(lambda _: LLMError("Nothing is left.", failure="quota"))
+    config = RAGConfig(waits=WaitSettings(retry=3600, work=3600))
+    kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
+    id_ = kb.submit_documents(documents(1))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kb.work)
+
+        async def cancel_when_stopped(_: Job) -> None:
+            while not kb.worker.stopped:
+                await anyio.lowlevel.checkpoint()
+            tasks.start_soon(kb.cancel_job, id_)
+
+        with anyio.fail_after(60):
+            job = await kb.wait_for_job(id_, progress=cancel_when_stopped)
+        assert job.state == "cancelled"
         tasks.cancel_scope.cancel()
     kb.close()
 

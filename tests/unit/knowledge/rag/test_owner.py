@@ -27,6 +27,7 @@ from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
 from loom_core.knowledge.retrieval.answer import Answer
 from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+from loom_core.knowledge.store import Job
 from loom_core.observability import LoomTracer
 from loom_core.storage.ownership import holder_of, read_card, write_card
 
@@ -301,6 +302,32 @@ async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open):
             await until(lambda: owner.coverage() == (1, 1))
             assert [row.uri for row in await peer.remove(["text:basel"])] == ["text:basel"]
             await until(lambda: owner.index_lag()["words"] == 0)
+
+
+async def test_who_waits_for_a_job_misses_nothing_between_the_look_and_the_wait(open_kb: Open):
+    knowledge_base = open_kb(config=RAGConfig(waits=WaitSettings(work=3600)))
+    id_ = knowledge_base.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+    async with anyio.create_task_group() as tasks:
+
+        async def do_all_of_it(_: Job) -> None:
+            tasks.start_soon(knowledge_base.work)
+            await until(lambda: knowledge_base.job(id_).finished)
+            await knowledge_base.worker.drain()  # so that the step that ended the job is over, too
+
+        with anyio.fail_after(60):
+            job = await knowledge_base.wait_for_job(id_, progress=do_all_of_it)
+        assert job.state == "done"
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_waits_for_a_job_of_another_process_looks_at_it_again_and_again(open_kb: Open):
+    config = RAGConfig(waits=WaitSettings(work=3600))
+    owner, peer = open_kb(config=config), open_kb(config=config)
+    async with working(owner):
+        with anyio.fail_after(60):
+            id_ = peer.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            owner.worker.wake()
+            assert (await peer.wait_for_job(id_)).state == "done"
 
 
 @asynccontextmanager
