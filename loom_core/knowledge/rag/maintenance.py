@@ -145,12 +145,12 @@ class Upkeep(DocumentIntake):
         """Have all documents cut and extracted from anew as far as the rules have changed. Blocks.
 
         Args:
-            confirm: as for `submit_documents`.
+            confirm: as for `AddRequest`.
 
         Returns:
             Id of the job.
         """
-        return self.record.jobs.submit(self._request({"stored": []}, confirm=confirm))
+        return self.record.jobs.submit(self._marked({"stored": []}, confirm=confirm))
 
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None

@@ -115,6 +115,7 @@ class DocumentsKnowledgeBase(NamedSource):
     def _begun(self) -> tuple[GraphRAGKnowledgeBase, str]:
         from loom_core.knowledge.rag.drafts import text_drafts
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+        from loom_core.knowledge.rag.requests import DocumentsRequest
 
         drafts = text_drafts(
             [document.text for document in self._documents],
@@ -126,4 +127,4 @@ class DocumentsKnowledgeBase(NamedSource):
             for draft, document in zip(drafts, self._documents, strict=True)
         ]
         base = GraphRAGKnowledgeBase.from_config(embedding_provider=self._embedder, name=self._name)
-        return base, base.submit_documents(named)
+        return base, base.submit(DocumentsRequest(named))

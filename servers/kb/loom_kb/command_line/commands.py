@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,8 @@ from loom_kb.texts import ASK_COMMAND, coverage_line, extraction_of, held_by, jo
 if TYPE_CHECKING:
     import argparse
 
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.retrieval.config import SearchOptions
     from loom_kb.settings import Settings
 
@@ -81,23 +82,21 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
     missing: list[Path] = []
     if args.paths == [Path("-")]:
         text = await to_thread.run_sync(_standard_input)
-        add = partial(
-            service.add_texts,
-            [text],
-            titles=[args.title] if args.title else [],
-            uris=[],
-        )
+        titles = [args.title] if args.title else []
+        request: AddRequest = service.request_texts([text], titles=titles, metadata=metadata)
     elif urls := [path for path in args.paths if isinstance(path, str)]:
         if len(urls) < len(args.paths):
             raise InvalidInputError(
                 "Files and web pages are added by commands of their own.", advice="Run `add` twice."
             )
-        add = partial(service.add_urls, urls)
+        request = await service.request_pages(urls, metadata=metadata)
     elif args.paths:
         missing = [path for path in args.paths if not await anyio.Path(path).exists()]
         there = [path for path in args.paths if path not in missing]
         # Where nothing is there, all is asked for: that is refused.
-        add = partial(service.add_paths, there or missing, include=args.include, exclude=args.exclude)
+        request = await service.request_files(
+            there or missing, include=args.include, exclude=args.exclude, metadata=metadata
+        )
     else:
         await service.library.get(args.kb)
         knowledge_base = await service.writable(args.kb)
@@ -107,10 +106,12 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
             say("There is no unfinished job.")
             return 0
         return await see_through(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
-    knowledge_base, job = await with_agreement(
-        lambda confirm: add(source=args.kb, metadata=metadata, description=args.description, confirm=confirm),
-        yes=args.yes,
-    )
+
+    async def add(confirm: bool) -> tuple[GraphRAGKnowledgeBase, str]:
+        asked = replace(request, confirm=confirm)
+        return await service.add(asked, source=args.kb, description=args.description)
+
+    knowledge_base, job = await with_agreement(add, yes=args.yes)
     code = await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
     for path in missing:
         say(f"There is no file or folder {path}.")

@@ -192,6 +192,7 @@ async def export_archive(service: Service, args: argparse.Namespace) -> int:
 async def import_archive(service: Service, args: argparse.Namespace) -> int:
     """`loom-kb import`: such a file into a knowledge base."""
     from loom_core.knowledge.maintenance.archive import ArchiveReader
+    from loom_core.knowledge.rag.requests import DocumentsRequest
 
     archive = await to_thread.run_sync(ArchiveReader, args.file)
     try:
@@ -203,7 +204,8 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
                 advice="Give --kb NAME: a new one, or the one that is to take the documents in.",
             )
         knowledge_base = await service.writable(name, embedder=archive.manifest.embedder)
-        await knowledge_base.agree_on_extraction(confirm=args.yes)
+        # How much it takes is seen as the job is worked on.
+        await knowledge_base.agree_on_extraction(DocumentsRequest((), confirm=args.yes))
         bar = ProgressBar("reading  ", "documents")
         receive = partial(knowledge_base.receive, archive, progress=bar.show, confirm=args.yes)
         job = await to_thread.run_sync(receive)

@@ -20,6 +20,7 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan, draft_materials
 from loom_core.knowledge.rag.folder_watch import FolderWatch
+from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest, SyncRequest
 from loom_core.knowledge.retrieval.config import WaitSettings
 from loom_core.knowledge.store import Job, Record
 from loom_core.llm.interface import ChatRequest, Usage
@@ -188,7 +189,7 @@ async def test_a_job_that_waits_for_the_model_says_why_and_can_be_cancelled():
     kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kb.work)
-        job = kb.submit_documents(documents(1))
+        job = kb.submit(DocumentsRequest(documents(1)))
         with anyio.fail_after(20):
             await asked_again.wait()
         assert "Nothing is left" in kb.worker.problem
@@ -202,7 +203,7 @@ async def test_who_waits_for_a_job_sees_at_once_that_it_is_cancelled():
     model = MockProvider(lambda _: LLMError("Nothing is left.", failure="quota"))
     config = RAGConfig(waits=WaitSettings(retry=3600, work=3600))
     kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
-    id_ = kb.submit_documents(documents(1))
+    id_ = kb.submit(DocumentsRequest(documents(1)))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kb.work)
 
@@ -242,7 +243,7 @@ async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_as
         with anyio.fail_after(60):
             while not owner.worker.holds:
                 await anyio.lowlevel.checkpoint()
-            peer.submit_documents(documents(2))
+            peer.submit(DocumentsRequest(documents(2)))
             for _ in range(2):
                 with pytest.raises(LLMError, match=r"Another process works .* 余额不足，请充值。") as caught:
                     await peer.worker.drain()
@@ -372,7 +373,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
         (tmp_path / f"{n}.md").write_text("泽尔有一个湖。" * 1_000, encoding="utf-8")
     kb = knowledge_base(Priced(naming("泽尔")))
     with pytest.raises(ConfirmationNeededError) as asked:
-        await kb.agree_on_extraction([tmp_path], seconds=0)
+        await kb.agree_on_extraction(FilesRequest([tmp_path]), seconds=0)
     guessed = asked.value.estimate
     read = await kb.estimate_extraction([tmp_path])
     assert guessed.by_size
@@ -387,7 +388,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
 async def test_small_additions_are_agreed_to_without_being_read(tmp_path: Path):
     (tmp_path / "a.md").write_text("zell has a lake.", encoding="utf-8")
     kb = knowledge_base(MockProvider(naming("zell")))
-    await kb.agree_on_extraction([tmp_path], seconds=0)
+    await kb.agree_on_extraction(FilesRequest([tmp_path]), seconds=0)
     assert kb.record.documents.counts()[0] == 0
     kb.close()
 
@@ -415,7 +416,7 @@ async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
             while "is not synced" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert (model.calls, kb.record.jobs.list()) == ([], [])
-        job = kb.submit_sync([tmp_path], confirm=True)
+        job = kb.submit(SyncRequest([tmp_path], confirm=True))
         kb.worker.wake()
         with anyio.fail_after(30):
             while not kb.job(job).finished:  # noqa: ASYNC110
@@ -429,8 +430,8 @@ async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
 async def test_a_job_whose_size_nobody_could_know_ends_where_it_becomes_too_much():
     model = Priced(naming("zell"))
     kb = knowledge_base(model)
-    job = kb.submit_documents(documents(2))  # as web pages are, that are fetched by and by
-    small = kb.submit_documents([])
+    job = kb.submit(DocumentsRequest(documents(2)))  # as web pages are, that are fetched by and by
+    small = kb.submit(DocumentsRequest([]))
     await kb.worker.drain()
     assert kb.job(job).state == "failed"
     assert "needs a confirmation" in kb.job(job).error

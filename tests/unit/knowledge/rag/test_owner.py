@@ -24,6 +24,7 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.answer import Answer
 from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
@@ -296,7 +297,9 @@ async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open):
     owner, peer = open_kb(config=config), open_kb(config=config)
     async with working(owner), working_beside(peer):
         with anyio.fail_after(60):
-            job = peer.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            job = peer.submit(
+                DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            )
             peer.worker.wake()
             await until(lambda: owner.job(job).finished)
             await until(lambda: owner.coverage() == (1, 1))
@@ -306,7 +309,9 @@ async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open):
 
 async def test_who_waits_for_a_job_misses_nothing_between_the_look_and_the_wait(open_kb: Open):
     knowledge_base = open_kb(config=RAGConfig(waits=WaitSettings(work=3600)))
-    id_ = knowledge_base.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+    id_ = knowledge_base.submit(
+        DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+    )
     async with anyio.create_task_group() as tasks:
 
         async def do_all_of_it(_: Job) -> None:
@@ -325,7 +330,9 @@ async def test_who_waits_for_a_job_of_another_process_looks_at_it_again_and_agai
     owner, peer = open_kb(config=config), open_kb(config=config)
     async with working(owner):
         with anyio.fail_after(60):
-            id_ = peer.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            id_ = peer.submit(
+                DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            )
             owner.worker.wake()
             assert (await peer.wait_for_job(id_)).state == "done"
 
@@ -372,8 +379,10 @@ async def test_the_owner_of_a_long_addition_answers_meanwhile(open_kb: Open):
                 seen.append(True)
                 tasks.start_soon(ask)
 
-        job = owner.submit_documents(
-            [DocumentDraft(uri=f"text:{n}", text=f"Town{n} lies near Town{n + 1}.") for n in range(100)]
+        job = owner.submit(
+            DocumentsRequest(
+                [DocumentDraft(uri=f"text:{n}", text=f"Town{n} lies near Town{n + 1}.") for n in range(100)]
+            )
         )
         await owner.worker.drain(progress=progress)
     assert owner.job(job).finished
@@ -387,7 +396,7 @@ async def test_a_question_before_words_are_indexed_does_not_wait_for_the_rest_of
     town = "Town {} has a market on every {}th day, and a bridge over the river {}. "
     text = "".join(town.format(n, n % 30, n % 7) for n in range(600))
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"Hamlet{n}. {text}") for n in range(200)]
-    job = owner.submit_documents(drafts)
+    job = owner.submit(DocumentsRequest(drafts))
     answers: list[tuple[Answer, bool]] = []
 
     async def ask() -> None:
