@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.rag.requests import DocumentsRequest
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,7 +43,7 @@ async def fill(
         Seconds until all could be found by words and links, and from then until all had vectors.
     """
     started = told = time.perf_counter()
-    job = knowledge_base.submit_documents(documents)
+    job = knowledge_base.submit(DocumentsRequest(documents))
     searchable = 0.0
 
     def progress() -> None:

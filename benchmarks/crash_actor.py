@@ -23,6 +23,7 @@ from anyio import to_thread
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest, SyncRequest
 from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Actor:
             versions[uri] = self._version
         say(tried=versions)
         drafts = [DocumentDraft(uri=uri, text=text_of(uri, v)) for uri, v in versions.items()]
-        await to_thread.run_sync(self._knowledge_base.submit_documents, drafts)
+        await to_thread.run_sync(self._knowledge_base.submit, DocumentsRequest(drafts))
         self._knowledge_base.worker.wake()
         say(done=True)
         self._known |= versions
@@ -115,7 +116,7 @@ class Actor:
                 self._write(path)
         for _ in range(dice.randrange(4)):
             self._write(self._folder / f"file{dice.randrange(10**6)}.md")
-        await to_thread.run_sync(self._knowledge_base.submit_sync, [self._folder])
+        await to_thread.run_sync(self._knowledge_base.submit, SyncRequest([self._folder]))
         self._knowledge_base.worker.wake()
 
     def _write(self, path: Path) -> None:

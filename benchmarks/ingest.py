@@ -29,6 +29,7 @@ from datasets import merged, read_dataset
 from synthetic import corpus_of
 
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.server.serving.run import set_for_serving
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ async def measure(folder: Path, sizes: list[int], documents: Iterator[DocumentDr
 
 async def _add(knowledge_base: GraphRAGKnowledgeBase, documents: list[DocumentDraft]) -> None:
     """Add documents and wait until they are searchable."""
-    job = await anyio.to_thread.run_sync(knowledge_base.submit_documents, documents)
+    job = await anyio.to_thread.run_sync(knowledge_base.submit, DocumentsRequest(documents))
     while not await anyio.to_thread.run_sync(_is_searchable, knowledge_base, job):  # noqa: ASYNC110
         await anyio.sleep(_LOOK_SECONDS)
 

@@ -19,6 +19,7 @@ from synthetic import corpus_of
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.server.serving.run import set_for_serving
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ async def _grow(
         wanted = max(1, int(0.8 * (size - chunks) / each))
         started = time.perf_counter()
         jobs = [
-            knowledge_base.submit_documents(list(islice(documents, min(_JOB, wanted - done))))
+            knowledge_base.submit(DocumentsRequest(list(islice(documents, min(_JOB, wanted - done)))))
             for done in range(0, wanted, _JOB)
         ]
         await knowledge_base.worker.drain()
@@ -167,7 +168,9 @@ async def _while_ingesting(task: Task) -> dict[str, list[float]]:
         knowledge_base = _opened(task, folder)
         try:
             more = islice(_documents(task), _INGESTED)
-            job = knowledge_base.submit_documents([replace(one, uri=f"{one.uri}/more") for one in more])
+            job = knowledge_base.submit(
+                DocumentsRequest([replace(one, uri=f"{one.uri}/more") for one in more])
+            )
             async with anyio.create_task_group() as group:
                 group.start_soon(knowledge_base.work)
                 times = await _times(knowledge_base, task)

@@ -5,7 +5,8 @@
 
 Every module is short, named after one noun, and says what is public; the core neither prints nor reads the
 command line; no file names a package registry or a path of one machine; pins have hashes and agree with each
-other; all packages are of one version. Prints a line for each fault; the exit code is 1 where there is one.
+other; all packages are of one version; a server reads a knowledge base by its own methods, never from its
+store. Prints a line for each fault; the exit code is 1 where there is one.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ def _module_faults(root: Path) -> Iterator[str]:
             found.append(f"longer than {_MAX_LINES} lines: split it, one noun per module")
         if inside.parts[0] == "loom_core":
             found += _core_faults(tree, path.name)
+        else:
+            found += _store_faults(tree)
         yield from (f"{inside}: {fault}" for fault in found)
 
 
@@ -103,6 +106,15 @@ def _core_faults(tree: ast.Module, name: str) -> Iterator[str]:
             and name != _READS_ITS_ARGUMENTS
         ):
             yield f"reads the command line (line {node.lineno}): only a child process reads its arguments"
+
+
+def _store_faults(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "record":
+            yield (
+                f"reaches into a store (line {node.lineno}): use the knowledge base's own methods, "
+                "such as `documents` and `jobs`"
+            )
 
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:

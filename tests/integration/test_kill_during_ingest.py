@@ -32,8 +32,8 @@ async def main(home, texts, files):
     )
     if not knowledge_base.record.jobs.list():
         drafts = [DocumentDraft(uri=f"text:{i}", text=text) for i, text in enumerate(texts.split("|"))]
-        print(knowledge_base.submit_documents(drafts), flush=True)
-        print(knowledge_base.submit_paths([Path(files)]), flush=True)
+        print(knowledge_base.submit(DocumentsRequest(drafts)), flush=True)
+        print(knowledge_base.submit(FilesRequest([Path(files)])), flush=True)
     await knowledge_base.worker.drain(progress=lambda: print("step", flush=True))
 
 anyio.run(main, *sys.argv[1:])

@@ -46,7 +46,7 @@ async def main(folder, transport):
             return [item.source for item in (await knowledge_base.search(*args, limit=3)).items]
         if command == "add":
             drafts = [DocumentDraft(uri=uri, text=text) for uri, text in args[0]]
-            job = await to_thread.run_sync(knowledge_base.submit_documents, drafts)
+            job = await to_thread.run_sync(knowledge_base.submit, DocumentsRequest(drafts))
             knowledge_base.worker.wake()
             return job
         if command == "job":

@@ -11,7 +11,6 @@ from loom_core.errors import IndexDamagedError, RecordError
 from loom_core.knowledge.indexes.derived import DerivedIndex
 from loom_core.knowledge.indexes.engines.child import ChildError
 from loom_core.knowledge.indexes.graph_build import GraphBuild
-from loom_core.knowledge.store.graph import all_edges, all_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,9 +147,9 @@ class GraphIndex(DerivedIndex):
         ) from error
 
     def _build(self, generation: int) -> None:
-        database = self._record.database
-        with database.snapshot():  # another process may merge or split entities meanwhile
-            nodes, edges = list(all_nodes(database)), list(all_edges(database))
+        record = self._record
+        with record.database.snapshot():  # another process may merge or split entities meanwhile
+            nodes, edges = list(record.graph.all_nodes()), list(record.graph.all_edges())
         if self._folder is None:
             from loom_core.knowledge.indexes.engines.memory_graph import MemoryGraphStore
 

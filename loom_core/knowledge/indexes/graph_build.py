@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 from loom_core.knowledge.indexes.engines.child import ChildCall
-from loom_core.knowledge.store.graph import all_edges, all_nodes
 
 __all__ = ["GraphBuild", "build_graph"]
 
@@ -91,7 +90,7 @@ def build_graph(*, record: str, path: str) -> int:
         # No longer than reading takes: the record's log cannot be shortened meanwhile.
         with source.database.snapshot():
             watermark = source.changes.head()
-            write_tables(Path(tables), all_nodes(source.database), all_edges(source.database))
+            write_tables(Path(tables), source.graph.all_nodes(), source.graph.all_edges())
         source.close()
         KuzuGraphStore.load_tables(Path(path), Path(tables)).close()
     return watermark

@@ -139,7 +139,7 @@ class ExtractionStep:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
         known = self._known_chunks(documents)
         new = [c.chunk for document in documents for c in document.chunks if c.id not in known]
-        spent = self._record.progress.spent(job) or Usage(cost=0.0)
+        spent = self._record.jobs.spent(job) or Usage(cost=0.0)
         planned = model.estimate(new) + ExtractionEstimate(
             input_tokens=spent.input_tokens, output_tokens=spent.output_tokens, cost=spent.cost
         )

@@ -11,7 +11,7 @@ from loom_core.knowledge.store.spellings import in_several_scripts, spellings_of
 from loom_core.knowledge.text.surface_forms import name_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from loom_core.knowledge.store import Record
     from loom_core.knowledge.store.aliases import AliasPair, PairKind
@@ -84,6 +84,19 @@ class EntityAliases:
     def names_of(self, entity: int) -> list[str]:
         """All names of an entity given by its key, whatever their script, the most used first."""
         return spellings_of(self._record.database, self._members(entity))
+
+    def other_names(self, entities: Mapping[int, str]) -> dict[int, list[str]]:
+        """Further names of those of some entities that have several, the most used first.
+
+        Args:
+            entities: the name that each is known by already, by key.
+        """
+        members = self._record.aliases.members_of(list(entities))
+        return {
+            key: [name for name in spellings_of(self._record.database, grouped) if name != entities[key]]
+            for key, grouped in members.items()
+            if len(grouped) > 1
+        }
 
     def in_several_scripts(self) -> list[tuple[str, ...]]:
         """Names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from anyio import to_thread
 from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
 from loom_core.knowledge.ingest.listing import outermost
+from loom_core.knowledge.rag.requests import SyncRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +27,6 @@ __all__ = ["FolderWatch"]
 _log = logging.getLogger(__name__)
 _MANY = 5_000  # changes at once: Linux keeps 16,384 and drops the rest without a word
 _IGNORE_FILES = frozenset({".gitignore", ".loomignore"})
-_POLL_SECONDS = 0.1
 _TIMEOUT = 500  # milliseconds without a change after which the folder itself is looked at
 
 
@@ -67,7 +68,7 @@ class FolderWatch:
     ) -> None:
         self._knowledge_base = knowledge_base
         self._folders = outermost([folder.resolve() for folder in folders])
-        self._options: dict[str, Any] = {"include": include, "exclude": exclude, "metadata": metadata}
+        self._request = SyncRequest(self._folders, include, exclude, metadata)
         self._told = told
         self._debounce = debounce
         self._every = every
@@ -138,8 +139,9 @@ class FolderWatch:
 
     async def _sync(self, folder: Path, *, within: Sequence[Path] = ()) -> None:
         knowledge_base = self._knowledge_base
+        request = replace(self._request, paths=[folder], within=within)
         try:
-            await knowledge_base.agree_on_extraction([folder], within=within, **self._options)
+            await knowledge_base.agree_on_extraction(request)
         except (ConfigError, ConfirmationNeededError) as error:
             if self._left_out.get(folder) != error.message:
                 _log.warning(
@@ -150,14 +152,9 @@ class FolderWatch:
             self._left_out[folder] = error.message
             return
         self._left_out.pop(folder, None)
-
-        def submit() -> str:
-            return knowledge_base.submit_sync([folder], within=within, **self._options)
-
-        id_ = await to_thread.run_sync(submit)
+        id_ = await to_thread.run_sync(knowledge_base.submit, request)
         knowledge_base.worker.wake()
-        while not (job := await to_thread.run_sync(knowledge_base.job, id_)).finished:  # noqa: ASYNC110
-            await anyio.sleep(_POLL_SECONDS)
+        job = await knowledge_base.wait_for_job(id_)
         if self._told is not None:
             self._told(job)
 

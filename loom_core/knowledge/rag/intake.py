@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import re
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from anyio import to_thread
 
 from loom_core.blocking import run_blocking
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.page_fetcher import client_for
 from loom_core.knowledge.ingest.pipeline import document_id
-from loom_core.knowledge.ingest.workers import draft_payload
 from loom_core.knowledge.rag.drafts import text_drafts
-from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materials
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.rag.extraction_plan import draft_materials
+from loom_core.knowledge.rag.requests import (
+    DocumentsRequest,
+    FilesRequest,
+    PagesRequest,
+    SourcesRequest,
+    SyncRequest,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from pathlib import Path
 
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
+    from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.rag.worker import Worker
     from loom_core.knowledge.store import DocumentRow, Job, Record
 
@@ -34,15 +36,14 @@ __all__ = ["DocumentIntake"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_WEB = re.compile(r"https?://", re.IGNORECASE)
-_SHOWN = 100  # characters of a source in an error
 
 
 class DocumentIntake:
     """Takes documents in and removes them: the writing half of a knowledge base.
 
-    What is added becomes a job of the record. The methods that `add` wait until it is done; those that
-    `submit` return as soon as it is safe, for a worker in the background.
+    What is added becomes a job of the record. The methods that `add` wait until it is done; `submit` returns
+    as soon as it is safe, for a worker in the background. What may be asked for is said once, by the classes
+    of requests (`FilesRequest` and others), whose attributes are the arguments here.
     """
 
     def __init__(self, record: Record, worker: Worker, *, plan: ExtractionPlan) -> None:
@@ -76,20 +77,21 @@ class DocumentIntake:
 
         Raises:
             InvalidInputError: there is nothing at a path, or as for `add_documents`; nothing is added.
-            NetError: as for `submit_urls`.
+            NetError: as for `PagesRequest`.
             LLMError: as for `add_documents`.
         """
-        paths, urls = await to_thread.run_sync(_read_sources, sources)
-        await self.agree_on_extraction(
-            paths, include=include, exclude=exclude, metadata=metadata, confirm=confirm
+        request = await to_thread.run_sync(
+            partial(
+                SourcesRequest.of,
+                sources,
+                include=include,
+                exclude=exclude,
+                allow_net=allow_net,
+                metadata=metadata,
+                confirm=confirm,
+            )
         )
-        request = _paths_request(paths, include=include, exclude=exclude, metadata=metadata)
-        if urls:
-            request |= await to_thread.run_sync(_urls_request, urls, allow_net)
-        request = self._request(request, confirm=confirm)
-        job = await to_thread.run_sync(self.record.jobs.submit, request)
-        await self.worker.drain(progress=progress)
-        return self.job(job)
+        return await self._add(request, progress=progress)
 
     def add_sync(
         self,
@@ -167,17 +169,14 @@ class DocumentIntake:
             confirm: whether a language model may read much for it; see `estimate_extraction`.
 
         Returns:
-            The finished job; `report` of the record's jobs says what failed.
+            The finished job; `jobs.report` says what failed.
 
         Raises:
             InvalidInputError: a document is too long, or it takes a confirmation; nothing is added.
             LLMError: the language model that extracts cannot be asked now. What is in stays, and the job
                 goes on there with the next work.
         """
-        await self.agree_on_extraction(documents=documents, confirm=confirm)
-        job = await to_thread.run_sync(partial(self.submit_documents, documents, confirm=confirm))
-        await self.worker.drain()
-        return self.job(job)
+        return await self._add(DocumentsRequest(documents, confirm=confirm))
 
     async def add_paths(
         self,
@@ -189,26 +188,12 @@ class DocumentIntake:
         progress: Callable[[], None] | None = None,
         confirm: bool = False,
     ) -> Job:
-        """Add files and folders and wait as `add_texts` does; see `submit_paths`.
+        """Add files and folders and wait as `add_texts` does; arguments and errors as for `FilesRequest`.
 
-        Args:
-            paths: files and folders.
-            include: patterns as in .gitignore; only what matches is taken, where given.
-            exclude: patterns of what is left out.
-            metadata: fields for all the documents.
-            progress: called after every step of the work.
-            confirm: see `add_documents`.
-
-        Raises:
-            InvalidInputError: as for `add_documents`.
-            LLMError: as for `add_documents`.
+        `progress` is called after every step of the work.
         """
-        await self.agree_on_extraction(
-            paths, include=include, exclude=exclude, metadata=metadata, confirm=confirm
-        )
-        job = self.submit_paths(paths, include=include, exclude=exclude, metadata=metadata, confirm=confirm)
-        await self.worker.drain(progress=progress)
-        return self.job(job)
+        request = FilesRequest(paths, include, exclude, metadata, confirm=confirm)
+        return await self._add(request, progress=progress)
 
     async def add_urls(
         self,
@@ -219,20 +204,33 @@ class DocumentIntake:
         progress: Callable[[], None] | None = None,
         confirm: bool = False,
     ) -> Job:
-        """Add web pages and wait as `add_texts` does; see `submit_urls`.
+        """Add web pages and wait as `add_texts` does; arguments and errors as for `PagesRequest`.
 
-        Args:
-            urls: http and https addresses.
-            allow_net: hosts and networks that may be asked besides the open internet.
-            metadata: fields for all the documents.
-            progress: called after every step of the work.
-            confirm: whether a language model may read much for it. As the pages are not known before they
-                are fetched, the job fails where it would become too much.
+        `progress` is called after every step of the work.
         """
-        await self.agree_on_extraction(confirm=confirm)
-        job = await to_thread.run_sync(
-            partial(self.submit_urls, urls, allow_net=allow_net, metadata=metadata, confirm=confirm)
-        )
+        return await self._add(PagesRequest(urls, allow_net, metadata, confirm=confirm), progress=progress)
+
+    async def sync_paths(
+        self,
+        folders: Sequence[Path],
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        allow_empty: bool = False,
+        progress: Callable[[], None] | None = None,
+        confirm: bool = False,
+    ) -> Job:
+        """Get in step with folders and wait as `add_texts` does; arguments and errors as for `SyncRequest`.
+
+        `progress` is called after every step of the work.
+        """
+        request = SyncRequest(folders, include, exclude, metadata, allow_empty=allow_empty, confirm=confirm)
+        return await self._add(request, progress=progress)
+
+    async def _add(self, request: AddRequest, *, progress: Callable[[], None] | None = None) -> Job:
+        await self.agree_on_extraction(request)
+        job = await to_thread.run_sync(self.submit, request)
         await self.worker.drain(progress=progress)
         return self.job(job)
 
@@ -248,43 +246,17 @@ class DocumentIntake:
         """About what a language model will take to extract from documents, if they were added now.
 
         Nothing is added, and no model is asked. What is in the record already, just as it is, costs nothing;
-        without a language model nothing does. It takes as long as reading the documents.
-
-        Args:
-            paths: files and folders.
-            documents: documents.
-            include: as for `add_paths`.
-            exclude: as for `add_paths`.
-            metadata: as for `add_paths`.
-
-        Raises:
-            InvalidInputError: a pattern is malformed.
+        without a language model nothing does. It takes as long as reading the documents. Arguments and
+        errors as for `FilesRequest` and `DocumentsRequest`.
         """
-        of_paths = path_materials(paths, include=include, exclude=exclude, metadata=metadata)
+        of_paths = FilesRequest(paths, include, exclude, metadata).materials()
         return await self._plan.estimate(chain(of_paths, draft_materials(documents)))
 
-    async def agree_on_extraction(
-        self,
-        paths: Sequence[Path] = (),
-        *,
-        documents: Sequence[DocumentDraft] = (),
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        metadata: dict[str, Any] | None = None,
-        within: Sequence[Path] = (),
-        confirm: bool = False,
-        seconds: float | None = None,
-    ) -> None:
-        """See, before documents are submitted, that a language model may and can read them; see `add_paths`.
+    async def agree_on_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
+        """See, before a request is submitted, that a language model may and can read its documents.
 
         Args:
-            paths: files and folders.
-            documents: documents.
-            include: as for `add_paths`.
-            exclude: as for `add_paths`.
-            metadata: as for `add_paths`.
-            within: as for `submit_sync`.
-            confirm: whether somebody agreed to it; then only the model is looked at.
+            request: what is to be added; where it is confirmed, only the model is looked at.
             seconds: so long documents are read; what takes longer is judged by the sizes of the others.
 
         Raises:
@@ -292,179 +264,19 @@ class DocumentIntake:
             ConfirmationNeededError: it takes more than the configuration allows without `confirm`.
             InvalidInputError: a pattern is malformed.
         """
-        of_paths = path_materials(paths, include=include, exclude=exclude, metadata=metadata, within=within)
-        materials = chain(of_paths, draft_materials(documents))
-        await self._plan.agree(materials, confirm=confirm, seconds=seconds)
+        await self._plan.agree(request.materials(), confirm=request.confirm, seconds=seconds)
 
-    def submit_documents(self, documents: Sequence[DocumentDraft], *, confirm: bool = False) -> str:
-        """Write documents down to be added. Blocks; when it returns they are safe.
-
-        Args:
-            documents: the documents.
-            confirm: whether a language model may read much for it; else the job fails where it would.
+    def submit(self, request: AddRequest) -> str:
+        """Write down what is to be added. Blocks; when it returns, it is safe.
 
         Returns:
             Id of the job.
 
         Raises:
-            InvalidInputError: one of them is longer than any document may be; none is added.
+            InvalidInputError: it cannot be done, see the class of the request; nothing is added.
         """
-        most = LoadLimits().max_text_chars
-        for draft in documents:
-            if len(draft.text) > most:
-                raise InvalidInputError(
-                    f"{shown(draft.uri)} has {len(draft.text):,} characters, and {most:,} are the most.",
-                    advice="Split it into several documents.",
-                )
-        return self.record.jobs.submit(
-            self._request({"texts": len(documents)}, confirm=confirm),
-            [(draft.uri, draft_payload(draft)) for draft in documents],
-            listed=True,
-        )
-
-    def submit_paths(
-        self,
-        paths: Sequence[Path],
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        metadata: dict[str, Any] | None = None,
-        roots: Sequence[Path] = (),
-        confirm: bool = False,
-    ) -> str:
-        """Write files and folders down to be added. Blocks, but reads none of them yet.
-
-        Args:
-            paths: files and folders.
-            include: patterns as in .gitignore; only what matches is taken, where given.
-            exclude: patterns of what is left out.
-            metadata: fields for all the documents.
-            roots: where given, nothing outside these folders is read, wherever links lead by then.
-            confirm: as for `submit_documents`.
-
-        Returns:
-            Id of the job.
-        """
-        request = _paths_request(paths, include=include, exclude=exclude, metadata=metadata)
-        request["roots"] = [str(root.resolve()) for root in roots]
-        return self.record.jobs.submit(self._request(request, confirm=confirm))
-
-    def submit_urls(
-        self,
-        urls: Sequence[str],
-        *,
-        allow_net: Sequence[str] = (),
-        metadata: dict[str, Any] | None = None,
-        confirm: bool = False,
-    ) -> str:
-        """Write web pages down to be added. Blocks, but fetches none of them yet.
-
-        A page's document has the canonical form of the address that was given, whatever it redirects to, so
-        that the same address replaces it later. A page that cannot be had fails alone.
-
-        Args:
-            urls: http and https addresses, of documents in any format that files can have.
-            allow_net: hosts and networks that may be asked besides the open internet (`wiki.example`,
-                `10.1.0.0/16`). The job remembers them.
-            metadata: fields for all the documents.
-            confirm: as for `submit_documents`.
-
-        Returns:
-            Id of the job.
-
-        Raises:
-            InvalidInputError: no address is given.
-            NetError: one of them is no web address, or of a private place that is not allowed.
-            ConfigError: a rule of `allow_net` is neither a host nor a network.
-        """
-        if not urls:
-            raise InvalidInputError("There is no address to add.", advice="Give at least one URL.")
-        request = _urls_request(urls, allow_net) | {"metadata": metadata or {}}
-        return self.record.jobs.submit(self._request(request, confirm=confirm))
-
-    async def sync_paths(
-        self,
-        folders: Sequence[Path],
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        metadata: dict[str, Any] | None = None,
-        allow_empty: bool = False,
-        progress: Callable[[], None] | None = None,
-        confirm: bool = False,
-    ) -> Job:
-        """Bring the knowledge base in step with folders and wait as `add_texts` does; see `submit_sync`.
-
-        Args:
-            folders: the folders.
-            include: patterns as in .gitignore; only what matches is taken, where given.
-            exclude: patterns of what is left out.
-            metadata: fields for all the documents.
-            allow_empty: whether a folder that is gone or empty means that its documents are to go.
-            progress: called after every step of the work.
-            confirm: see `add_documents`.
-
-        Raises:
-            InvalidInputError: as for `submit_sync` and `add_documents`.
-            LLMError: as for `add_documents`.
-        """
-        await self.agree_on_extraction(
-            folders, include=include, exclude=exclude, metadata=metadata, confirm=confirm
-        )
-        submit = partial(
-            self.submit_sync,
-            folders,
-            include=include,
-            exclude=exclude,
-            metadata=metadata,
-            allow_empty=allow_empty,
-            confirm=confirm,
-        )
-        job = await to_thread.run_sync(submit)
-        await self.worker.drain(progress=progress)
-        return self.job(job)
-
-    def submit_sync(
-        self,
-        folders: Sequence[Path],
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        metadata: dict[str, Any] | None = None,
-        allow_empty: bool = False,
-        within: Sequence[Path] = (),
-        confirm: bool = False,
-    ) -> str:
-        """Write down that the knowledge base is to be in step with folders. Blocks, but reads nothing yet.
-
-        New files are added, changed ones updated, and the documents below the folders whose files are gone
-        or left out now are removed; a file that moved between the folders keeps all that was made of it. A
-        folder that is gone, or empty where there were many documents, is refused, as its drive may just not
-        be connected; the documents of what cannot be read are kept.
-
-        Args:
-            folders: the folders.
-            include: patterns as in .gitignore; only what matches is taken, where given.
-            exclude: patterns of what is left out.
-            metadata: fields for all the documents.
-            allow_empty: whether a folder that is gone or empty means that its documents are to go.
-            within: where given, only these paths below the folders' real paths are looked at.
-            confirm: as for `submit_documents`.
-
-        Returns:
-            Id of the job.
-
-        Raises:
-            InvalidInputError: there is no folder, or one of them is a file.
-        """
-        if not folders:
-            raise InvalidInputError("There is no folder to sync.", advice="Name at least one folder.")
-        for folder in folders:
-            if folder.is_file():
-                raise InvalidInputError(f"{folder} is a file, not a folder.", advice="Files are added.")
-        request = _paths_request(folders, include=include, exclude=exclude, metadata=metadata)
-        request |= {"allow_empty": allow_empty, "within": [str(path) for path in within]}
-        return self.record.jobs.submit(self._request(request, confirm=confirm), kind="sync")
+        job, items = self._marked(request.job(), confirm=request.confirm), request.items()
+        return self.record.jobs.submit(job, items or (), listed=items is not None, kind=request.kind)
 
     def job(self, id_: str) -> Job:
         """A job by its id. Blocks.
@@ -476,6 +288,34 @@ class DocumentIntake:
         if job is None:
             raise NotFoundError(f"There is no job {id_!r}.", advice="List the jobs to see their ids.")
         return job
+
+    async def wait_for_job(
+        self, id_: str, *, progress: Callable[[Job], Awaitable[None]] | None = None
+    ) -> Job:
+        """Wait until a job is over; this process or another has to `work` meanwhile.
+
+        Args:
+            id_: the job's id.
+            progress: called with the job whenever it may have changed, until it is over.
+
+        Raises:
+            NotFoundError: there is none with this id.
+        """
+        while True:
+            step = self.worker.next_step  # before the look, so that what happens after it is not missed
+            job = await to_thread.run_sync(self.job, id_)
+            if job.finished:
+                return job
+            if progress is not None:
+                await progress(job)
+            await self.worker.wait_for_step(step)
+
+    async def cancel_job(self, id_: str) -> None:
+        """Cancel a job unless it is over or forgotten: what it has added stays, the rest is skipped."""
+        job = await to_thread.run_sync(self.record.jobs.get, id_)
+        if job is not None:
+            await to_thread.run_sync(self.record.jobs.finish, job, "cancelled")
+            self.worker.tell_step()
 
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.
@@ -503,7 +343,7 @@ class DocumentIntake:
             )
         return run_blocking(function, *args, **kwargs)
 
-    def _request(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
+    def _marked(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
         """A job's request that says whether a language model is to read for it, and may read much."""
         marks = {"by_model": self._plan.by_model, "confirmed": confirm}
         return request | {name: True for name, holds in marks.items() if holds}
@@ -518,39 +358,3 @@ class DocumentIntake:
                     removed.append(document)
             self.record.jobs.withdraw([*ids, *(document.uri for document in removed)])
         return removed
-
-
-def _read_sources(sources: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
-    """The paths and the web addresses among sources. Blocks."""
-    if not sources:
-        raise InvalidInputError("There is nothing to add.", advice="Give at least one path or address.")
-    urls = [source for source in sources if isinstance(source, str) and _WEB.match(source)]
-    paths = [Path(os.path.expanduser(source)) for source in sources if source not in urls]  # noqa: PTH111
-    for path in paths:
-        if not os.path.exists(path):  # noqa: PTH110 - a text that was given by mistake is no valid path
-            raise InvalidInputError(
-                f"There is no file or folder {_excerpt(str(path))}.",
-                advice="Check the path. A text is added with `add_texts`; a web address begins with https://.",
-            )
-    return paths, urls
-
-
-def _excerpt(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
-
-
-def _paths_request(
-    paths: Sequence[Path], *, include: Sequence[str], exclude: Sequence[str], metadata: dict[str, Any] | None
-) -> dict[str, Any]:
-    return {
-        "paths": [str(path.absolute()) for path in paths],
-        "include": list(include),
-        "exclude": list(exclude),
-        "metadata": metadata or {},
-    }
-
-
-def _urls_request(urls: Sequence[str], allow_net: Sequence[str]) -> dict[str, Any]:
-    """What a job says of web pages, whose addresses are checked."""
-    client = client_for(allow_net)
-    return {"urls": list(dict.fromkeys(map(client.check, urls))), "allow_net": list(allow_net)}

@@ -54,9 +54,11 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
     from loom_core.knowledge.interface import Channel, Extractor, GraphStore, Reranker, Retriever
+    from loom_core.knowledge.maintenance.archive import Manifest
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.owner.protocol import Request
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
+    from loom_core.knowledge.store import DocumentReader, DuplicateReader, EntityReader, JobReader
     from loom_core.llm.interface import LLMProvider
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.observability.tracing import LoomTracer
@@ -452,6 +454,34 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
                 and there is none.
         """
         return plugin_registry.create("retriever", name, [self], **params)
+
+    # -- reading what is in it; all of this blocks ---------------------------------------------------
+
+    @property
+    def documents(self) -> DocumentReader:
+        """Its documents and their passages."""
+        return self.record.documents
+
+    @property
+    def duplicates(self) -> DuplicateReader:
+        """Which of its documents are the same, or nearly."""
+        return self.record.duplicates
+
+    @property
+    def graph(self) -> EntityReader:
+        """Its entities, where they are mentioned, and the relations between them."""
+        return self.record.graph
+
+    @property
+    def jobs(self) -> JobReader:
+        """What was asked to be added or kept in step, and how far each of it is."""
+        return self.record.jobs
+
+    def export(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> Manifest:
+        """Write all of it, as it is at one moment, into an archive; see `archive_export.export`. Blocks."""
+        from loom_core.knowledge.maintenance.archive_export import export
+
+        return export(self.record, path, name=self.name, progress=progress)
 
     # -- working ------------------------------------------------------------------------------------
 

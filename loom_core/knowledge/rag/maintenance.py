@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.ingest.pipeline import Pipeline
+    from loom_core.knowledge.maintenance.archive import ArchiveReader
     from loom_core.knowledge.maintenance.finding import CheckReport, Finding
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.worker import Worker
@@ -144,12 +145,12 @@ class Upkeep(DocumentIntake):
         """Have all documents cut and extracted from anew as far as the rules have changed. Blocks.
 
         Args:
-            confirm: as for `submit_documents`.
+            confirm: as for `AddRequest`.
 
         Returns:
             Id of the job.
         """
-        return self.record.jobs.submit(self._request({"stored": []}, confirm=confirm))
+        return self.record.jobs.submit(self._marked({"stored": []}, confirm=confirm))
 
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None
@@ -170,7 +171,7 @@ class Upkeep(DocumentIntake):
         """
         await provider.prepare()
         await to_thread.run_sync(self.submit_embedder, provider)
-        while await to_thread.run_sync(self.record.next_vectors.wanted) == provider.id:
+        while await to_thread.run_sync(self.next_embedder) == provider.id:
             await self.worker.drain(progress=progress)
             if self.worker.stopped_change:
                 raise EmbeddingError(
@@ -193,9 +194,38 @@ class Upkeep(DocumentIntake):
         self._current.learn(provider)
         self.record.next_vectors.begin(provider)
 
+    def next_embedder(self) -> str:
+        """Id of the embedder that is to take over; empty where none is. Blocks."""
+        return self.record.next_vectors.wanted()
+
     def reembedded(self) -> tuple[int, int]:
         """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
         return self.record.next_vectors.coverage()
+
+    @property
+    def extraction_model(self) -> str:
+        """The language model that read its documents last; empty where rules alone did. Blocks."""
+        return self.record.get("llm")
+
+    def forget_extraction_model(self) -> None:
+        """Let rules alone read its documents from now on, even those that a model has read. Blocks."""
+        self.record.set("llm", "")
+
+    def receive(
+        self,
+        archive: ArchiveReader,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        confirm: bool = False,
+    ) -> str:
+        """Write down that an archive is to be added, and take it in; see `receive_archive`. Blocks.
+
+        Returns:
+            Id of the job.
+        """
+        from loom_core.knowledge.maintenance.archive_import import receive_archive
+
+        return receive_archive(self.record, archive, folder=self._folder, progress=progress, confirm=confirm)
 
     async def _checked(self) -> CheckReport:
         report = await to_thread.run_sync(check_record, self.record, self._pipeline.hash)

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 _EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
 _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
+_POLL_SECONDS = 0.05  # between two looks at a job for which another process works
 _PAIRS = 32  # pairs of names that are compared at a time
 
 
@@ -98,6 +99,7 @@ class Worker:
         self._users = 0
         self._forever = False
         self._wake = anyio.Event()
+        self._next_step = anyio.Event()
         self._retry_at = -math.inf
         self._stopped: LLMError | None = None  # why jobs do not go on
         self._jobs_at = -math.inf  # when they are tried again
@@ -145,6 +147,26 @@ class Worker:
         """
         self._stopped = None
         self._wake.set()
+
+    @property
+    def next_step(self) -> anyio.Event:
+        """Is set when the next piece of work on jobs is done in this process, or one is cancelled in it."""
+        return self._next_step
+
+    def tell_step(self) -> None:
+        """Tell all who wait for `next_step`; from `run`'s event loop."""
+        self._next_step.set()
+        self._next_step = anyio.Event()
+
+    async def wait_for_step(self, step: anyio.Event) -> None:
+        """Wait until a job may have changed since `next_step` was taken; no change in between is missed.
+
+        Another process that works, or cancels a job, tells this one nothing: so this returns after a moment,
+        for the job to be read again.
+        """
+        works = self.holds and self._users > 0
+        with anyio.move_on_after(self._waits.work if works else _POLL_SECONDS):
+            await step.wait()
 
     async def drain(self, *, progress: Callable[[], None] | None = None) -> None:
         """Work until nothing is left to do; where another process works, wait until it has done so.
@@ -293,6 +315,8 @@ class Worker:
         except LLMError as error:
             self._stopped, self._jobs_at = error, anyio.current_time() + self._waits.retry
             return False
+        finally:
+            self.tell_step()
         self._stopped = None
         return worked
 

@@ -108,13 +108,14 @@ class DocumentsKnowledgeBase(NamedSource):
             if not self._is_read:
                 await self._base.worker.drain()
                 self._is_read = True
-                for line in self._base.record.jobs.report(self._base.job(self._job), ["failed"]):
+                for line in self._base.jobs.report(self._base.job(self._job), ["failed"]):
                     _log.warning("%s: %s is left out: %s", self._name, line.uri, line.reason)
             return self._base
 
     def _begun(self) -> tuple[GraphRAGKnowledgeBase, str]:
         from loom_core.knowledge.rag.drafts import text_drafts
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+        from loom_core.knowledge.rag.requests import DocumentsRequest
 
         drafts = text_drafts(
             [document.text for document in self._documents],
@@ -126,4 +127,4 @@ class DocumentsKnowledgeBase(NamedSource):
             for draft, document in zip(drafts, self._documents, strict=True)
         ]
         base = GraphRAGKnowledgeBase.from_config(embedding_provider=self._embedder, name=self._name)
-        return base, base.submit_documents(named)
+        return base, base.submit(DocumentsRequest(named))

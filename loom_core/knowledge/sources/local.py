@@ -114,7 +114,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
 
 def _document(knowledge_base: GraphRAGKnowledgeBase, id_: str) -> KnowledgeItem | None:
-    documents = knowledge_base.record.documents
+    documents = knowledge_base.documents
     row = documents.get(id_)
     if row is None:
         return None

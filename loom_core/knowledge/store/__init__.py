@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.store.documents import ChunkRow, DocumentRow
-    from loom_core.knowledge.store.jobs import Job, JobItem, JobTable, Settled
+    from loom_core.knowledge.store.documents import ChunkRow, DocumentReader, DocumentRow
+    from loom_core.knowledge.store.duplicates import DuplicateReader
+    from loom_core.knowledge.store.entities import EntityReader
+    from loom_core.knowledge.store.jobs import Job, JobItem, JobReader, JobTable, Settled
     from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
     from loom_core.knowledge.store.store import Record
 
 __all__ = [
     "ChunkRow",
+    "DocumentReader",
     "DocumentRow",
+    "DuplicateReader",
+    "EntityReader",
     "Job",
     "JobItem",
+    "JobReader",
     "JobTable",
     "PreparedChunk",
     "PreparedDocument",
@@ -29,9 +35,13 @@ if not TYPE_CHECKING:
         __name__,
         {
             "ChunkRow": ".documents",
+            "DocumentReader": ".documents",
             "DocumentRow": ".documents",
+            "DuplicateReader": ".duplicates",
+            "EntityReader": ".entities",
             "Job": ".jobs",
             "JobItem": ".jobs",
+            "JobReader": ".jobs",
             "JobTable": ".jobs",
             "PreparedChunk": ".prepared",
             "PreparedDocument": ".prepared",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
     from loom_core.storage import Database
 
-__all__ = ["ChunkRow", "DocumentRow", "DocumentTable", "DocumentWriter", "Outcome"]
+__all__ = ["ChunkRow", "DocumentReader", "DocumentRow", "DocumentTable", "DocumentWriter", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +72,11 @@ _CHUNK = (
 )
 
 
-class DocumentTable:
-    """Documents, their chunks, and the fields that filters look at."""
+class DocumentReader:
+    """Documents, their chunks, and the fields that filters look at, as the record tells of them."""
 
-    def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._writer = DocumentWriter(database, graph, changes)
-
-    def put(self, document: PreparedDocument) -> Outcome:
-        """Add a document, or make the one with its URI equal to it; see `put_all`."""
-        return self.put_all([document])[0]
-
-    def put_all(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
-        """Add documents, or make those with their URIs equal to them, with few statements for all.
-
-        Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
-
-        Returns:
-            What became of each, in order.
-        """
-        return self._writer.put(documents)
-
-    def remove(self, key: int) -> None:
-        """Remove a document with everything that only it supports; an unknown key is no error."""
-        self._writer.remove([key])
-
-    def remove_chunks(self, key: int) -> None:
-        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
-        self._writer.remove_chunks(key)
 
     def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
         """Ids of those of some chunks that are there already, just as they are."""
@@ -219,6 +196,36 @@ class DocumentTable:
         """Language of chunks by key; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
         return {row["key"]: row["language"] for row in rows}
+
+
+class DocumentTable(DocumentReader):
+    """Documents in the record."""
+
+    def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
+        super().__init__(database)
+        self._writer = DocumentWriter(database, graph, changes)
+
+    def put(self, document: PreparedDocument) -> Outcome:
+        """Add a document, or make the one with its URI equal to it; see `put_all`."""
+        return self.put_all([document])[0]
+
+    def put_all(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+        """Add documents, or make those with their URIs equal to them, with few statements for all.
+
+        Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
+
+        Returns:
+            What became of each, in order.
+        """
+        return self._writer.put(documents)
+
+    def remove(self, key: int) -> None:
+        """Remove a document with everything that only it supports; an unknown key is no error."""
+        self._writer.remove([key])
+
+    def remove_chunks(self, key: int) -> None:
+        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
+        self._writer.remove_chunks(key)
 
 
 def _encodable(id_: str) -> str:

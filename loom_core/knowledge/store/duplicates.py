@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from loom_core.storage import Database
 
-__all__ = ["CopyOf", "DuplicateGroup", "DuplicateTable", "Likeness"]
+__all__ = ["CopyOf", "DuplicateGroup", "DuplicateReader", "DuplicateTable", "Likeness"]
 
 
 class Likeness(NamedTuple):
@@ -45,12 +45,8 @@ class DuplicateGroup:
     likeness: float
 
 
-class DuplicateTable:
-    """Which texts documents have, and which texts are nearly the same.
-
-    It follows the documents by itself: a document that is removed or changed takes what was known of its
-    text with it, unless others have it.
-    """
+class DuplicateReader:
+    """Which texts documents have, and which texts are nearly the same, as the record tells of them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -83,37 +79,6 @@ class DuplicateTable:
             (text, limit),
         )
         return (rows[0]["hash"] if rows else b""), [row["document"] for row in rows]
-
-    def put(
-        self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[Likeness] = ()
-    ) -> None:
-        """Note the text of a document; part of a transaction.
-
-        Args:
-            document: its key; one that is gone is passed over.
-            hash_: of its normalised text.
-            bands: of a text that no document had so far.
-            alike: the texts that such a text is nearly the same as.
-        """
-        with self._database.write() as db:
-            if db.execute("DELETE FROM uncompared WHERE document = ?", (document,)).rowcount == 0:
-                return
-            text = self.text_with(hash_)
-            if text is None:
-                cursor = db.execute("INSERT INTO texts (hash) VALUES (?)", (hash_,))
-                text = int(cursor.lastrowid or 0)
-                db.executemany(
-                    "INSERT OR IGNORE INTO bands (band, text) VALUES (?, ?)", [(band, text) for band in bands]
-                )
-                db.executemany(
-                    "INSERT OR REPLACE INTO likenesses (text, other, likeness) VALUES (?, ?, ?)",
-                    [(min(text, other), max(text, other), likeness) for other, likeness in alike],
-                )
-            db.execute(
-                "INSERT INTO copies (document, text) VALUES (?, ?) "
-                "ON CONFLICT (document) DO UPDATE SET text = excluded.text",
-                (document, text),
-            )
 
     def of(self, document: int, *, limit: int = 3) -> list[CopyOf]:
         """The other documents that have the text of a document or nearly, the nearest and oldest first."""
@@ -156,6 +121,45 @@ class DuplicateTable:
             "HAVING COUNT(*) > 1 UNION SELECT text FROM likenesses UNION SELECT other FROM likenesses)"
         )
         return 0 if row is None else int(row["n"])
+
+
+class DuplicateTable(DuplicateReader):
+    """Which texts documents have, and which texts are nearly the same.
+
+    It follows the documents by itself: a document that is removed or changed takes what was known of its
+    text with it, unless others have it.
+    """
+
+    def put(
+        self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[Likeness] = ()
+    ) -> None:
+        """Note the text of a document; part of a transaction.
+
+        Args:
+            document: its key; one that is gone is passed over.
+            hash_: of its normalised text.
+            bands: of a text that no document had so far.
+            alike: the texts that such a text is nearly the same as.
+        """
+        with self._database.write() as db:
+            if db.execute("DELETE FROM uncompared WHERE document = ?", (document,)).rowcount == 0:
+                return
+            text = self.text_with(hash_)
+            if text is None:
+                cursor = db.execute("INSERT INTO texts (hash) VALUES (?)", (hash_,))
+                text = int(cursor.lastrowid or 0)
+                db.executemany(
+                    "INSERT OR IGNORE INTO bands (band, text) VALUES (?, ?)", [(band, text) for band in bands]
+                )
+                db.executemany(
+                    "INSERT OR REPLACE INTO likenesses (text, other, likeness) VALUES (?, ?, ?)",
+                    [(min(text, other), max(text, other), likeness) for other, likeness in alike],
+                )
+            db.execute(
+                "INSERT INTO copies (document, text) VALUES (?, ?) "
+                "ON CONFLICT (document) DO UPDATE SET text = excluded.text",
+                (document, text),
+            )
 
 
 def _connected(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import groupby, starmap
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +18,12 @@ from loom_core.knowledge.text.surface_forms import name_key
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from loom_core.knowledge.model import AboutSource
     from loom_core.storage import Database
 
-__all__ = ["AboutRow", "EntityReader", "Incidence", "MentionRow"]
+__all__ = ["AboutRow", "EntityReader", "Incidence", "MentionRow", "RelationEvidence"]
 
 _LOOKED_AT = 50  # mentions of an entity that are looked at for some in chunks about something else
 
@@ -81,6 +82,44 @@ _ASIDES_OF = _OF_EACH.format(
 _ABOUTS_OF = _OF_EACH.format(
     "SELECT chunk, confidence FROM abouts WHERE entity = e.value ORDER BY confidence DESC, chunk LIMIT ?2"
 )
+
+
+_SLICE = 4_000_000  # relations that are grouped at a time, which takes some 60 bytes each
+
+# Of equally used names the last is the first by name, as in `EntityReader.nodes`.
+_NODES = """
+SELECT COALESCE(a.canonical, n.entity) AS key, n.name, n.type, n.uses
+FROM names AS n LEFT JOIN aliases AS a ON a.entity = n.entity
+ORDER BY key, n.uses, n.name DESC, n.type DESC
+"""
+_EDGES = """
+SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
+    COUNT(*), MAX(r.confidence)
+FROM relations AS r
+LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
+WHERE one % ?1 = ?2 AND one != other
+GROUP BY one, r.predicate, other
+"""
+# Beside a MAX, SQLite gives the columns of the row that has it.
+_EVIDENCE = """
+SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
+    r.chunk, r.start, r.end, MAX(r.confidence * 1e9 - r.chunk)
+FROM relations AS r
+LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
+WHERE one != other
+GROUP BY one, r.predicate, other
+"""
+
+
+class RelationEvidence(NamedTuple):
+    """A relation between canonical entities, and the stretch of a chunk that says it."""
+
+    subject: int
+    predicate: str
+    object: int
+    chunk: int
+    start: int
+    end: int
 
 
 class MentionRow(NamedTuple):
@@ -310,6 +349,31 @@ class EntityReader(Incidence):
             "(SELECT COUNT(*) FROM mentions)"
         )
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
+
+    def all_nodes(self) -> Iterator[EntityNode]:
+        """Every entity that `nodes` would give, by key: 0.3 s for 100,000."""
+        with self._database.read() as db:
+            for key, rows in groupby(db.execute(_NODES), itemgetter(0)):
+                name, type_, mentions = "", "thing", 0
+                for _, name, used, uses in rows:  # noqa: B007 - the last one's name is the most used
+                    mentions += uses
+                    if used != "thing":
+                        type_ = used
+                yield EntityNode(key, name, type_, mentions)
+
+    def all_edges(self) -> Iterator[EntityEdge]:
+        """Every relation that `edges_from` would give: 0.3 s for 100,000 that are read."""
+        with self._database.read() as db:
+            (count,) = db.execute("SELECT COUNT(*) FROM relations").fetchone()
+            slices = count // _SLICE + 1
+            for number in range(slices):
+                yield from starmap(EntityEdge, db.execute(_EDGES, (slices, number)))
+
+    def all_evidence(self) -> Iterator[RelationEvidence]:
+        """Where each relation that `all_edges` gives is said most surely."""
+        with self._database.read() as db:
+            for row in db.execute(_EVIDENCE):
+                yield RelationEvidence(*row[:6])
 
     def _members(self, entities: Sequence[int]) -> list[int]:
         """The entities, and all that are the same as one of them."""

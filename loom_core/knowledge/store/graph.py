@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import chain, groupby, repeat, starmap
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.interface import EntityEdge, EntityNode
 from loom_core.knowledge.store.aliases import StatedAlias
 from loom_core.knowledge.store.entities import AboutRow, EntityReader, MentionRow
 from loom_core.knowledge.store.prepared import found_in
@@ -16,11 +15,10 @@ from loom_core.knowledge.text.surface_forms import name_form
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.model import Extraction
     from loom_core.knowledge.store.prepared import FoundColumns
-    from loom_core.storage import Database
 
 __all__ = [
     "AboutRow",
@@ -28,10 +26,6 @@ __all__ = [
     "Link",
     "MentionRow",
     "NewName",
-    "RelationEvidence",
-    "all_edges",
-    "all_evidence",
-    "all_nodes",
 ]
 
 # A first phrase is too unsure a subject for its name to be looked for everywhere.
@@ -311,69 +305,3 @@ def _count(db: sqlite3.Connection, uses: Counter[tuple[int, str, str]]) -> None:
         "DELETE FROM names WHERE entity = ? AND name = ? AND type = ? AND uses <= 0",
         [identity for identity, change in uses.items() if change < 0],
     )
-
-
-_SLICE = 4_000_000  # relations that are grouped at a time, which takes some 60 bytes each
-
-# Of equally used names the last is the first by name, as in `EntityReader.nodes`.
-_NODES = """
-SELECT COALESCE(a.canonical, n.entity) AS key, n.name, n.type, n.uses
-FROM names AS n LEFT JOIN aliases AS a ON a.entity = n.entity
-ORDER BY key, n.uses, n.name DESC, n.type DESC
-"""
-_EDGES = """
-SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
-    COUNT(*), MAX(r.confidence)
-FROM relations AS r
-LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
-WHERE one % ?1 = ?2 AND one != other
-GROUP BY one, r.predicate, other
-"""
-# Beside a MAX, SQLite gives the columns of the row that has it.
-_EVIDENCE = """
-SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
-    r.chunk, r.start, r.end, MAX(r.confidence * 1e9 - r.chunk)
-FROM relations AS r
-LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
-WHERE one != other
-GROUP BY one, r.predicate, other
-"""
-
-
-class RelationEvidence(NamedTuple):
-    """A relation between canonical entities, and the stretch of a chunk that says it."""
-
-    subject: int
-    predicate: str
-    object: int
-    chunk: int
-    start: int
-    end: int
-
-
-def all_nodes(database: Database) -> Iterator[EntityNode]:
-    """Every entity that `EntityReader.nodes` would give, by key: 0.3 s for 100,000."""
-    with database.read() as db:
-        for key, rows in groupby(db.execute(_NODES), itemgetter(0)):
-            name, type_, mentions = "", "thing", 0
-            for _, name, used, uses in rows:  # noqa: B007 - the last one's name is the most used
-                mentions += uses
-                if used != "thing":
-                    type_ = used
-            yield EntityNode(key, name, type_, mentions)
-
-
-def all_edges(database: Database) -> Iterator[EntityEdge]:
-    """Every relation that `EntityReader.edges_from` would give: 0.3 s for 100,000 that are read."""
-    with database.read() as db:
-        (count,) = db.execute("SELECT COUNT(*) FROM relations").fetchone()
-        slices = count // _SLICE + 1
-        for number in range(slices):
-            yield from starmap(EntityEdge, db.execute(_EDGES, (slices, number)))
-
-
-def all_evidence(database: Database) -> Iterator[RelationEvidence]:
-    """Where each relation that `all_edges` gives is said most surely."""
-    with database.read() as db:
-        for row in db.execute(_EVIDENCE):
-            yield RelationEvidence(*row[:6])

@@ -27,6 +27,7 @@ __all__ = [
     "JobItem",
     "JobKind",
     "JobProgress",
+    "JobReader",
     "JobState",
     "JobTable",
     "Pace",
@@ -42,6 +43,7 @@ ItemState = Literal[
 
 _OPEN: tuple[JobState, ...] = ("queued", "listing", "running")
 _TO_DO: tuple[ItemState, ...] = ("pending", "leaving")
+_PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
 _TIDIED = 5_000  # rows at a time, for a tenth of a second in which nobody else can write
 
 
@@ -139,7 +141,179 @@ class Settled:
     chunks: int = 0
 
 
-class JobTable:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a job went in the last half minute that somebody worked on it.
+
+    Attributes:
+        documents: a second.
+        chunks: a second.
+        seconds_left: until it is done at this pace; None where that is not known.
+    """
+
+    documents: float
+    chunks: float
+    seconds_left: float | None
+
+
+class JobReader:
+    """Jobs as the record tells of them: how far each is, and what has become of its documents."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, id_: str) -> Job | None:
+        """A job by its id."""
+        row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
+        return None if row is None else self._job(row)
+
+    def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:
+        """The newest jobs, newest first.
+
+        Args:
+            limit: how many at the most.
+            before: only jobs created before this time, in seconds since 1970.
+        """
+        rows = self._database.rows(
+            "SELECT * FROM jobs WHERE created_at < ? ORDER BY key DESC LIMIT ?", (before, limit)
+        )
+        return [self._job(row) for row in rows]
+
+    def next(self) -> Job | None:
+        """The oldest job that is not finished."""
+        row = self._database.row(
+            f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key LIMIT 1"
+        )
+        return None if row is None else self._job(row)
+
+    def is_open(self, job: Job) -> bool:
+        """Whether a job still goes on; asked in a transaction, it stays so until the end of that."""
+        row = self._database.row("SELECT finished_at FROM jobs WHERE key = ?", (job.key,))
+        return row is not None and row["finished_at"] is None
+
+    def pending(
+        self,
+        job: Job,
+        limit: int,
+        *,
+        size: int | None = None,
+        state: Literal["pending", "leaving"] = "pending",
+        after: int = -1,
+    ) -> list[JobItem]:
+        """The next documents of a job, at least one where there are any.
+
+        Args:
+            job: the job.
+            limit: the highest number.
+            size: bytes that they may have together.
+            state: those to be added, or those to be removed.
+            after: ordinal of the last document that is being worked on already.
+        """
+        items: list[JobItem] = []
+        total = 0
+        with self._database.read() as db:
+            # By itself SQLite takes the primary key, and reads past all that are settled every time.
+            rows = db.execute(
+                "SELECT ordinal, uri, size, state, reason, payload FROM items INDEXED BY items_state "
+                "WHERE job = ? AND state = ? AND ordinal > ? ORDER BY ordinal LIMIT ?",
+                (job.key, state, after, limit),
+            )
+            for row in rows:
+                total += row["size"]
+                if items and size is not None and total > size:
+                    break
+                items.append(JobItem(**dict(row)))
+        return items
+
+    def still_open(self, job: Job, items: Sequence[JobItem]) -> set[int]:
+        """Ordinals of those of a job's documents that were not settled since they were read."""
+        rows = self._database.rows_in(
+            "SELECT ordinal FROM items WHERE ordinal IN ({}) AND job = ? AND state IN ('pending', 'leaving')",
+            [item.ordinal for item in items],
+            (job.key,),
+        )
+        return {row["ordinal"] for row in rows}
+
+    def report(
+        self, job: Job, states: Sequence[ItemState], *, limit: int = 50, after: int = -1
+    ) -> list[JobItem]:
+        """Documents of a job in given states with the reasons, after the one with an ordinal."""
+        marks = ",".join("?" * len(states))
+        rows = self._database.rows(
+            f"SELECT ordinal, uri, size, state, reason, NULL AS payload FROM items "
+            f"WHERE job = ? AND state IN ({marks}) AND ordinal > ? ORDER BY ordinal LIMIT ?",
+            (job.key, *states, after, limit),
+        )
+        return [JobItem(**dict(row)) for row in rows]
+
+    def skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
+        """Addresses of skipped documents of a job, each with the reason."""
+        rows = self._database.rows(
+            "SELECT uri, reason FROM items INDEXED BY items_state "
+            "WHERE job = ? AND state = 'skipped' ORDER BY ordinal LIMIT ?",
+            (job.key, limit),
+        )
+        return [(row["uri"], row["reason"]) for row in rows]
+
+    def pace(self, job: Job) -> Pace | None:
+        """How fast a job goes; None where nothing is known yet, or any more."""
+        row = self._database.row(
+            "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
+            "FROM job_paces WHERE job = ?",
+            (job.key,),
+        )
+        if row is None or not row["seconds"]:
+            return None
+        documents, chunks = row["documents"] / row["seconds"], row["chunks"] / row["seconds"]
+        known = job.state == "running" and documents > 0
+        return Pace(documents, chunks, (job.total - job.processed) / documents if known else None)
+
+    def spent(self, job: Job) -> Usage | None:
+        """What a language model has taken for a job so far; None if none was asked."""
+        row = self._database.row(
+            "SELECT input_tokens, output_tokens, cost FROM job_spendings WHERE job = ?", (job.key,)
+        )
+        return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
+
+    def embedded(self, job: Job) -> int:
+        """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""
+        if job.first_chunk is None:
+            return 0
+        last = job.last_chunk if job.last_chunk is not None else (1 << 62)
+        row = self._database.row(
+            "SELECT COUNT(*) AS missing FROM chunks AS c WHERE c.key > ? AND c.key <= ? "
+            "AND NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)",
+            (job.first_chunk, last),
+        )
+        return max(0, job.chunks - (0 if row is None else int(row["missing"])))
+
+    def notes(self, job: Job, *, limit: int = 50, after: int = 0) -> list[tuple[int, str]]:
+        """The notes about a job after the one with a key, with their keys."""
+        rows = self._database.rows(
+            "SELECT key, note FROM job_notes WHERE job = ? AND key > ? ORDER BY key LIMIT ?",
+            (job.key, after, limit),
+        )
+        return [(row["key"], row["note"]) for row in rows]
+
+    def count_notes(self, job: Job) -> int:
+        """How many notes there are about a job."""
+        row = self._database.row("SELECT COUNT(*) AS n FROM job_notes WHERE job = ?", (job.key,))
+        return 0 if row is None else int(row["n"])
+
+    def _job(self, row: sqlite3.Row) -> Job:
+        values = dict(row)
+        values["request"] = json.loads(values["request"])
+        counts = self._database.rows(
+            "SELECT state, documents, chunks FROM job_counts WHERE job = ?", (row["key"],)
+        )
+        return Job(
+            **values,
+            counts={count["state"]: count["documents"] for count in counts if count["documents"]},
+            chunks=sum(count["chunks"] for count in counts),
+        )
+
+
+class JobTable(JobReader):
     """Jobs in the record. What each does is counted as it happens, so that asking costs next to nothing.
 
     Args:
@@ -148,7 +322,7 @@ class JobTable:
     """
 
     def __init__(self, database: Database, *, keep: int = 1000) -> None:
-        self._database = database
+        super().__init__(database)
         self._keep = keep
 
     def submit(
@@ -232,52 +406,6 @@ class JobTable:
         with self._database.write() as db:
             db.execute("UPDATE jobs SET state = 'running' WHERE key = ? AND state = 'listing'", (job.key,))
 
-    def next(self) -> Job | None:
-        """The oldest job that is not finished."""
-        row = self._database.row(
-            f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key LIMIT 1"
-        )
-        return None if row is None else self._job(row)
-
-    def is_open(self, job: Job) -> bool:
-        """Whether a job still goes on; asked in a transaction, it stays so until the end of that."""
-        row = self._database.row("SELECT finished_at FROM jobs WHERE key = ?", (job.key,))
-        return row is not None and row["finished_at"] is None
-
-    def pending(
-        self,
-        job: Job,
-        limit: int,
-        *,
-        size: int | None = None,
-        state: Literal["pending", "leaving"] = "pending",
-        after: int = -1,
-    ) -> list[JobItem]:
-        """The next documents of a job, at least one where there are any.
-
-        Args:
-            job: the job.
-            limit: the highest number.
-            size: bytes that they may have together.
-            state: those to be added, or those to be removed.
-            after: ordinal of the last document that is being worked on already.
-        """
-        items: list[JobItem] = []
-        total = 0
-        with self._database.read() as db:
-            # By itself SQLite takes the primary key, and reads past all that are settled every time.
-            rows = db.execute(
-                "SELECT ordinal, uri, size, state, reason, payload FROM items INDEXED BY items_state "
-                "WHERE job = ? AND state = ? AND ordinal > ? ORDER BY ordinal LIMIT ?",
-                (job.key, state, after, limit),
-            )
-            for row in rows:
-                total += row["size"]
-                if items and size is not None and total > size:
-                    break
-                items.append(JobItem(**dict(row)))
-        return items
-
     def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
         """Note what became of a document; see `settle_all`."""
         self.settle_all(job, [Settled(item, state, reason, chunks)])
@@ -317,15 +445,6 @@ class JobTable:
             )
             for job, count in Counter(row["job"] for row in rows).items():
                 _count(db, job, {"pending": -count, "skipped": count})
-
-    def still_open(self, job: Job, items: Sequence[JobItem]) -> set[int]:
-        """Ordinals of those of a job's documents that were not settled since they were read."""
-        rows = self._database.rows_in(
-            "SELECT ordinal FROM items WHERE ordinal IN ({}) AND job = ? AND state IN ('pending', 'leaving')",
-            [item.ordinal for item in items],
-            (job.key,),
-        )
-        return {row["ordinal"] for row in rows}
 
     def drop(self, job: Job, uri: str) -> None:
         """Forget a document that was leaving, as it goes on under another address."""
@@ -387,56 +506,6 @@ class JobTable:
                 db.execute("DELETE FROM jobs WHERE key = ?", (old["key"],))
         return True
 
-    def get(self, id_: str) -> Job | None:
-        """A job by its id."""
-        row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
-        return None if row is None else self._job(row)
-
-    def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:
-        """The newest jobs, newest first.
-
-        Args:
-            limit: how many at the most.
-            before: only jobs created before this time, in seconds since 1970.
-        """
-        rows = self._database.rows(
-            "SELECT * FROM jobs WHERE created_at < ? ORDER BY key DESC LIMIT ?", (before, limit)
-        )
-        return [self._job(row) for row in rows]
-
-    def report(
-        self, job: Job, states: Sequence[ItemState], *, limit: int = 50, after: int = -1
-    ) -> list[JobItem]:
-        """Documents of a job in given states with the reasons, after the one with an ordinal."""
-        marks = ",".join("?" * len(states))
-        rows = self._database.rows(
-            f"SELECT ordinal, uri, size, state, reason, NULL AS payload FROM items "
-            f"WHERE job = ? AND state IN ({marks}) AND ordinal > ? ORDER BY ordinal LIMIT ?",
-            (job.key, *states, after, limit),
-        )
-        return [JobItem(**dict(row)) for row in rows]
-
-    def skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
-        """Addresses of skipped documents of a job, each with the reason."""
-        rows = self._database.rows(
-            "SELECT uri, reason FROM items INDEXED BY items_state "
-            "WHERE job = ? AND state = 'skipped' ORDER BY ordinal LIMIT ?",
-            (job.key, limit),
-        )
-        return [(row["uri"], row["reason"]) for row in rows]
-
-    def _job(self, row: sqlite3.Row) -> Job:
-        values = dict(row)
-        values["request"] = json.loads(values["request"])
-        counts = self._database.rows(
-            "SELECT state, documents, chunks FROM job_counts WHERE job = ?", (row["key"],)
-        )
-        return Job(
-            **values,
-            counts={count["state"]: count["documents"] for count in counts if count["documents"]},
-            chunks=sum(count["chunks"] for count in counts),
-        )
-
 
 def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int], *, chunks: int = 0) -> None:
     db.executemany(
@@ -446,26 +515,8 @@ def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int],
     )
 
 
-_PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast a job went in the last half minute that somebody worked on it.
-
-    Attributes:
-        documents: a second.
-        chunks: a second.
-        seconds_left: until it is done at this pace; None where that is not known.
-    """
-
-    documents: float
-    chunks: float
-    seconds_left: float | None
-
-
 class JobProgress:
-    """What is kept beside the jobs themselves; it goes when they go."""
+    """Notes what `JobReader` tells of a job besides its documents; it goes when the job goes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -480,19 +531,6 @@ class JobProgress:
             )
             db.execute("DELETE FROM job_paces WHERE key <= ?", ((cursor.lastrowid or 0) - _PIECES,))
 
-    def pace(self, job: Job) -> Pace | None:
-        """How fast a job goes; None where nothing is known yet, or any more."""
-        row = self._database.row(
-            "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
-            "FROM job_paces WHERE job = ?",
-            (job.key,),
-        )
-        if row is None or not row["seconds"]:
-            return None
-        documents, chunks = row["documents"] / row["seconds"], row["chunks"] / row["seconds"]
-        known = job.state == "running" and documents > 0
-        return Pace(documents, chunks, (job.total - job.processed) / documents if known else None)
-
     def note_spent(self, job: Job, usage: Usage) -> None:
         """Add what a language model has just taken for a job, while the job is remembered."""
         with self._database.write() as db:
@@ -503,41 +541,9 @@ class JobProgress:
                 (usage.input_tokens, usage.output_tokens, usage.cost, job.key),
             )
 
-    def spent(self, job: Job) -> Usage | None:
-        """What a language model has taken for a job so far; None if none was asked."""
-        row = self._database.row(
-            "SELECT input_tokens, output_tokens, cost FROM job_spendings WHERE job = ?", (job.key,)
-        )
-        return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
-
-    def embedded(self, job: Job) -> int:
-        """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""
-        if job.first_chunk is None:
-            return 0
-        last = job.last_chunk if job.last_chunk is not None else (1 << 62)
-        row = self._database.row(
-            "SELECT COUNT(*) AS missing FROM chunks AS c WHERE c.key > ? AND c.key <= ? "
-            "AND NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)",
-            (job.first_chunk, last),
-        )
-        return max(0, job.chunks - (0 if row is None else int(row["missing"])))
-
     def note(self, job: Job, notes: Sequence[str]) -> None:
         """Keep notes about documents of a job that are in."""
         with self._database.write() as db:
             db.executemany(
                 "INSERT INTO job_notes (job, note) VALUES (?, ?)", [(job.key, note) for note in notes]
             )
-
-    def notes(self, job: Job, *, limit: int = 50, after: int = 0) -> list[tuple[int, str]]:
-        """The notes about a job after the one with a key, with their keys."""
-        rows = self._database.rows(
-            "SELECT key, note FROM job_notes WHERE job = ? AND key > ? ORDER BY key LIMIT ?",
-            (job.key, after, limit),
-        )
-        return [(row["key"], row["note"]) for row in rows]
-
-    def count_notes(self, job: Job) -> int:
-        """How many notes there are about a job."""
-        row = self._database.row("SELECT COUNT(*) AS n FROM job_notes WHERE job = ?", (job.key,))
-        return 0 if row is None else int(row["n"])

@@ -72,7 +72,7 @@ def read(
     Returns:
         The text with its place, or None if there is nothing with this id.
     """
-    documents = knowledge_base.record.documents
+    documents = knowledge_base.documents
     chunk = documents.chunk(id_)
     document = documents.get(chunk.document_id if chunk else id_)
     if document is None:

@@ -90,10 +90,10 @@ def _register_resources(server: LoomServer, service: Service) -> None:
         knowledge_base = await service.library.get(source)
 
         def text() -> str:
-            row = knowledge_base.record.documents.get(id)
+            row = knowledge_base.documents.get(id)
             if row is None:
                 raise NotFoundError(f"There is no document {id!r} in {source!r}.")
-            return knowledge_base.record.documents.text(row.key)
+            return knowledge_base.documents.text(row.key)
 
         return ResourceContent(await to_thread.run_sync(text))
 
@@ -109,7 +109,7 @@ def _register_resources(server: LoomServer, service: Service) -> None:
         start = position(after)
 
         def page() -> ResourcePage:
-            rows = knowledge_base.record.documents.list(after=start, limit=_PAGE)
+            rows = knowledge_base.documents.list(after=start, limit=_PAGE)
             entries = [
                 ResourceEntry(
                     uri=resource_uri(_DOCUMENT, source=name, id=row.id),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.store import Job, JobItem, Record
+    from loom_core.knowledge.store import Job, JobItem, JobReader
 
 __all__ = ["all_notes", "all_problems", "job_info", "listed_jobs", "problems_page"]
 
@@ -46,24 +46,24 @@ def job_info(
         failures: how many failed documents the overview names.
         notes: how many notes it has.
     """
-    record = knowledge_base.record
+    jobs = knowledge_base.jobs
     if after:
-        problems, following = problems_page(record, job, after=after)
+        problems, following = problems_page(jobs, job, after=after)
         skipped: list[SkippedInfo] = []
         noted: list[str] = []
     else:
-        problems, following = _failures(record, job, limit=failures)
-        skipped = _skipped(record, job)
-        noted = [note for _, note in record.progress.notes(job, limit=notes)] if notes else []
-        if len(noted) == notes > 0 and (more := record.progress.count_notes(job) - notes):
+        problems, following = _failures(jobs, job, limit=failures)
+        skipped = _skipped(jobs, job)
+        noted = [note for _, note in jobs.notes(job, limit=notes)] if notes else []
+        if len(noted) == notes > 0 and (more := jobs.count_notes(job) - notes):
             noted.append(f"… and {more:,} more")
     if job.error:
         problems.insert(0, f"failed: {job.error}")
     if not job.finished and knowledge_base.worker.problem:
         noted.insert(0, knowledge_base.worker.problem)
-    spent = record.progress.spent(job)
-    pace = None if job.finished else record.progress.pace(job)
-    pending = [] if job.finished else record.jobs.pending(job, 1)
+    spent = jobs.spent(job)
+    pace = None if job.finished else jobs.pace(job)
+    pending = [] if job.finished else jobs.pending(job, 1)
     return JobInfo(
         id=job.id,
         source=knowledge_base.name,
@@ -73,7 +73,7 @@ def job_info(
         processed=job.processed,
         counts=job.counts,
         passages=job.chunks,
-        embedded=record.progress.embedded(job) if knowledge_base.embedder_id else None,
+        embedded=jobs.embedded(job) if knowledge_base.embedder_id else None,
         document=shown(pending[0].uri) if pending else "",
         started_at=job.started_at,
         finished_at=job.finished_at,
@@ -102,20 +102,20 @@ def listed_jobs(jobs: Sequence[tuple[GraphRAGKnowledgeBase, Job]]) -> list[JobIn
     return listed
 
 
-def _failures(record: Record, job: Job, *, limit: int) -> tuple[list[str], int]:
+def _failures(jobs: JobReader, job: Job, *, limit: int) -> tuple[list[str], int]:
     """The first failed documents of a job, and the cursor for all other problems; 0 if there are none."""
     failed, skipped = job.counts.get("failed", 0), job.counts.get("skipped", 0)
-    items = record.jobs.report(job, ["failed"], limit=limit) if failed and limit else []
+    items = jobs.report(job, ["failed"], limit=limit) if failed and limit else []
     following = _cursor(items[-1]) if items else _FROM_START
     return [_problem(item) for item in items], following if failed > len(items) or skipped else 0
 
 
-def _skipped(record: Record, job: Job) -> list[SkippedInfo]:
+def _skipped(jobs: JobReader, job: Job) -> list[SkippedInfo]:
     """Count the skipped documents of a job by reason and type, the most frequent first."""
     if not job.counts.get("skipped"):
         return []
     by_reason: dict[str, Counter[str]] = {}
-    for uri, reason in record.jobs.skipped(job, limit=_MAX_COUNTED):
+    for uri, reason in jobs.skipped(job, limit=_MAX_COUNTED):
         extension = _TYPE.search(uri)
         types = by_reason.setdefault(reason, Counter())
         without = "folder" if reason == GENERATED else "no extension"  # every generated file has one
@@ -129,13 +129,13 @@ def _skipped(record: Record, job: Job) -> list[SkippedInfo]:
     return [*groups, SkippedInfo(count=rest)] if rest > 0 else groups
 
 
-def problems_page(record: Record, job: Job, *, after: int = 0, limit: int = _PAGE) -> tuple[list[str], int]:
+def problems_page(jobs: JobReader, job: Job, *, after: int = 0, limit: int = _PAGE) -> tuple[list[str], int]:
     """Some lines about documents that were left out of a job: first what failed, then what was skipped.
 
     Folders are full of what is rightly skipped; what failed must not be hidden behind it.
 
     Args:
-        record: where the job is.
+        jobs: where the job is.
         job: the job.
         after: where to go on; 0 for the first page.
         limit: how many lines.
@@ -146,28 +146,28 @@ def problems_page(record: Record, job: Job, *, after: int = 0, limit: int = _PAG
     items: list[JobItem] = []
     if after == 0 or after % 2:
         start = (after - 3) // 2 if after else -1
-        items = record.jobs.report(job, ["failed"], limit=limit, after=start)
+        items = jobs.report(job, ["failed"], limit=limit, after=start)
         after = 0
     if len(items) < limit:
         start = after // 2 - 1 if after else -1
-        items += record.jobs.report(job, ["skipped"], limit=limit - len(items), after=start)
+        items += jobs.report(job, ["skipped"], limit=limit - len(items), after=start)
     return [_problem(item) for item in items], _cursor(items[-1]) if len(items) == limit else 0
 
 
-def all_problems(record: Record, job: Job) -> Iterator[str]:
+def all_problems(jobs: JobReader, job: Job) -> Iterator[str]:
     """Every line about a document that was left out of a job."""
     after = 0
     while True:
-        lines, after = problems_page(record, job, after=after, limit=_LONG_PAGE)
+        lines, after = problems_page(jobs, job, after=after, limit=_LONG_PAGE)
         yield from lines
         if not after:
             return
 
 
-def all_notes(record: Record, job: Job) -> Iterator[str]:
+def all_notes(jobs: JobReader, job: Job) -> Iterator[str]:
     """Every note about a job."""
     after = 0
-    while notes := record.progress.notes(job, limit=_LONG_PAGE, after=after):
+    while notes := jobs.notes(job, limit=_LONG_PAGE, after=after):
         after = notes[-1][0]
         yield from (note for _, note in notes)
 

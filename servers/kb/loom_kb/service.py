@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.requests import AddRequest, DocumentsRequest, FilesRequest, PagesRequest
     from loom_core.knowledge.retrieval.answer import Answer
     from loom_core.knowledge.retrieval.confidence import Match
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
@@ -46,7 +47,7 @@ _MICRO = 1_000_000  # cursors are whole numbers: times in microseconds
 class Service:
     """The knowledge bases of one run of the server or the command.
 
-    The methods that add do nothing where a language model would have to read much, unless that is confirmed.
+    `add` does nothing where a language model would have to read much, unless that is confirmed.
     """
 
     def __init__(self, settings: Settings, *, look: float | None = None, deadline: float = 30.0) -> None:
@@ -141,100 +142,81 @@ class Service:
             f"There is no document or passage {id_!r}.", advice="Take an id from `query` or `sources`."
         )
 
-    async def add_texts(
+    async def add(
+        self, request: AddRequest, *, source: str | None, description: str = ""
+    ) -> tuple[GraphRAGKnowledgeBase, str]:
+        """Write down what is to be added; returns the knowledge base and the job's id.
+
+        Args:
+            request: what to add, see `request_texts`, `request_files` and `request_pages`.
+            source: the knowledge base, made if there is none; None for the default.
+            description: what a new one holds.
+
+        Raises:
+            ConfirmationNeededError: a language model would have to read much, and it is not confirmed.
+            ConfigError: it cannot be asked, or is missing.
+        """
+        knowledge_base = await self._writable(source, description)
+        await knowledge_base.agree_on_extraction(request, seconds=self._look)
+        job = await to_thread.run_sync(knowledge_base.submit, request)
+        knowledge_base.worker.wake()
+        return knowledge_base, job
+
+    def request_texts(
         self,
         texts: Sequence[str],
         *,
-        source: str | None,
-        titles: Sequence[str],
-        uris: Sequence[str],
-        metadata: dict[str, Any],
-        description: str = "",
-        confirm: bool = False,
-    ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Write texts down to be added; returns the knowledge base and the job's id.
+        titles: Sequence[str] = (),
+        uris: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> DocumentsRequest:
+        """A request to add texts; there are as many titles and URIs as texts, or none.
 
         Raises:
             InvalidInputError: there is no text.
-            ConfirmationNeededError: a language model would have to read much, and `confirm` is not given.
-            ConfigError: it cannot be asked, or is missing.
         """
         if not texts or not all(text.strip() for text in texts):
             raise InvalidInputError("There is no text to add.", advice="A document needs at least one word.")
         from loom_core.knowledge.rag.drafts import text_drafts
+        from loom_core.knowledge.rag.requests import DocumentsRequest
 
-        knowledge_base = await self._writable(source, description)
-        drafts = text_drafts(
-            texts, titles=titles or None, uris=uris or None, metadatas=[metadata] * len(texts)
+        metadatas = [metadata or {}] * len(texts)
+        return DocumentsRequest(
+            text_drafts(texts, titles=titles or None, uris=uris or None, metadatas=metadatas)
         )
-        await knowledge_base.agree_on_extraction(documents=drafts, confirm=confirm, seconds=self._look)
-        job = await to_thread.run_sync(partial(knowledge_base.submit_documents, drafts, confirm=confirm))
-        knowledge_base.worker.wake()
-        return knowledge_base, job
 
-    async def add_paths(
+    async def request_files(
         self,
         paths: Sequence[Path],
         *,
-        source: str | None,
-        metadata: dict[str, Any],
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
-        description: str = "",
+        metadata: dict[str, Any] | None = None,
         roots: Sequence[Path] = (),
-        confirm: bool = False,
-    ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Write files and folders down to be added; returns the knowledge base and the job's id.
-
-        Where roots are given, the job remembers them and reads nothing outside, whatever has become of the
-        paths by then.
+    ) -> FilesRequest:
+        """A request to add files and folders, see `FilesRequest`.
 
         Raises:
             InvalidInputError: no path is given.
             NotFoundError: one of them does not exist.
-            ConfirmationNeededError: as for `add_texts`.
-            ConfigError: likewise.
         """
         if not paths:
             raise InvalidInputError("There is no path to add.", advice="Name at least one file or folder.")
         for path in paths:
             if not await anyio.Path(path).exists():
                 raise NotFoundError(f"There is no file or folder {path}.", advice="Check the path.")
-        knowledge_base = await self._writable(source, description)
-        await knowledge_base.agree_on_extraction(
-            paths,
-            include=include,
-            exclude=exclude,
-            metadata=metadata,
-            confirm=confirm,
-            seconds=self._look,
-        )
+        from loom_core.knowledge.rag.requests import FilesRequest
 
-        def submit() -> str:
-            return knowledge_base.submit_paths(
-                paths, include=include, exclude=exclude, metadata=metadata, roots=roots, confirm=confirm
-            )
+        return FilesRequest(paths, include, exclude, metadata, roots=roots)
 
-        job = await to_thread.run_sync(submit)
-        knowledge_base.worker.wake()
-        return knowledge_base, job
-
-    async def add_urls(
-        self,
-        urls: Sequence[str],
-        *,
-        source: str | None,
-        metadata: dict[str, Any],
-        description: str = "",
-        confirm: bool = False,
-    ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Write web pages down to be added; returns the knowledge base and the job's id.
+    async def request_pages(
+        self, urls: Sequence[str], *, metadata: dict[str, Any] | None = None
+    ) -> PagesRequest:
+        """A request to add web pages, see `PagesRequest`.
 
         Raises:
-            InvalidInputError: no address is given, or this server fetches nothing.
-            NetError: one of them is no address, or of a place that may not be asked.
-            ConfigError: as for `add_texts`. How much is to be read is not known before the pages are fetched:
-                without `confirm` the job fails where it would become too much.
+            InvalidInputError: this server fetches nothing.
+            NetError: one of the addresses is none, or of a place that may not be asked.
         """
         settings = self.settings
         if not settings.allow_urls:
@@ -243,20 +225,11 @@ class Service:
                 advice="Give the text itself in `text`, or restart the server with --allow-urls.",
             )
         from loom_core.knowledge.ingest.page_fetcher import client_for
+        from loom_core.knowledge.rag.requests import PagesRequest
 
         check = client_for(settings.allow_net).check
         addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
-        knowledge_base = await self._writable(source, description)
-        await knowledge_base.agree_on_extraction(confirm=confirm)
-
-        def submit() -> str:
-            return knowledge_base.submit_urls(
-                addresses, allow_net=settings.allow_net, metadata=metadata, confirm=confirm
-            )
-
-        job = await to_thread.run_sync(submit)
-        knowledge_base.worker.wake()
-        return knowledge_base, job
+        return PagesRequest(addresses, settings.allow_net, metadata)
 
     async def allowed(self, paths: Sequence[str]) -> list[Path]:
         """The real paths of what a client asks to be read, all of them under the roots.
@@ -279,7 +252,7 @@ class Service:
         """
         for name in await self._names():
             knowledge_base = await self.library.get(name)
-            job = await to_thread.run_sync(knowledge_base.record.jobs.get, id_)
+            job = await to_thread.run_sync(knowledge_base.jobs.get, id_)
             if job is not None:
                 return knowledge_base, job
         raise NotFoundError(f"There is no job {id_!r}.", advice="Call `job` without an id to list them.")
@@ -298,7 +271,7 @@ class Service:
         found: list[tuple[GraphRAGKnowledgeBase, Job]] = []
         for entry in await to_thread.run_sync(self.library.list):
             knowledge_base = await self.library.get(entry.name)
-            newest = partial(knowledge_base.record.jobs.list, limit=limit + 1, before=before)
+            newest = partial(knowledge_base.jobs.list, limit=limit + 1, before=before)
             found += [(knowledge_base, job) for job in await to_thread.run_sync(newest)]
         found.sort(key=lambda pair: -pair[1].created_at)
         older = str(int(found[limit - 1][1].created_at * _MICRO)) if len(found) > limit else None
@@ -365,15 +338,17 @@ class Service:
                 what that found.
         """
         knowledge_base = await self.library.get(name, create=True, description=description, embedder=embedder)
-        record, llm = knowledge_base.record, self.settings.llm
-        model = await to_thread.run_sync(record.get, "llm") if llm in {"", NO_MODEL} else ""
+        llm = self.settings.llm
+        model = ""
+        if llm in {"", NO_MODEL}:
+            model = await to_thread.run_sync(lambda: knowledge_base.extraction_model)
         if model and not llm:
             raise ConfigError(
                 f"The language model {model} read the documents of {name!r}, and this program has none.",
                 advice=f"Give it the same --llm, or set {VARIABLE}; --llm {NO_MODEL} is for rules alone.",
             )
         if model:
-            await to_thread.run_sync(record.set, "llm", "")
+            await to_thread.run_sync(knowledge_base.forget_extraction_model)
         return knowledge_base
 
 

@@ -159,7 +159,7 @@ async def test_an_owner_that_cannot_be_asked_is_a_problem(
 
 
 async def test_a_job_that_no_process_works_on_is_told(service: Service):
-    await service.add_texts(["Later."], source="notes", titles=[], uris=[], metadata={})
+    await service.add(service.request_texts(["Later."]), source="notes")
     found = await only(service)
     assert (found.code, found.severity) == ("unfinished-jobs", "warning")
     assert found.remedy.endswith("loom-kb add --kb notes")

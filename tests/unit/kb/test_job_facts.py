@@ -9,6 +9,7 @@ from loom_kb.job_facts import job_info
 from loom_core.errors import LLMError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.config import WaitSettings
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.mock import MockProvider
@@ -28,7 +29,7 @@ async def test_a_job_that_waits_for_a_language_model_says_why():
     knowledge_base = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
-        id_ = knowledge_base.submit_documents([DocumentDraft(uri="text:a", text="Zell has a lake.")])
+        id_ = knowledge_base.submit(DocumentsRequest([DocumentDraft(uri="text:a", text="Zell has a lake.")]))
         with anyio.fail_after(20):
             await asked_again.wait()
         info = job_info(knowledge_base, knowledge_base.job(id_))

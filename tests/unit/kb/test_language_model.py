@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,7 @@ async def services(tmp_path: Path) -> AsyncGenerator[Callable[[str], Service]]:
 
 
 async def added(service: Service, text: str, **options: Any):
-    knowledge_base, job = await service.add_texts(
-        [text], source="notes", titles=[], uris=[], metadata={}, **options
-    )
+    knowledge_base, job = await service.add(replace(service.request_texts([text]), **options), source="notes")
     await knowledge_base.worker.drain()
     (info,) = [info for info in (await service.jobs()).jobs if info.id == job]
     return knowledge_base, info
@@ -160,8 +159,8 @@ async def test_a_dear_text_is_not_begun_until_somebody_agrees(
     assert asked.value.estimate.passages == 1
     assert (asked.value.estimate.cost or 0) > 1
     assert (await service.jobs()).jobs == []
-    knowledge_base, job = await service.add_texts(
-        ["in zell there is a lake."], source="notes", titles=[], uris=[], metadata={}, confirm=True
+    knowledge_base, job = await service.add(
+        replace(service.request_texts(["in zell there is a lake."]), confirm=True), source="notes"
     )
     assert knowledge_base.job(job).request["confirmed"] is True
 
@@ -173,10 +172,10 @@ async def test_a_folder_and_a_page_are_refused_where_the_key_is_missing(
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     service = services(without_key())
     (tmp_path / "note.md").write_text("泽尔有一个湖。", encoding="utf-8")
-    for add, what in ((service.add_paths, [tmp_path / "note.md"]), (service.add_texts, ["x y"])):
-        more = {"titles": [], "uris": []} if add == service.add_texts else {}
+    files = await service.request_files([tmp_path / "note.md"])
+    for request in (files, service.request_texts(["x y"])):
         with pytest.raises(ConfigError, match="DEEPSEEK_API_KEY"):
-            await add(what, source="notes", metadata={}, **more)  # pyright: ignore[reportArgumentType]
+            await service.add(request, source="notes")
     section = model_section(service.library)
     assert section is not None
     assert section.facts == {"model": "deepseek/deepseek-flash", "usable": False}

@@ -13,9 +13,9 @@ from loom_core.server.protocol.results import estimate_tokens
 
 async def add(service, *texts, source=None, **metadata):
     """Adds texts and works until nothing is left to do; gives the knowledge base and the job's id."""
-    knowledge_base, job = await service.add_texts(
-        texts, source=source, titles=[], uris=[f"note:{i}" for i in range(len(texts))], metadata=metadata
-    )
+    uris = [f"note:{i}" for i in range(len(texts))]
+    request = service.request_texts(texts, uris=uris, metadata=metadata)
+    knowledge_base, job = await service.add(request, source=source)
     await knowledge_base.worker.drain()
     return knowledge_base, job
 
@@ -159,15 +159,15 @@ async def test_offsets_outside_the_document_are_brought_inside(service):
 @pytest.mark.parametrize("texts", [[], [""], [" \n"], ["Rope.", " "]])
 async def test_there_must_be_text_to_add(texts, service):
     with pytest.raises(InvalidInputError, match="There is no text to add"):
-        await service.add_texts(texts, source=None, titles=[], uris=[], metadata={})
+        service.request_texts(texts)
     assert service.library.list() == []
 
 
 async def test_paths_must_be_given_and_exist(service, tmp_path):
     with pytest.raises(InvalidInputError, match="There is no path to add"):
-        await service.add_paths([], source=None, metadata={})
+        await service.request_files([])
     with pytest.raises(NotFoundError, match="There is no file or folder"):
-        await service.add_paths([tmp_path / "missing"], source=None, metadata={})
+        await service.request_files([tmp_path / "missing"])
     assert service.library.list() == []
 
 
@@ -202,20 +202,20 @@ async def test_what_failed_is_named_and_what_was_skipped_is_counted(service, tmp
     for i in range(55):
         (folder / f"{i:02}.png").write_bytes(b"\x89PNG")
     (folder / "z.pdf").write_bytes(b"%PDF-1.7")
-    knowledge_base, job = await service.add_paths([folder], source=None, metadata={})
+    knowledge_base, job = await service.add(await service.request_files([folder]), source=None)
     await knowledge_base.worker.drain()
     info = job_info(knowledge_base, knowledge_base.job(job))
     assert info.counts == {"failed": 1, "skipped": 55}
     assert info.problems[0].startswith("failed: ")
     assert len(info.problems) == 1
     assert [(each.count, each.types) for each in info.skipped] == [(55, {".png": 55})]
-    whole = [*all_problems(knowledge_base.record, knowledge_base.job(job))]
+    whole = [*all_problems(knowledge_base.jobs, knowledge_base.job(job))]
     assert len(set(whole)) == 56
     assert whole[1].endswith("00.png: unsupported type")
 
 
 async def test_a_job_that_failed_as_a_whole_says_so_first(service):
-    knowledge_base, job = await service.add_texts(["x"], source=None, titles=[], uris=[], metadata={})
+    knowledge_base, job = await service.add(service.request_texts(["x"]), source=None)
     knowledge_base.record.jobs.finish(knowledge_base.job(job), "failed", error="the disk is full")
     assert job_info(knowledge_base, knowledge_base.job(job)).problems == ["failed: the disk is full"]
 

@@ -9,6 +9,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, NetError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.retrievers.dense import DenseRetriever
 from loom_core.knowledge.retrieval.retrievers.knowledge_base import KnowledgeBaseRetriever
 from loom_core.knowledge.sources.context_retriever import ContextRetriever
@@ -101,8 +102,10 @@ async def test_nothing_found_is_said(shelf):
 )
 async def test_a_floor_for_cosines_leaves_a_turn_alone_where_no_passage_fits(message, outcome):
     base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("hashing"))
-    base.submit_documents(
-        [DocumentDraft(uri, text) for uri, text in [("note:rope", _ROPE), ("note:麻绳", _CHINESE)]]
+    base.submit(
+        DocumentsRequest(
+            [DocumentDraft(uri, text) for uri, text in [("note:rope", _ROPE), ("note:麻绳", _CHINESE)]]
+        )
     )
     await base.worker.drain()
     retriever = ContextRetriever(DenseRetriever([base]), least_relevance=0.25)

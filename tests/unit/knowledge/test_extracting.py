@@ -115,10 +115,10 @@ NOTHING = '{"entities": [], "relations": []}'
 async def test_what_a_model_takes_is_written_down_with_the_job_and_which_it_was():
     reading = Reading(model(NOTHING, NOTHING))
     job = reading.job()
-    assert reading.record.progress.spent(job) is None
+    assert reading.record.jobs.spent(job) is None
     for text in ("zell", "泽尔有一个湖。"):
         assert await reading.step.run(job, reading.prepared(text))
-    spent = reading.record.progress.spent(job)
+    spent = reading.record.jobs.spent(job)
     assert spent is not None
     assert spent.input_tokens > spent.output_tokens > 0
     assert spent.cost is None
@@ -132,7 +132,7 @@ async def test_what_was_paid_before_the_model_stopped_is_written_down_too():
     job = reading.job()
     with pytest.raises(LLMError, match="No money"):
         await reading.step.run(job, reading.prepared("zell", "泽尔有一个湖。"))
-    spent = reading.record.progress.spent(job)
+    spent = reading.record.jobs.spent(job)
     assert spent is not None
     assert spent.input_tokens > 0
     reading.record.close()
@@ -143,9 +143,9 @@ def test_costs_add_up_until_one_is_not_known():
     job, progress = reading.job(), reading.record.progress
     progress.note_spent(job, Usage(10, 5, cost=0.25))
     progress.note_spent(job, Usage(1, 2, cost=0.5))
-    assert progress.spent(job) == Usage(11, 7, cost=0.75)
+    assert reading.record.jobs.spent(job) == Usage(11, 7, cost=0.75)
     progress.note_spent(job, Usage(1, 1, cost=None))
-    assert progress.spent(job) == Usage(12, 8, cost=None)
+    assert reading.record.jobs.spent(job) == Usage(12, 8, cost=None)
     reading.record.close()
 
 

@@ -22,6 +22,7 @@ from loom_core.knowledge.ingest.workers import Preparation, draft_payload
 from loom_core.knowledge.ingest.workers.preparation import Failed
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest
 from loom_core.knowledge.store import Job, JobItem, Record
 
 pytestmark = pytest.mark.slow
@@ -91,7 +92,7 @@ async def test_patterns_choose_files(knowledge_base, tmp_path: Path):
 async def test_a_file_that_goes_between_listing_and_reading_is_one_failure(knowledge_base, tmp_path: Path):
     (tmp_path / "a.md").write_text("Some text.", encoding="utf-8")
     (tmp_path / "b.md").write_text("Other text.", encoding="utf-8")
-    job = knowledge_base.submit_paths([tmp_path])
+    job = knowledge_base.submit(FilesRequest([tmp_path]))
     await knowledge_base.worker.drain(progress=lambda: (tmp_path / "a.md").unlink(missing_ok=True))
     finished = knowledge_base.job(job)
     assert finished.counts == {"added": 1, "failed": 1}
@@ -316,7 +317,7 @@ def test_metadata_that_json_does_not_know_is_kept_as_text():
 async def test_work_in_the_background_finishes_jobs_as_they_come(knowledge_base):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
-        job = knowledge_base.submit_documents([DocumentDraft(uri="text:a", text="Some text.")])
+        job = knowledge_base.submit(DocumentsRequest([DocumentDraft(uri="text:a", text="Some text.")]))
         with anyio.fail_after(20):
             await knowledge_base.worker.drain()
         assert knowledge_base.job(job).state == "done"

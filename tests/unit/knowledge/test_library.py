@@ -17,6 +17,7 @@ import anyio
 import pytest
 
 from loom_core.errors import EmbeddingError, InvalidInputError, NotFoundError, StoreBusyError
+from loom_core.knowledge.rag.requests import FilesRequest
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.sources.library import Library
 
@@ -148,7 +149,7 @@ async def test_work_goes_on_in_the_background(library):
     async with anyio.create_task_group() as tasks:
         library.work_in(tasks)
         knowledge_base = await library.get("docs", create=True)
-        job = knowledge_base.submit_paths([])
+        job = knowledge_base.submit(FilesRequest([]))
         with anyio.fail_after(20):
             while not knowledge_base.job(job).finished:  # noqa: ASYNC110
                 await anyio.sleep(0.02)

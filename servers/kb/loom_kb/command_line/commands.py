@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,8 @@ from loom_kb.texts import ASK_COMMAND, coverage_line, extraction_of, held_by, jo
 if TYPE_CHECKING:
     import argparse
 
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.retrieval.config import SearchOptions
     from loom_kb.settings import Settings
 
@@ -81,36 +82,36 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
     missing: list[Path] = []
     if args.paths == [Path("-")]:
         text = await to_thread.run_sync(_standard_input)
-        add = partial(
-            service.add_texts,
-            [text],
-            titles=[args.title] if args.title else [],
-            uris=[],
-        )
+        titles = [args.title] if args.title else []
+        request: AddRequest = service.request_texts([text], titles=titles, metadata=metadata)
     elif urls := [path for path in args.paths if isinstance(path, str)]:
         if len(urls) < len(args.paths):
             raise InvalidInputError(
                 "Files and web pages are added by commands of their own.", advice="Run `add` twice."
             )
-        add = partial(service.add_urls, urls)
+        request = await service.request_pages(urls, metadata=metadata)
     elif args.paths:
         missing = [path for path in args.paths if not await anyio.Path(path).exists()]
         there = [path for path in args.paths if path not in missing]
         # Where nothing is there, all is asked for: that is refused.
-        add = partial(service.add_paths, there or missing, include=args.include, exclude=args.exclude)
+        request = await service.request_files(
+            there or missing, include=args.include, exclude=args.exclude, metadata=metadata
+        )
     else:
         await service.library.get(args.kb)
         knowledge_base = await service.writable(args.kb)
-        unfinished = await to_thread.run_sync(knowledge_base.record.jobs.next)
+        unfinished = await to_thread.run_sync(knowledge_base.jobs.next)
         if unfinished is None:
             await work_to_the_end(knowledge_base)
             say("There is no unfinished job.")
             return 0
         return await see_through(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
-    knowledge_base, job = await with_agreement(
-        lambda confirm: add(source=args.kb, metadata=metadata, description=args.description, confirm=confirm),
-        yes=args.yes,
-    )
+
+    async def add(confirm: bool) -> tuple[GraphRAGKnowledgeBase, str]:
+        asked = replace(request, confirm=confirm)
+        return await service.add(asked, source=args.kb, description=args.description)
+
+    knowledge_base, job = await with_agreement(add, yes=args.yes)
     code = await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
     for path in missing:
         say(f"There is no file or folder {path}.")
@@ -202,7 +203,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
     knowledge_base = await service.library.get(args.kb)
     documents: list[dict[str, object]] = []
     after = 0
-    while rows := knowledge_base.record.documents.list(after=after, limit=_PAGE):
+    while rows := knowledge_base.documents.list(after=after, limit=_PAGE):
         after = rows[-1].key
         for row in rows:
             documents.append({"id": row.id, "title": row.title, "uri": row.uri, "length": row.length})
@@ -242,9 +243,8 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
     knowledge_base = await service.library.get(args.kb)
 
     def collect() -> dict[str, object]:
-        record = knowledge_base.record
-        documents, passages, characters = record.documents.counts()
-        entities, relations, mentions = record.graph.counts()
+        documents, passages, characters = knowledge_base.documents.counts()
+        entities, relations, mentions = knowledge_base.graph.counts()
         folder = service.library.catalogue.folder(args.kb)
         files = [path for path in folder.rglob("*") if path.is_file()]
         return {
@@ -254,12 +254,12 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
             "documents": documents,
             "passages": passages,
             "characters": characters,
-            "duplicates": record.duplicates.count(),
-            "languages": record.documents.languages(),
+            "duplicates": knowledge_base.duplicates.count(),
+            "languages": knowledge_base.documents.languages(),
             "vectors": knowledge_base.coverage()[0],
-            "embedder": record.get("embedder"),
+            "embedder": knowledge_base.embedder_id,
             **next_embedder(knowledge_base),
-            "extraction": extraction_of(record.get("llm")),
+            "extraction": extraction_of(knowledge_base.extraction_model),
             "entities": entities,
             "relations": relations,
             "mentions": mentions,
@@ -296,10 +296,10 @@ async def jobs(service: Service, args: argparse.Namespace) -> int:
         return 0
     knowledge_base, job = await service.job(args.id)
     if args.cancel:
-        await to_thread.run_sync(knowledge_base.record.jobs.finish, job, "cancelled")
+        await knowledge_base.cancel_job(args.id)
         job = knowledge_base.job(args.id)
     info = await to_thread.run_sync(job_info, knowledge_base, job)
-    problems, notes = all_problems(knowledge_base.record, job), all_notes(knowledge_base.record, job)
+    problems, notes = all_problems(knowledge_base.jobs, job), all_notes(knowledge_base.jobs, job)
     if args.json:
         every = {"problems": list(problems), "notes": list(notes), "next_cursor": None}
         out_json(info.model_copy(update=every))
@@ -317,10 +317,9 @@ async def jobs(service: Service, args: argparse.Namespace) -> int:
 async def duplicates(service: Service, args: argparse.Namespace) -> int:
     """List the documents that are the same, or nearly."""
     knowledge_base = await service.library.get(args.kb)
-    record = knowledge_base.record
-    if await to_thread.run_sync(record.duplicates.uncompared, 1):
+    if await to_thread.run_sync(knowledge_base.duplicates.uncompared, 1):
         say("Some documents have yet to be compared; ask again when the work is done.")
-    groups = await to_thread.run_sync(record.duplicates.groups)
+    groups = await to_thread.run_sync(knowledge_base.duplicates.groups)
     if args.json:
         listed = [
             {

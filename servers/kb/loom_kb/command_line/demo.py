@@ -59,13 +59,11 @@ async def demo(service: Service, *, as_json: bool) -> int:
 
 async def _build(service: Service) -> tuple[int, int, int, int]:
     with as_file(files("loom_kb") / "demo_documents") as folder:
-        knowledge_base, job = await service.add_paths(
-            [folder], source=_NAME, metadata={}, description=_DESCRIPTION
-        )
+        request = await service.request_files([folder])
+        knowledge_base, job = await service.add(request, source=_NAME, description=_DESCRIPTION)
         await work_to_the_end(knowledge_base, job)
-    record = knowledge_base.record
-    documents, passages, _ = await to_thread.run_sync(record.documents.counts)
-    entities, relations, _ = await to_thread.run_sync(record.graph.counts)
+    documents, passages, _ = await to_thread.run_sync(knowledge_base.documents.counts)
+    entities, relations, _ = await to_thread.run_sync(knowledge_base.graph.counts)
     return documents, passages, entities, relations
 
 

@@ -165,19 +165,17 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
 
 def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
     """The embedder that is to take over and how far that is; empty without one. Blocks."""
-    wanted = knowledge_base.record.next_vectors.wanted()
+    wanted = knowledge_base.next_embedder()
     return {"next_embedder": wanted, "next_vectors": knowledge_base.reembedded()[0]} if wanted else {}
 
 
 async def export_archive(service: Service, args: argparse.Namespace) -> int:
     """`loom-kb export`: a knowledge base as one file."""
-    from loom_core.knowledge.maintenance.archive_export import export
-
     knowledge_base = await service.library.get(args.kb)
     bar = ProgressBar("writing  ", "documents")
 
     def write() -> dict[str, int]:
-        manifest = export(knowledge_base.record, args.file, name=args.kb, progress=bar.show)
+        manifest = knowledge_base.export(args.file, progress=bar.show)
         return {name: part.rows for name, part in manifest.parts.items()}
 
     rows = await to_thread.run_sync(write)
@@ -194,7 +192,7 @@ async def export_archive(service: Service, args: argparse.Namespace) -> int:
 async def import_archive(service: Service, args: argparse.Namespace) -> int:
     """`loom-kb import`: such a file into a knowledge base."""
     from loom_core.knowledge.maintenance.archive import ArchiveReader
-    from loom_core.knowledge.maintenance.archive_import import receive_archive
+    from loom_core.knowledge.rag.requests import DocumentsRequest
 
     archive = await to_thread.run_sync(ArchiveReader, args.file)
     try:
@@ -206,18 +204,10 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
                 advice="Give --kb NAME: a new one, or the one that is to take the documents in.",
             )
         knowledge_base = await service.writable(name, embedder=archive.manifest.embedder)
-        await knowledge_base.agree_on_extraction(confirm=args.yes)
+        # How much it takes is seen as the job is worked on.
+        await knowledge_base.agree_on_extraction(DocumentsRequest((), confirm=args.yes))
         bar = ProgressBar("reading  ", "documents")
-
-        def receive() -> str:
-            return receive_archive(
-                knowledge_base.record,
-                archive,
-                folder=service.library.catalogue.folder(name),
-                progress=bar.show,
-                confirm=args.yes,
-            )
-
+        receive = partial(knowledge_base.receive, archive, progress=bar.show, confirm=args.yes)
         job = await to_thread.run_sync(receive)
     finally:
         archive.close()

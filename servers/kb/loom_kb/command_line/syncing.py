@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store import Job, JobReader
     from loom_core.knowledge.store.jobs import ItemState
     from loom_kb.service import Service
 
@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 async def sync(service: Service, args: argparse.Namespace) -> int:
     """Bring a knowledge base in step with folders; with `--watch`, stay and keep it so."""
+    from loom_core.knowledge.rag.requests import SyncRequest
+
     for folder in args.folders:
         if not args.watch and not await anyio.Path(folder).exists() and not args.allow_empty:
             raise NotFoundError(
@@ -48,18 +50,15 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
             advice="Sync once with --yes, then watch.",
         )
     knowledge_base = await service.writable(args.kb)
-    options: dict[str, Any] = {
-        "include": args.include,
-        "exclude": args.exclude,
-        "metadata": {"tags": args.tag} if args.tag else None,
-    }
+    metadata = {"tags": args.tag} if args.tag else None
     if args.watch:
-        return await _watch(knowledge_base, args, options)
+        return await _watch(knowledge_base, args, metadata)
+    request = SyncRequest(args.folders, args.include, args.exclude, metadata, allow_empty=args.allow_empty)
 
     async def submit(confirm: bool) -> str:
-        await knowledge_base.agree_on_extraction(args.folders, confirm=confirm, **options)
-        order = partial(knowledge_base.submit_sync, args.folders, allow_empty=args.allow_empty, **options)
-        return await to_thread.run_sync(partial(order, confirm=confirm))
+        asked = replace(request, confirm=confirm)
+        await knowledge_base.agree_on_extraction(asked)
+        return await to_thread.run_sync(knowledge_base.submit, asked)
 
     job = await with_agreement(submit, yes=args.yes)
     return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
@@ -82,18 +81,26 @@ async def watch_folders(service: Service) -> None:
 
 
 async def _watch(
-    knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace, options: dict[str, Any]
+    knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace, metadata: dict[str, Any] | None
 ) -> int:
     from loom_core.knowledge.rag.folder_watch import FolderWatch
 
     def told(job: Job) -> None:
-        _tell_changes(knowledge_base.record, job, out_json if args.json else _line)
+        _tell_changes(knowledge_base.jobs, job, out_json if args.json else _line)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_at_signal, tasks.cancel_scope)
         tasks.start_soon(knowledge_base.work)
         say(f"Watching {', '.join(map(str, args.folders))}; end it with Ctrl+C.")
-        await FolderWatch(knowledge_base, args.folders, told=told, **options).run()
+        watch = FolderWatch(
+            knowledge_base,
+            args.folders,
+            include=args.include,
+            exclude=args.exclude,
+            metadata=metadata,
+            told=told,
+        )
+        await watch.run()
     return 0
 
 
@@ -108,9 +115,9 @@ async def _end_at_signal(scope: anyio.CancelScope) -> None:
         return
 
 
-def _tell_changes(record: Record, job: Job, tell: Callable[[dict[str, object]], None]) -> None:
+def _tell_changes(jobs: JobReader, job: Job, tell: Callable[[dict[str, object]], None]) -> None:
     after = -1
-    while items := record.jobs.report(job, _CHANGES, limit=_PAGE, after=after):
+    while items := jobs.report(job, _CHANGES, limit=_PAGE, after=after):
         after = items[-1].ordinal
         for item in items:
             tell({"state": item.state, "uri": item.uri, "reason": item.reason})

@@ -11,7 +11,7 @@ from loom_core.cjk import is_cjk
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import DocumentReader
     from loom_core.knowledge.store.documents import ChunkRow
 
 __all__ = ["Passages", "Place", "Span", "ViewPassage"]
@@ -65,8 +65,8 @@ class ViewPassage:
 class Passages:
     """The passages shown, as long as there is room for them."""
 
-    def __init__(self, record: Record, *, characters: int) -> None:
-        self._documents = record.documents
+    def __init__(self, documents: DocumentReader, *, characters: int) -> None:
+        self._documents = documents
         self._number: dict[_Key, int] = {}
         self._start: list[int] = []
         self._left = characters

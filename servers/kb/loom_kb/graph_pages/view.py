@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import EntityEdge, EntityNode
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import EntityReader
     from loom_kb.graph_pages.passages import Place, Span, ViewPassage
 
 __all__ = ["GraphView", "ViewEntity", "ViewRelation", "view_of"]
@@ -109,18 +109,18 @@ def view_of(
     Raises:
         NotFoundError: there is no such entity.
     """
-    record = knowledge_base.record
+    graph = knowledge_base.graph
     if entity is None:
-        nodes, edges = _best_connected(record, limit)
+        nodes, edges = _best_connected(graph, limit)
         focus = None
     else:
         focus = _key_of(knowledge_base, entity)
-        nodes, edges = _around(record, focus, hops=hops, limit=limit)
+        nodes, edges = _around(graph, focus, hops=hops, limit=limit)
     number = {node.key: index for index, node in enumerate(nodes)}
-    mentioned = _Mentioned(record, list(number))
+    mentioned = _Mentioned(graph, list(number))
     edges = nlargest(_EDGES_EACH * len(nodes), edges, key=lambda edge: (edge.support, edge.confidence))
     links = mentioned.links(edges).most_common(_LINKS_EACH * len(nodes))
-    passages = Passages(record, characters=text)
+    passages = Passages(knowledge_base.documents, characters=text)
     evidence = mentioned.evidence(edges)
     mentioned.read_into(passages, evidence)
     relations = [
@@ -144,7 +144,7 @@ def view_of(
         )
         for node in nodes
     ]
-    in_all, relations_in_all, _ = record.graph.counts()
+    in_all, relations_in_all, _ = graph.counts()
     return GraphView(
         name=knowledge_base.name,
         description=knowledge_base.description,
@@ -158,19 +158,17 @@ def view_of(
     )
 
 
-def _best_connected(record: Record, limit: int) -> tuple[list[EntityNode], list[EntityEdge]]:
+def _best_connected(graph: EntityReader, limit: int) -> tuple[list[EntityNode], list[EntityEdge]]:
     """The entities that most relations have, then those mentioned most, and the relations between them."""
-    from loom_core.knowledge.store.graph import all_edges, all_nodes
-
     degree: Counter[int] = Counter()
     edges: list[EntityEdge] = []
-    for edge in all_edges(record.database):
+    for edge in graph.all_edges():
         degree[edge.subject] += 1
         degree[edge.object] += 1
         edges.append(edge)
     nodes = nlargest(
         limit,
-        all_nodes(record.database),
+        graph.all_nodes(),
         key=lambda node: (degree[node.key], node.mentions, -node.key),
     )
     shown = {node.key for node in nodes}
@@ -178,14 +176,14 @@ def _best_connected(record: Record, limit: int) -> tuple[list[EntityNode], list[
 
 
 def _around(
-    record: Record, start: int, *, hops: int, limit: int
+    graph: EntityReader, start: int, *, hops: int, limit: int
 ) -> tuple[list[EntityNode], list[EntityEdge]]:
     """What lies within some hops of an entity, the nearest and of these the best supported first."""
     met, ring = [start], [start]
     found: dict[tuple[int, str, int], EntityEdge] = {}
     for _ in range(hops):
         support: Counter[int] = Counter()
-        for edge in record.graph.edges(ring):
+        for edge in graph.edges(ring):
             found[edge.subject, edge.predicate, edge.object] = edge
             for end in (edge.subject, edge.object):
                 support[end] += edge.support
@@ -194,13 +192,13 @@ def _around(
         ring = ring[:_RING]
     wanted = met[:limit]
     order = {key: index for index, key in enumerate(wanted)}
-    nodes = sorted(record.graph.nodes(wanted), key=lambda node: order[node.key])
+    nodes = sorted(graph.nodes(wanted), key=lambda node: order[node.key])
     shown = {node.key for node in nodes}
     return nodes, [edge for edge in found.values() if edge.subject in shown and edge.object in shown]
 
 
 def _key_of(knowledge_base: GraphRAGKnowledgeBase, name: str) -> int:
-    keys = knowledge_base.record.graph.search(name, limit=1)
+    keys = knowledge_base.graph.search(name, limit=1)
     if not keys:
         raise NotFoundError(
             f"There is no entity like {name!r} in {knowledge_base.name!r}.",
@@ -213,13 +211,8 @@ def _other_names(
     knowledge_base: GraphRAGKnowledgeBase, nodes: Sequence[EntityNode]
 ) -> dict[int, tuple[str, ...]]:
     """Names of the entities that have several, without the one that they are shown by."""
-    grouped = knowledge_base.record.aliases.members_of([node.key for node in nodes])
-    found: dict[int, tuple[str, ...]] = {}
-    for node in nodes:
-        if len(grouped.get(node.key, ())) > 1:
-            names = knowledge_base.aliases.names_of(node.key)
-            found[node.key] = tuple(name for name in names if name != node.name)[:_NAMES]
-    return found
+    others = knowledge_base.aliases.other_names({node.key: node.name for node in nodes})
+    return {key: tuple(names[:_NAMES]) for key, names in others.items()}
 
 
 def _said(edge: EntityEdge) -> _Said:
@@ -229,11 +222,10 @@ def _said(edge: EntityEdge) -> _Said:
 class _Mentioned:
     """Where some entities are mentioned: a few passages of each, those about it first."""
 
-    def __init__(self, record: Record, keys: Sequence[int]) -> None:
-        graph = record.graph
+    def __init__(self, graph: EntityReader, keys: Sequence[int]) -> None:
         abouts = graph.abouts_of(keys, limit=_ABOUTS)
         asides = graph.asides_of(keys, limit=_MENTIONS)
-        self._database = record.database
+        self._graph = graph
         self._chunks = {
             key: list(
                 dict.fromkeys(chunk for chunk, _ in [*islice(abouts.get(key, ()), _ABOUTS), *asides[key]])
@@ -272,12 +264,10 @@ class _Mentioned:
 
     def evidence(self, edges: Iterable[EntityEdge]) -> dict[_Said, Place]:
         """Where each relation is said."""
-        from loom_core.knowledge.store.graph import all_evidence
-
         wanted = set(map(_said, edges))
         if not wanted:
             return {}
-        rows = all_evidence(self._database)
+        rows = self._graph.all_evidence()
         return {row[:3]: row[3:] for row in rows if row[:3] in wanted}
 
     def places(self, key: int) -> list[Place]:

@@ -68,7 +68,7 @@ def _explore(
 
 
 def _find(knowledge_base: GraphRAGKnowledgeBase, name: str) -> EntityNode:
-    graph = knowledge_base.record.graph
+    graph = knowledge_base.graph
     keys = graph.search(name, limit=6)
     nodes = {node.key: node for node in graph.nodes(keys)}
     if not nodes:
@@ -82,15 +82,15 @@ def _find(knowledge_base: GraphRAGKnowledgeBase, name: str) -> EntityNode:
 def _relations(
     knowledge_base: GraphRAGKnowledgeBase, nodes: Sequence[EntityNode], edges: Sequence[EntityEdge]
 ) -> list[RelationInfo]:
-    record = knowledge_base.record
+    graph = knowledge_base.graph
     names = {node.key: node.name for node in nodes}
     missing = {key for edge in edges for key in (edge.subject, edge.object)} - names.keys()
-    names |= record.graph.names_of(sorted(missing))
+    names |= graph.names_of(sorted(missing))
     told: list[RelationInfo] = []
     for edge in edges:
         quote, passage = "", ""
-        for chunk, start, end in record.graph.evidence(edge.subject, edge.predicate, edge.object, limit=1):
-            row = record.documents.chunks([chunk]).get(chunk)
+        for chunk, start, end in graph.evidence(edge.subject, edge.predicate, edge.object, limit=1):
+            row = knowledge_base.documents.chunks([chunk]).get(chunk)
             if row is not None:
                 quote = " ".join(row.text[start : min(end, start + _MAX_QUOTE)].split())
                 passage = row.id

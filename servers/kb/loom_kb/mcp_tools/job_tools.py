@@ -23,14 +23,14 @@ from loom_kb.texts import job_text
 
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.store import Job
 
-__all__ = ["WHOLE", "cancel_job", "register_job_tools", "wait_for_job"]
+__all__ = ["WHOLE", "register_job_tools", "wait_for_job"]
 
 WHOLE = math.inf
 """Seconds to wait for the end of a job, however long it takes."""
 
 _JOB_WAIT = 45.0  # below the 50 s after which hosts give up
-_POLL = 0.05
 _ID = "Id that `add` returned"
 
 
@@ -95,16 +95,9 @@ def register_job_tools(server: LoomServer, service: Service) -> None:
         id: Annotated[str, Field(description=f"{_ID}.", min_length=1, examples=["job-1a2b3c4d"])],  # noqa: A002
     ) -> ToolReply[CancelResult]:
         knowledge_base, _ = await service.job(id)
-        await cancel_job(knowledge_base, id)
+        await knowledge_base.cancel_job(id)
         info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(id))
         return tool_result(job_text([info]), CancelResult(id=id, state=info.state))
-
-
-async def cancel_job(knowledge_base: GraphRAGKnowledgeBase, job: str) -> None:
-    """Cancel a job unless it is over."""
-    found = await to_thread.run_sync(knowledge_base.record.jobs.get, job)
-    if found is not None:
-        await to_thread.run_sync(knowledge_base.record.jobs.finish, found, "cancelled")
 
 
 async def wait_for_job(
@@ -119,16 +112,15 @@ async def wait_for_job(
         ctx: the call.
         after: cursor of its problems, see `job_info`.
     """
-    report = progress(ctx)
+    reporter = progress(ctx)
+
+    async def report(state: Job) -> None:
+        told = f"{state.processed} of {state.total} documents"
+        if state.state == "listing":
+            told = f"listing: {state.total:,} files so far"
+        await reporter.report(state.processed, told)
+
     with anyio.move_on_after(seconds):
-        while True:
-            state = await to_thread.run_sync(knowledge_base.job, job)
-            if state.finished:
-                break
-            told = f"{state.processed} of {state.total} documents"
-            if state.state == "listing":
-                told = f"listing: {state.total:,} files so far"
-            await report.report(state.processed, told)
-            await anyio.sleep(_POLL)
+        await knowledge_base.wait_for_job(job, progress=report)
     state = await to_thread.run_sync(knowledge_base.job, job)
     return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))

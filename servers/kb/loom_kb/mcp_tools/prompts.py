@@ -59,5 +59,5 @@ def register_prompts(server: LoomServer, service: Service, *, document: str) -> 
         if not (source := others.get("source")):
             return []
         knowledge_base = await service.library.get(source)
-        listed = partial(knowledge_base.record.documents.list, uri_prefix=typed, limit=COMPLETION_LIMIT + 1)
+        listed = partial(knowledge_base.documents.list, uri_prefix=typed, limit=COMPLETION_LIMIT + 1)
         return [row.uri for row in await to_thread.run_sync(listed)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,7 @@ from loom_core.storage.ownership import holder_of
 from loom_kb.graph_pages.app import GRAPH_TOOL_META
 from loom_kb.language_model import configuration
 from loom_kb.mcp_tools.graph import explore
-from loom_kb.mcp_tools.job_tools import WHOLE, cancel_job, register_job_tools, wait_for_job
+from loom_kb.mcp_tools.job_tools import WHOLE, register_job_tools, wait_for_job
 from loom_kb.models import (
     AddResult,
     DocumentInfo,
@@ -57,9 +58,8 @@ from loom_kb.texts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.requests import AddRequest
     from loom_kb.settings import Settings
 
 __all__ = ["QUERY_HEAD", "Source", "register_tools"]
@@ -236,17 +236,17 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         ] = False,
     ) -> ToolReply[AddResult]:
         metadata: dict[str, Any] = {"tags": tags} if tags else {}
-        submit = await _submission(service, text, paths, urls, title=title, uri=uri)
-        submit = partial(submit, source=source, metadata=metadata, description=description)
+        request = await _request(service, text, paths, urls, title=title, uri=uri, metadata=metadata)
+        addition = _Addition(service=service, request=request, source=source, description=description)
         try:
             unforeseen = bool(urls) and bool(configuration(service.settings.llm))
-            knowledge_base, job = await _submitted(ctx, submit, confirm=confirm, unforeseen=unforeseen)
+            knowledge_base, job = await addition.agree_and_submit(ctx, confirm=confirm, unforeseen=unforeseen)
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
         info = await wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
-            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(cancel_job, knowledge_base, job)
+            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(knowledge_base.cancel_job, job)
         ):
             info = await wait_for_job(knowledge_base, job, WHOLE, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
@@ -323,7 +323,7 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         return tool_result(graph_text(result), result)
 
 
-async def _submission(
+async def _request(
     service: Service,
     text: str | None,
     paths: list[str] | None,
@@ -331,8 +331,9 @@ async def _submission(
     *,
     title: str,
     uri: str,
-) -> Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]]:
-    """What writes down that something is to be added."""
+    metadata: dict[str, Any],
+) -> AddRequest:
+    """The request that the arguments of `add` make."""
     if text or paths or urls:  # empty ones in the same call come from hosts that fill in every argument
         text, paths, urls = text or None, paths or None, urls or None
     if [text, paths, urls].count(None) != 2:
@@ -341,42 +342,51 @@ async def _submission(
         kinds = f"one of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
         raise InvalidInputError(f"Give {kinds}.", advice="One call adds one kind.")
     if paths is not None:
-        return partial(service.add_paths, await service.allowed(paths), roots=service.settings.roots)
+        allowed = await service.allowed(paths)
+        return await service.request_files(allowed, metadata=metadata, roots=service.settings.roots)
     if urls is not None:
-        return partial(service.add_urls, urls)
+        return await service.request_pages(urls, metadata=metadata)
     titles, uris = [title] if title else [], [uri] if uri else []
-    return partial(service.add_texts, [text or ""], titles=titles, uris=uris)
+    return service.request_texts([text or ""], titles=titles, uris=uris, metadata=metadata)
 
 
-async def _submitted(
-    ctx: ToolContext,
-    submit: Callable[..., Awaitable[tuple[GraphRAGKnowledgeBase, str]]],
-    *,
-    confirm: bool,
-    unforeseen: bool,
-) -> tuple[GraphRAGKnowledgeBase, str]:
-    """Write it down, after asking the user if a language model would have to read much for it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Addition:
+    """A request to one of the knowledge bases, for which the user may have to be asked first."""
 
-    Args:
-        ctx: the call.
-        submit: writes it down.
-        confirm: whether the model says that the user has agreed.
-        unforeseen: whether how much a language model would have to read is known only later.
+    service: Service
+    request: AddRequest
+    source: str | None
+    description: str
 
-    Raises:
-        ConfirmationNeededError: it would, and the client cannot ask.
-        ConsentError: they did not agree.
-    """
-    if not can_ask(ctx):
-        return await submit(confirm=confirm)
-    question = UNFORESEEN_QUESTION
-    if not (confirm and unforeseen):
-        try:
-            return await submit(confirm=False)
-        except ConfirmationNeededError as error:
-            question = confirmation_question(error.estimate)
-    await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("add"))
-    return await submit(confirm=True)
+    async def agree_and_submit(
+        self, ctx: ToolContext, *, confirm: bool, unforeseen: bool
+    ) -> tuple[GraphRAGKnowledgeBase, str]:
+        """Submit it, after asking the user if a language model would have to read much for it.
+
+        Args:
+            ctx: the call.
+            confirm: whether the model says that the user has agreed.
+            unforeseen: whether how much a language model would have to read is known only later.
+
+        Raises:
+            ConfirmationNeededError: it would, and the client cannot ask.
+            ConsentError: they did not agree.
+        """
+        if not can_ask(ctx):
+            return await self._submit(confirm=confirm)
+        question = UNFORESEEN_QUESTION
+        if not (confirm and unforeseen):
+            try:
+                return await self._submit(confirm=False)
+            except ConfirmationNeededError as error:
+                question = confirmation_question(error.estimate)
+        await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("add"))
+        return await self._submit(confirm=True)
+
+    async def _submit(self, *, confirm: bool) -> tuple[GraphRAGKnowledgeBase, str]:
+        request = replace(self.request, confirm=confirm)
+        return await self.service.add(request, source=self.source, description=self.description)
 
 
 async def _list_sources(
@@ -408,7 +418,7 @@ async def _list_sources(
     after = position(cursor)
 
     def page() -> list[tuple[int, DocumentInfo]]:
-        rows = knowledge_base.record.documents.list(after=after, limit=limit + 1)
+        rows = knowledge_base.documents.list(after=after, limit=limit + 1)
         return [(row.key, document_info(row)) for row in rows]
 
     rows = await to_thread.run_sync(page)
@@ -424,12 +434,11 @@ async def _list_sources(
 
 
 def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
-    record = knowledge_base.record
-    found = record.jobs.get(job)
-    if found is None or found.request.keys().isdisjoint({"texts", "urls"}):
+    found = knowledge_base.job(job)
+    if found.request.keys().isdisjoint({"texts", "urls"}):
         return []
-    items = record.jobs.report(found, ["added", "updated", "unchanged"])
-    rows = [record.documents.get(item.uri) for item in items]
+    items = knowledge_base.jobs.report(found, ["added", "updated", "unchanged"])
+    rows = [knowledge_base.documents.get(item.uri) for item in items]
     return [document_info(row) for row in rows if row is not None]
 
 

@@ -17,7 +17,6 @@ from loom_core.errors import RecordError
 from loom_core.knowledge.indexes import GraphIndex
 from loom_core.knowledge.indexes.graph_build import build_graph
 from loom_core.knowledge.store import Record
-from loom_core.knowledge.store.graph import all_edges, all_evidence, all_nodes
 
 pytestmark = pytest.mark.slow
 
@@ -90,8 +89,8 @@ def is_running(pid: int) -> bool:
 def test_whole_tables_are_what_the_record_says_of_each_entity(record: Record, put):
     put(*TEXTS)
     keys = record.graph.keys()
-    assert list(all_nodes(record.database)) == record.graph.nodes(keys)
-    edges = list(all_edges(record.database))
+    assert list(record.graph.all_nodes()) == record.graph.nodes(keys)
+    edges = list(record.graph.all_edges())
     assert len(edges) == len(set(edges))
     assert set(edges) == set(record.graph.edges_from(keys))
     assert record.aliases.groups()  # so that entities under several names were among them
@@ -99,8 +98,8 @@ def test_whole_tables_are_what_the_record_says_of_each_entity(record: Record, pu
 
 def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(record: Record, put):
     put(*TEXTS, TEXTS[0])
-    evidence = {row[:3]: row[3:] for row in all_evidence(record.database)}
-    edges = list(all_edges(record.database))
+    evidence = {row[:3]: row[3:] for row in record.graph.all_evidence()}
+    edges = list(record.graph.all_edges())
     assert evidence.keys() == {(edge.subject, edge.predicate, edge.object) for edge in edges}
     for relation, place in evidence.items():
         assert [place] == record.graph.evidence(*relation, limit=1)

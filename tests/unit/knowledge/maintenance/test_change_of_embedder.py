@@ -17,6 +17,7 @@ from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,7 @@ def test_documents_that_come_meanwhile_have_vectors_before_and_after(filled):
     filled.submit_embedder(create_embedder("static"))
     asyncio.run(steps(filled, 1))
     assert filled.reembedded()[0] > 0
-    filled.submit_documents([])
+    filled.submit(DocumentsRequest([]))
     asyncio.run(filled.add_texts(["# Rome\n\nA new note about Rome."]))
     assert filled.embedder_id == STATIC
     assert filled.coverage()[0] == filled.coverage()[1]

@@ -16,6 +16,7 @@ from loom_core.errors import RecordError, StoreBusyError
 from loom_core.knowledge.maintenance.salvage import check_file, salvage
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.storage import ProcessLock
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def damaged(filled, folder: Path) -> Path:
     ]
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"{text} {n}") for n, text in enumerate(texts)]
     asyncio.run(filled.add_documents(drafts))
-    filled.submit_documents([DocumentDraft(uri="text:later", text="This was acknowledged.")])
+    filled.submit(DocumentsRequest([DocumentDraft(uri="text:later", text="This was acknowledged.")]))
     filled.record.set("description", "wichtig")
     filled.close()
     path = folder / "record.db"

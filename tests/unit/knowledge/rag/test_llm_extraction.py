@@ -20,8 +20,9 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan, draft_materials
 from loom_core.knowledge.rag.folder_watch import FolderWatch
+from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest, SyncRequest
 from loom_core.knowledge.retrieval.config import WaitSettings
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import Job, Record
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.mock import MockProvider
 
@@ -188,12 +189,32 @@ async def test_a_job_that_waits_for_the_model_says_why_and_can_be_cancelled():
     kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(kb.work)
-        job = kb.submit_documents(documents(1))
+        job = kb.submit(DocumentsRequest(documents(1)))
         with anyio.fail_after(20):
             await asked_again.wait()
         assert "Nothing is left" in kb.worker.problem
-        kb.record.jobs.finish(kb.job(job), "cancelled")
+        await kb.cancel_job(job)
         assert kb.job(job).counts == {"skipped": 1}
+        tasks.cancel_scope.cancel()
+    kb.close()
+
+
+async def test_who_waits_for_a_job_sees_at_once_that_it_is_cancelled():
+    model = MockProvider(lambda _: LLMError("Nothing is left.", failure="quota"))
+    config = RAGConfig(waits=WaitSettings(retry=3600, work=3600))
+    kb = GraphRAGKnowledgeBase.from_config(llm_provider=model, config=config)
+    id_ = kb.submit(DocumentsRequest(documents(1)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kb.work)
+
+        async def cancel_when_stopped(_: Job) -> None:
+            while not kb.worker.stopped:
+                await anyio.lowlevel.checkpoint()
+            tasks.start_soon(kb.cancel_job, id_)
+
+        with anyio.fail_after(60):
+            job = await kb.wait_for_job(id_, progress=cancel_when_stopped)
+        assert job.state == "cancelled"
         tasks.cancel_scope.cancel()
     kb.close()
 
@@ -222,7 +243,7 @@ async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_as
         with anyio.fail_after(60):
             while not owner.worker.holds:
                 await anyio.lowlevel.checkpoint()
-            peer.submit_documents(documents(2))
+            peer.submit(DocumentsRequest(documents(2)))
             for _ in range(2):
                 with pytest.raises(LLMError, match=r"Another process works .* 余额不足，请充值。") as caught:
                     await peer.worker.drain()
@@ -271,7 +292,7 @@ async def test_what_is_in_is_made_ready_while_the_rest_waits_for_the_model():
 async def test_passages_that_only_rules_could_read_are_noted_with_the_job():
     kb = knowledge_base(MockProvider(lambda _: "I am sorry."))
     job = await kb.add_documents(documents(2))
-    notes = [note for _, note in kb.record.progress.notes(job)]
+    notes = [note for _, note in kb.record.jobs.notes(job)]
     assert len([note for note in notes if "1 of 1 passages were read by rules alone" in note]) == 2
     kb.close()
 
@@ -352,7 +373,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
         (tmp_path / f"{n}.md").write_text("泽尔有一个湖。" * 1_000, encoding="utf-8")
     kb = knowledge_base(Priced(naming("泽尔")))
     with pytest.raises(ConfirmationNeededError) as asked:
-        await kb.agree_on_extraction([tmp_path], seconds=0)
+        await kb.agree_on_extraction(FilesRequest([tmp_path]), seconds=0)
     guessed = asked.value.estimate
     read = await kb.estimate_extraction([tmp_path])
     assert guessed.by_size
@@ -367,7 +388,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
 async def test_small_additions_are_agreed_to_without_being_read(tmp_path: Path):
     (tmp_path / "a.md").write_text("zell has a lake.", encoding="utf-8")
     kb = knowledge_base(MockProvider(naming("zell")))
-    await kb.agree_on_extraction([tmp_path], seconds=0)
+    await kb.agree_on_extraction(FilesRequest([tmp_path]), seconds=0)
     assert kb.record.documents.counts()[0] == 0
     kb.close()
 
@@ -395,7 +416,7 @@ async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
             while "is not synced" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert (model.calls, kb.record.jobs.list()) == ([], [])
-        job = kb.submit_sync([tmp_path], confirm=True)
+        job = kb.submit(SyncRequest([tmp_path], confirm=True))
         kb.worker.wake()
         with anyio.fail_after(30):
             while not kb.job(job).finished:  # noqa: ASYNC110
@@ -409,8 +430,8 @@ async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
 async def test_a_job_whose_size_nobody_could_know_ends_where_it_becomes_too_much():
     model = Priced(naming("zell"))
     kb = knowledge_base(model)
-    job = kb.submit_documents(documents(2))  # as web pages are, that are fetched by and by
-    small = kb.submit_documents([])
+    job = kb.submit(DocumentsRequest(documents(2)))  # as web pages are, that are fetched by and by
+    small = kb.submit(DocumentsRequest([]))
     await kb.worker.drain()
     assert kb.job(job).state == "failed"
     assert "needs a confirmation" in kb.job(job).error

@@ -24,9 +24,11 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
+from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.answer import Answer
 from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+from loom_core.knowledge.store import Job
 from loom_core.observability import LoomTracer
 from loom_core.storage.ownership import holder_of, read_card, write_card
 
@@ -295,12 +297,44 @@ async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open):
     owner, peer = open_kb(config=config), open_kb(config=config)
     async with working(owner), working_beside(peer):
         with anyio.fail_after(60):
-            job = peer.submit_documents([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            job = peer.submit(
+                DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            )
             peer.worker.wake()
             await until(lambda: owner.job(job).finished)
             await until(lambda: owner.coverage() == (1, 1))
             assert [row.uri for row in await peer.remove(["text:basel"])] == ["text:basel"]
             await until(lambda: owner.index_lag()["words"] == 0)
+
+
+async def test_who_waits_for_a_job_misses_nothing_between_the_look_and_the_wait(open_kb: Open):
+    knowledge_base = open_kb(config=RAGConfig(waits=WaitSettings(work=3600)))
+    id_ = knowledge_base.submit(
+        DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+    )
+    async with anyio.create_task_group() as tasks:
+
+        async def do_all_of_it(_: Job) -> None:
+            tasks.start_soon(knowledge_base.work)
+            await until(lambda: knowledge_base.job(id_).finished)
+            await knowledge_base.worker.drain()  # so that the step that ended the job is over, too
+
+        with anyio.fail_after(60):
+            job = await knowledge_base.wait_for_job(id_, progress=do_all_of_it)
+        assert job.state == "done"
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_waits_for_a_job_of_another_process_looks_at_it_again_and_again(open_kb: Open):
+    config = RAGConfig(waits=WaitSettings(work=3600))
+    owner, peer = open_kb(config=config), open_kb(config=config)
+    async with working(owner):
+        with anyio.fail_after(60):
+            id_ = peer.submit(
+                DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
+            )
+            owner.worker.wake()
+            assert (await peer.wait_for_job(id_)).state == "done"
 
 
 @asynccontextmanager
@@ -345,8 +379,10 @@ async def test_the_owner_of_a_long_addition_answers_meanwhile(open_kb: Open):
                 seen.append(True)
                 tasks.start_soon(ask)
 
-        job = owner.submit_documents(
-            [DocumentDraft(uri=f"text:{n}", text=f"Town{n} lies near Town{n + 1}.") for n in range(100)]
+        job = owner.submit(
+            DocumentsRequest(
+                [DocumentDraft(uri=f"text:{n}", text=f"Town{n} lies near Town{n + 1}.") for n in range(100)]
+            )
         )
         await owner.worker.drain(progress=progress)
     assert owner.job(job).finished
@@ -360,7 +396,7 @@ async def test_a_question_before_words_are_indexed_does_not_wait_for_the_rest_of
     town = "Town {} has a market on every {}th day, and a bridge over the river {}. "
     text = "".join(town.format(n, n % 30, n % 7) for n in range(600))
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"Hamlet{n}. {text}") for n in range(200)]
-    job = owner.submit_documents(drafts)
+    job = owner.submit(DocumentsRequest(drafts))
     answers: list[tuple[Answer, bool]] = []
 
     async def ask() -> None:

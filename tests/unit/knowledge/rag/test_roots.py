@@ -9,6 +9,7 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import FilesRequest
 
 pytestmark = [
     pytest.mark.hostile("paths and links"),
@@ -36,7 +37,7 @@ async def outcome(kb: GraphRAGKnowledgeBase, job: str) -> tuple[dict[str, int], 
 
 
 async def test_what_is_below_the_roots_is_read(kb, root) -> None:
-    counts, _ = await outcome(kb, kb.submit_paths([root / "sub"], roots=[root]))
+    counts, _ = await outcome(kb, kb.submit(FilesRequest([root / "sub"], roots=[root])))
     assert counts == {"added": 1}
 
 
@@ -45,8 +46,8 @@ async def test_a_link_put_in_place_after_the_job_was_taken_leads_nowhere(
     what: str, kb, root, tmp_path
 ) -> None:
     jobs = [
-        kb.submit_paths([root / "sub" / "note.md"], roots=[root]),
-        kb.submit_paths([root / "sub"], roots=[root]),
+        kb.submit(FilesRequest([root / "sub" / "note.md"], roots=[root])),
+        kb.submit(FilesRequest([root / "sub"], roots=[root])),
     ]
     outside = tmp_path / "outside"
     (root / "sub" / "note.md").unlink()
@@ -78,7 +79,7 @@ async def test_the_roots_hold_for_whoever_goes_on_with_the_job(tmp_path, root) -
         )
 
     before = opened()
-    job = before.submit_paths([root / "sub"], roots=[root])
+    job = before.submit(FilesRequest([root / "sub"], roots=[root]))
     before.close()
     (root / "sub" / "note.md").unlink()
     (root / "sub").rmdir()

@@ -14,6 +14,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.folder_watch import FolderWatch
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest, SyncRequest
 from loom_core.knowledge.store import Job
 
 pytestmark = pytest.mark.slow
@@ -173,7 +174,7 @@ async def test_other_tags_are_another_document(knowledge_base, folder: Path):
 
 async def test_a_cancelled_listing_is_over_at_once_and_writes_nothing_more(knowledge_base, folder: Path):
     jobs = knowledge_base.record.jobs
-    id_ = knowledge_base.submit_sync([folder])
+    id_ = knowledge_base.submit(SyncRequest([folder]))
     await knowledge_base.worker._ingest.step()
     jobs.finish(knowledge_base.job(id_), "cancelled")
     await knowledge_base.worker.drain()
@@ -190,7 +191,7 @@ async def test_duplicates_are_told_with_the_job_and_grouped(knowledge_base, tmp_
     (tmp_path / "near.md").write_text("\n".join([*lines, "And one more."]), encoding="utf-8")
     (tmp_path / "other.md").write_text("Nothing of the kind is written in this one.", encoding="utf-8")
     job = await knowledge_base.sync_paths([tmp_path])
-    notes = [note for _, note in knowledge_base.record.progress.notes(job)]
+    notes = [note for _, note in knowledge_base.record.jobs.notes(job)]
     assert len(notes) == 3
     assert any("one.md: same text as" in note and "same.md" in note for note in notes)
     assert any("near.md: 9" in note and "% the same as" in note for note in notes)
@@ -243,7 +244,9 @@ async def test_what_is_removed_while_a_job_has_still_to_add_it_stays_removed() -
     knowledge_base = GraphRAGKnowledgeBase.from_config()
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(3)]
     await knowledge_base.add_documents(drafts[:1])
-    job = knowledge_base.submit_documents([DocumentDraft(uri="text:0", text="Another text."), *drafts[1:]])
+    job = knowledge_base.submit(
+        DocumentsRequest([DocumentDraft(uri="text:0", text="Another text."), *drafts[1:]])
+    )
     removed = await knowledge_base.remove(["text:0", "text:1"])
     await knowledge_base.worker.drain()
     assert [document.uri for document in removed] == ["text:0"]

@@ -20,6 +20,7 @@ from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.model import Chunk, Extraction
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import SyncRequest
 from loom_core.knowledge.store import Job
 from loom_core.testing.record_content import check_indexes, content
 
@@ -179,7 +180,7 @@ class Histories(RuleBasedStateMachine):
         knowledge_base = self.base.knowledge_base
 
         async def some() -> None:
-            id_ = knowledge_base.submit_sync([self.root])
+            id_ = knowledge_base.submit(SyncRequest([self.root]))
             for _ in range(steps):
                 await knowledge_base.worker._ingest.step()
             if cancelled:

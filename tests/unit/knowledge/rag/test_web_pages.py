@@ -9,6 +9,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import PagesRequest
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer
@@ -140,18 +141,18 @@ def test_an_address_of_a_private_place_is_refused_at_once(kb, server) -> None:
         "x",
     ):
         with pytest.raises(NetError):
-            kb.submit_urls(["https://example.com/", url])
+            kb.submit(PagesRequest(["https://example.com/", url]))
     with pytest.raises(InvalidInputError):
-        kb.submit_urls([])
+        kb.submit(PagesRequest([]))
     with pytest.raises(ConfigError):
-        kb.submit_urls(["https://example.com/"], allow_net=["not a host"])
+        kb.submit(PagesRequest(["https://example.com/"], allow_net=["not a host"]))
     assert kb.record.jobs.list() == []
     assert server.asked == []
 
 
 async def test_nothing_is_fetched_before_the_work_begins(kb, server) -> None:
     url = server.answers("/", page("Later", "It is fetched later."))
-    job = kb.submit_urls([url], allow_net=ALLOWED)
+    job = kb.submit(PagesRequest([url], allow_net=ALLOWED))
     assert kb.job(job).state == "queued"
     assert server.asked == []
     await kb.worker.drain()

@@ -178,14 +178,14 @@ def test_the_oldest_finished_jobs_are_forgotten():
 def test_a_jobs_pace_is_that_of_its_last_work_and_survives_reopening(tmp_path: Path):
     record = Record(tmp_path / "record.db")
     job = _running(record, 100)
-    assert record.progress.pace(job) is None
+    assert record.jobs.pace(job) is None
     for _ in range(40):
         record.progress.note_work(job, seconds=100.0, documents=1, chunks=1)
     for _ in range(30):
         record.progress.note_work(job, seconds=0.5, documents=5, chunks=10)
     record.close()
     record = Record(tmp_path / "record.db")
-    assert record.progress.pace(job) == Pace(10.0, 20.0, 10.0)
+    assert record.jobs.pace(job) == Pace(10.0, 20.0, 10.0)
     record.close()
 
 
@@ -196,7 +196,7 @@ def test_problems_and_notes_are_read_in_pages(record: Record):
     rest = record.jobs.report(job, ["failed"], limit=3, after=first[-1].ordinal)
     assert [item.uri for item in [*first, *rest]] == [f"file:///{n}" for n in range(5)]
     record.progress.note(job, ["one", "two", "three"])
-    ((key, note),) = record.progress.notes(job, limit=1)
+    ((key, note),) = record.jobs.notes(job, limit=1)
     assert note == "one"
-    assert [note for _, note in record.progress.notes(job, after=key)] == ["two", "three"]
-    assert record.progress.count_notes(job) == 3
+    assert [note for _, note in record.jobs.notes(job, after=key)] == ["two", "three"]
+    assert record.jobs.count_notes(job) == 3

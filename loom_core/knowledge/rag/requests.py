@@ -1,0 +1,278 @@
+"""Requests to add documents: what is meant, and how a job writes it down."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from loom_core.errors import InvalidInputError
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.page_fetcher import client_for
+from loom_core.knowledge.ingest.workers import draft_payload
+from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materials
+from loom_core.knowledge.uris import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from loom_core.knowledge.ingest.workers import Material
+    from loom_core.knowledge.model import DocumentDraft
+    from loom_core.knowledge.store.jobs import JobKind
+
+__all__ = ["AddRequest", "DocumentsRequest", "FilesRequest", "PagesRequest", "SourcesRequest", "SyncRequest"]
+
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_SHOWN = 100  # characters of a source in an error
+
+
+@dataclass(frozen=True, slots=True)
+class AddRequest(ABC):
+    """Documents that a knowledge base is to take in.
+
+    Attributes:
+        confirm: whether a language model may read much for it; else the job fails where it would.
+    """
+
+    kind: ClassVar[JobKind] = "add"
+
+    confirm: bool = field(default=False, kw_only=True)
+
+    @abstractmethod
+    def job(self) -> dict[str, Any]:
+        """What a job has to remember of it, as JSON. Blocks.
+
+        Raises:
+            InvalidInputError: it cannot be done.
+        """
+
+    @abstractmethod
+    def materials(self) -> Iterator[Material]:
+        """What its documents are prepared from, as far as that is known beforehand. Blocks.
+
+        Raises:
+            InvalidInputError: a pattern is malformed.
+        """
+
+    def items(self) -> list[tuple[str, bytes]] | None:
+        """Address and content of each document, where they are given with it; None where they are not."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsRequest(AddRequest):
+    """Documents that are given with their texts."""
+
+    documents: Sequence[DocumentDraft]
+
+    def job(self) -> dict[str, Any]:
+        """See `AddRequest.job`.
+
+        Raises:
+            InvalidInputError: one of them is longer than any document may be; none is added.
+        """
+        most = LoadLimits().max_text_chars
+        for draft in self.documents:
+            if len(draft.text) > most:
+                raise InvalidInputError(
+                    f"{shown(draft.uri)} has {len(draft.text):,} characters, and {most:,} are the most.",
+                    advice="Split it into several documents.",
+                )
+        return {"texts": len(self.documents)}
+
+    def materials(self) -> Iterator[Material]:
+        """See `AddRequest.materials`."""
+        return draft_materials(self.documents)
+
+    def items(self) -> list[tuple[str, bytes]]:
+        """See `AddRequest.items`."""
+        return [(draft.uri, draft_payload(draft)) for draft in self.documents]
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRequest(AddRequest):
+    """Files and folders; none of them is read before the job is worked on.
+
+    Attributes:
+        paths: files and folders.
+        include: patterns as in .gitignore; only what matches is taken, where given.
+        exclude: patterns of what is left out.
+        metadata: fields for all the documents.
+        roots: where given, nothing outside these folders is read, wherever links lead by then.
+    """
+
+    paths: Sequence[Path]
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    metadata: dict[str, Any] | None = None
+    roots: Sequence[Path] = field(default=(), kw_only=True)
+
+    def job(self) -> dict[str, Any]:
+        """See `AddRequest.job`."""
+        return {**_listing(self), "roots": [str(root.resolve()) for root in self.roots]}
+
+    def materials(self) -> Iterator[Material]:
+        """See `AddRequest.materials`."""
+        return path_materials(self.paths, include=self.include, exclude=self.exclude, metadata=self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest(AddRequest):
+    """Folders that a knowledge base is to be in step with.
+
+    New files are added, changed ones updated, and the documents below the folders whose files are gone or
+    left out now are removed; a file that moved between the folders keeps all that was made of it. A folder
+    that is gone, or empty where there were many documents, is refused, as its drive may just not be
+    connected; the documents of what cannot be read are kept.
+
+    Attributes:
+        paths: the folders.
+        include: patterns as in .gitignore; only what matches is taken, where given.
+        exclude: patterns of what is left out.
+        metadata: fields for all the documents.
+        allow_empty: whether a folder that is gone or empty means that its documents are to go.
+        within: where given, only these paths below the folders' real paths are looked at.
+    """
+
+    kind: ClassVar[JobKind] = "sync"
+
+    paths: Sequence[Path]
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    metadata: dict[str, Any] | None = None
+    allow_empty: bool = field(default=False, kw_only=True)
+    within: Sequence[Path] = field(default=(), kw_only=True)
+
+    def job(self) -> dict[str, Any]:
+        """See `AddRequest.job`.
+
+        Raises:
+            InvalidInputError: there is no folder, or one of them is a file.
+        """
+        if not self.paths:
+            raise InvalidInputError("There is no folder to sync.", advice="Name at least one folder.")
+        for folder in self.paths:
+            if folder.is_file():
+                raise InvalidInputError(f"{folder} is a file, not a folder.", advice="Files are added.")
+        return {
+            **_listing(self),
+            "allow_empty": self.allow_empty,
+            "within": [str(path) for path in self.within],
+        }
+
+    def materials(self) -> Iterator[Material]:
+        """See `AddRequest.materials`."""
+        return path_materials(
+            self.paths,
+            include=self.include,
+            exclude=self.exclude,
+            metadata=self.metadata,
+            within=self.within,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PagesRequest(AddRequest):
+    """Web pages, or documents on the web in any format that files can have.
+
+    None of them is fetched before the job is worked on: a job that is not confirmed fails where a language
+    model would have to read too much. A page's document has the canonical form of the address that was given,
+    whatever it redirects to, so that the same address replaces it later. A page that cannot be had fails
+    alone.
+
+    Attributes:
+        urls: http and https addresses.
+        allow_net: hosts and networks that may be asked besides the open internet (`wiki.example`,
+            `10.1.0.0/16`). The job remembers them.
+        metadata: fields for all the documents.
+    """
+
+    urls: Sequence[str]
+    allow_net: Sequence[str] = ()
+    metadata: dict[str, Any] | None = None
+
+    def job(self) -> dict[str, Any]:
+        """See `AddRequest.job`.
+
+        Raises:
+            InvalidInputError: no address is given.
+            NetError: one of them is no web address, or of a private place that is not allowed.
+            ConfigError: a rule of `allow_net` is neither a host nor a network.
+        """
+        client = client_for(self.allow_net)
+        addresses = list(dict.fromkeys(map(client.check, self.urls)))
+        if not addresses:
+            raise InvalidInputError("There is no address to add.", advice="Give at least one URL.")
+        return {"urls": addresses, "allow_net": list(self.allow_net), "metadata": self.metadata or {}}
+
+    def materials(self) -> Iterator[Material]:
+        """See `AddRequest.materials`."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesRequest(AddRequest):
+    """Files, folders and web pages, in one job.
+
+    Attributes:
+        files: the files and folders.
+        pages: the web pages, if there are any.
+    """
+
+    files: FilesRequest
+    pages: PagesRequest | None = None
+
+    @classmethod
+    def of(
+        cls,
+        sources: Sequence[str | Path],
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        allow_net: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+        confirm: bool = False,
+    ) -> SourcesRequest:
+        """Tell paths, in which `~` is the user's home, from http and https addresses. Blocks.
+
+        Raises:
+            InvalidInputError: there is no source, or nothing at a path.
+        """
+        if not sources:
+            raise InvalidInputError("There is nothing to add.", advice="Give at least one path or address.")
+        urls = [source for source in sources if isinstance(source, str) and _WEB.match(source)]
+        paths = [Path(os.path.expanduser(source)) for source in sources if source not in urls]  # noqa: PTH111
+        for path in paths:
+            if not os.path.exists(path):  # noqa: PTH110 - a text that was given by mistake is no valid path
+                raise InvalidInputError(
+                    f"There is no file or folder {_excerpt(str(path))}.",
+                    advice="Check the path. A text is added with `add_texts`; "
+                    "a web address begins with https://.",
+                )
+        files = FilesRequest(paths, include, exclude, metadata)
+        return cls(files, PagesRequest(urls, allow_net, metadata) if urls else None, confirm=confirm)
+
+    def job(self) -> dict[str, Any]:
+        """See `AddRequest.job`; errors as for `PagesRequest`."""
+        return self.files.job() | (self.pages.job() if self.pages is not None else {})
+
+    def materials(self) -> Iterator[Material]:
+        """See `AddRequest.materials`."""
+        return self.files.materials()
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _listing(request: FilesRequest | SyncRequest) -> dict[str, Any]:
+    """What a job looks for files by."""
+    return {
+        "paths": [str(path.absolute()) for path in request.paths],
+        "include": list(request.include),
+        "exclude": list(request.exclude),
+        "metadata": request.metadata or {},
+    }
