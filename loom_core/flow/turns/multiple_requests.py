@@ -91,10 +91,10 @@ def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
     joint = _FURTHER.search(message, end)
     part = message[joint.end() :].strip() if joint else ""
     named: Any = match.flow.input_schema.get("properties") or {}
-    inputs = {name: each for name, each in named.items() if isinstance(each, Mapping)}
     if not part or is_cancel(part) or is_aside(part) or len(content_words(part)) < _FEW:
         return ""
-    return "" if router.match(part).matches or found_inputs(part, inputs) else part
+    found = found_inputs(part, {name: each for name, each in named.items() if isinstance(each, Mapping)})
+    return "" if found or router.match(part).matches else part
 
 
 def content_words(text: str) -> set[str]:
