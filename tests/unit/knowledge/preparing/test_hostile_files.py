@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,15 +13,11 @@ from loom_core.knowledge.ingest.workers import Material, Preparer
 from loom_core.knowledge.ingest.workers.preparation import Failed, Made
 from loom_core.knowledge.ingest.workers.worker import ChildLimits
 from loom_core.knowledge.store.prepared import PreparedDocument
+from tests.fixtures.hostile_files import REFUSED, TAKEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.hostile("files of any kind")]
 
 _SECONDS = 60.0
-
-
-@pytest.fixture(scope="module")
-def hostile(load: Callable[[Path], ModuleType]) -> ModuleType:
-    return load(Path(__file__).parents[3] / "fixtures" / "hostile_files.py")
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +38,8 @@ def prepared(preparer: Preparer, path: Path) -> Made:
     return made
 
 
-def test_each_of_them_is_refused_with_a_reason_and_the_next_file_is_read(hostile, preparer, tmp_path) -> None:
-    for name, (make, reason) in hostile.REFUSED.items():
+def test_each_of_them_is_refused_with_a_reason_and_the_next_file_is_read(preparer, tmp_path) -> None:
+    for name, (make, reason) in REFUSED.items():
         path = tmp_path / name
         path.write_bytes(make())
         made = prepared(preparer, path)
@@ -55,9 +50,9 @@ def test_each_of_them_is_refused_with_a_reason_and_the_next_file_is_read(hostile
         path.unlink()
 
 
-def test_what_tries_in_vain_is_read_like_any_other(hostile, preparer, tmp_path) -> None:
+def test_what_tries_in_vain_is_read_like_any_other(preparer, tmp_path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    for name, (make, word) in hostile.TAKEN.items():
+    for name, (make, word) in TAKEN.items():
         path = tmp_path / "a" / "b" / name
         path.write_bytes(make())
         made = prepared(preparer, path)
