@@ -44,9 +44,9 @@ from loom_core.llm.mock import MockProvider
 from loom_core.mcp_client import HttpClient, MCPToolRegistry, StdioClient
 from loom_core.observability import LoomMetrics, LoomTracer
 from loom_core.plugins import PluginRegistry, create
-from loom_core.testing.vendors import FakeVendors
 from loom_core.tools import tool
 from tests.docs import snippets
+from tests.fixtures.vendors import FakeVendors
 
 _ROOT = Path(__file__).parents[2]
 _SPECIFICATIONS = _ROOT.parent / "shared" / "spec"

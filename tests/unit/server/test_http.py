@@ -18,7 +18,7 @@ from loom_core.errors import ConfigError, RecordError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_settings import HttpSettings
-from loom_core.testing.serving import serving
+from tests.fixtures.serving import serving
 from tests.unit.server.sample import sample_server
 
 pytestmark = [

@@ -21,8 +21,8 @@ from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import AssistantMessage
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.providers import PROVIDERS
-from loom_core.testing.vendors import FakeVendors, Turn
 from loom_core.tokens import estimate_tokens
+from tests.fixtures.vendors import FakeVendors, Turn
 
 ENGLISH = "Ada Lovelace met Charles Babbage in London."
 CHINESE = "魯迅曾在北京大学任教。"

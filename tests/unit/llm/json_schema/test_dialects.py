@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.dialects import adapted
 from loom_core.llm.json_schema.values import problems
-from loom_core.testing.vendors.json_schema_rules import check_gemini, check_inline
+from tests.fixtures.vendors.json_schema_rules import check_gemini, check_inline
 from tests.unit.llm.json_schema.schemas import schemas, values_of
 
 

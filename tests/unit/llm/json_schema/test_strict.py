@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.strict import strict
 from loom_core.llm.json_schema.values import problems, without_nulls
-from loom_core.testing.vendors.json_schema_rules import check_openai_strict
+from tests.fixtures.vendors.json_schema_rules import check_openai_strict
 from tests.unit.llm.json_schema.schemas import schemas, values_of
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_core.testing.contract import Change, changes
+from tools.surface_changes import Change, changes
 
 STRING = {"type": "string"}
 SEARCH: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from loom_core.testing.schema_inclusion import Refusal, refusals
+from tools.schema_inclusion import Refusal, refusals
 
 STRING, NUMBER, INTEGER, NULL = ({"type": kind} for kind in ("string", "number", "integer", "null"))
 TREE = {

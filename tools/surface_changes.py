@@ -1,4 +1,4 @@
-"""What a server promises its clients, and whether a change of it breaks a promise.
+"""Compare two surfaces of a server: whether a change breaks what its clients were promised.
 
 The questions are whether a call that worked with the old server still works with the new one, whether what
 a program read out of the answer is still there, and whether a host may still run a tool without asking.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from loom_core.testing.schema_inclusion import Refusal, refusals
+from tools.schema_inclusion import Refusal, refusals
 
 __all__ = ["Change", "Surface", "changes"]
 
