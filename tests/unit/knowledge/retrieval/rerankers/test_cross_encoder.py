@@ -17,7 +17,7 @@ from loom_core.plugins import create
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.unit.knowledge.rerankers.conftest import MakeModel
+    from tests.unit.knowledge.retrieval.rerankers.conftest import MakeModel
 
 
 def passages(*texts: str) -> list[KnowledgeItem]:

@@ -12,7 +12,7 @@ from loom_core.knowledge.model import DocumentDraft
 @pytest.fixture
 def documents() -> Path:
     """The folder of committed documents."""
-    return Path(__file__).parents[3] / "fixtures" / "documents"
+    return Path(__file__).parents[4] / "fixtures" / "documents"
 
 
 @pytest.fixture

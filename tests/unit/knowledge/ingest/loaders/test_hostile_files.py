@@ -16,7 +16,7 @@ from loom_core.knowledge.model import DocumentDraft
 
 pytestmark = pytest.mark.hostile("files of any kind")
 
-DOCUMENTS = Path(__file__).parents[3] / "fixtures" / "documents"
+DOCUMENTS = Path(__file__).parents[4] / "fixtures" / "documents"
 OFFICE = {".docx", ".pptx", ".xlsx", ".xlsm", ".xls", ".ods", ".odt", ".odp", ".epub"}
 TEXTUAL = sorted(supported_extensions() - {".pdf"} - OFFICE)
 SNIPPETS = (

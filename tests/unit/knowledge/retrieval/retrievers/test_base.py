@@ -18,7 +18,7 @@ from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDo
 from loom_core.plugins import create
 
 if TYPE_CHECKING:
-    from tests.unit.knowledge.retrievers.conftest import MemorySource
+    from tests.unit.knowledge.retrieval.retrievers.conftest import MemorySource
 
     MakeSource = Callable[..., MemorySource]
 

@@ -14,7 +14,7 @@ from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.plugins import create
-from tests.unit.knowledge.retrievers.conftest import HARBOURS, MemorySource
+from tests.unit.knowledge.retrieval.retrievers.conftest import HARBOURS, MemorySource
 
 if TYPE_CHECKING:
     MakeSource = Callable[..., MemorySource]

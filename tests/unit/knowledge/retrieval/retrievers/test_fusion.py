@@ -17,7 +17,7 @@ from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create
 
 if TYPE_CHECKING:
-    from tests.unit.knowledge.retrievers.conftest import MemorySource
+    from tests.unit.knowledge.retrieval.retrievers.conftest import MemorySource
 
     MakeSource = Callable[..., MemorySource]
 
