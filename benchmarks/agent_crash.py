@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import socketserver
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Run
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the fake vendors of the tests
 
 _ACTOR = Path(__file__).with_name("agent_crash_actor.py")
 _REPEATABLE = frozenset({"read", "put"})
@@ -197,7 +200,7 @@ class Findings:
         from loom_core.errors import LoomError
         from loom_core.llm.providers import PROVIDERS
         from loom_core.retry import RetryPolicy
-        from loom_core.testing.vendors import FakeVendors
+        from tests.fixtures.vendors import FakeVendors
 
         fake = FakeVendors()
         async with fake.http_client() as http_client:

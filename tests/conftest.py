@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.util
 import os
 import platform
 import signal
@@ -14,13 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from loom_core import keys
+from tests.e2e.jsonrpc import StdioServer
+from tests.fixtures import node as nodejs
+from tests.fixtures import processes
+from tests.fixtures.conformance import Suite
+from tests.fixtures.local_server import LocalServer
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from loom_core.observability.registry import Registry
-    from tests.e2e.jsonrpc import StdioServer
-    from tests.fixtures.conformance import Suite
-    from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
 _MEASURING_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
@@ -42,20 +42,6 @@ _MEASURING = pytest.StashKey[dict[str, str]]()
 _REASONS = 2  # for skipped tests that have a line each; a third line has the others
 _GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
 _AS_IN_A_TERMINAL = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGALRM")
-
-
-def _load(path: Path) -> ModuleType:
-    name = "loom_tests." + ".".join(path.relative_to(_HERE).with_suffix("").parts)
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-processes = _load(_HERE / "fixtures" / "processes.py")
 
 
 def _inherit_nothing() -> None:
@@ -250,7 +236,9 @@ def least_processor_time() -> Callable[[Callable[[], object]], float]:
 @pytest.fixture
 def spans() -> Iterator[list[ReadableSpan]]:
     """The spans that end in this process during the test, the SDK's of MCP included, in this order."""
-    kept = _load(_HERE / "fixtures" / "kept_spans.py").kept_spans()
+    from tests.fixtures.kept_spans import kept_spans  # not before: few tests need the SDK
+
+    kept = kept_spans()
     kept.kept = []
     yield kept.kept
     kept.kept = None
@@ -267,20 +255,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return registry
 
 
-@pytest.fixture(scope="session")
-def load() -> Callable[[Path], ModuleType]:
-    """Imports a module that tests share, by its path: with `--import-mode=importlib` tests are no package."""
-    return _load
-
-
-@pytest.fixture(scope="session")
-def jsonrpc() -> ModuleType:
-    """The module tests/e2e/jsonrpc.py: `StdioServer`, and `JsonRpcError` for an error answer."""
-    return _load(_HERE / "e2e" / "jsonrpc.py")
-
-
 @pytest.fixture
-def stdio_server(jsonrpc: ModuleType) -> Iterator[Callable[..., StdioServer]]:
+def stdio_server() -> Iterator[Callable[..., StdioServer]]:
     """Starts servers: `stdio_server([sys.executable, "-m", "loom_kb"], era="modern", env=...)`.
 
     Takes what `StdioServer` in tests/e2e/jsonrpc.py takes, and ends every server with the test.
@@ -288,7 +264,7 @@ def stdio_server(jsonrpc: ModuleType) -> Iterator[Callable[..., StdioServer]]:
     with ExitStack() as servers:
 
         def start(*args: Any, **kwargs: Any) -> StdioServer:
-            return servers.enter_context(closing(jsonrpc.StdioServer(*args, **kwargs)))
+            return servers.enter_context(closing(StdioServer(*args, **kwargs)))
 
         yield start
 
@@ -296,14 +272,11 @@ def stdio_server(jsonrpc: ModuleType) -> Iterator[Callable[..., StdioServer]]:
 @pytest.fixture
 def local_servers() -> Iterator[Callable[..., LocalServer]]:
     """Starts web servers of this machine, see tests/fixtures/local_server.py, and ends them with the test."""
-    module = _load(_HERE / "fixtures" / "local_server.py")
     with ExitStack() as servers:
-        yield lambda *args, **named: servers.enter_context(closing(module.LocalServer(*args, **named)))
+        yield lambda *args, **named: servers.enter_context(closing(LocalServer(*args, **named)))
 
 
 @pytest.fixture(scope="session")
 def suite() -> Suite:
     """The official conformance suite, see tests/fixtures/conformance.py; skips where Node.js is missing."""
-    nodejs = _load(_HERE / "fixtures" / "node.py")
-    conformance = _load(_HERE / "fixtures" / "conformance.py")
-    return conformance.Suite(nodejs.node(least=(22, 0)), nodejs.installed(_HERE / "conformance"))
+    return Suite(nodejs.node(least=(22, 0)), nodejs.installed(_HERE / "conformance"))

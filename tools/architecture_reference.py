@@ -24,7 +24,7 @@ PAGE = _ROOT / "docs" / "explanation" / "architecture.md"
 FOUNDATIONS = "foundations"
 SERVERS = ("loom_kb", "loom_query", "loom_agent", "loom_flow")
 _A_ROW = 6  # names in a row of the box of foundations
-_OUTSIDE = {"loom_core.testing"}  # imports whatever tests need; nothing imports it
+_OUTSIDE = {"loom_core.testing"}  # for tests: nothing imports it
 
 Imports = Mapping[str, frozenset[str]]
 """Packages, each with those that it imports itself."""

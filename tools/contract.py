@@ -26,7 +26,7 @@ from loom_query.app import build as build_query
 from loom_query.settings import Settings as QuerySettings
 from mcp import Client
 
-from loom_core.testing.contract import Surface, changes
+from tools.surface_changes import Surface, changes
 
 if TYPE_CHECKING:
     from mcp_types import Prompt, ResourceTemplate, Tool

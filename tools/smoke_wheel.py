@@ -26,9 +26,9 @@ from typing import Any
 
 import uvicorn
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Recorded, Turn
 from tests.e2e.jsonrpc import Era, StdioServer
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Recorded, Turn
 
 _KB_TOOLS = {"query", "fetch", "add", "remove", "sources", "graph", "job", "job_cancel"}
 _QUERY_TOOLS = {"query", "fetch", "sources", "ask"}

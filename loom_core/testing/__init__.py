@@ -1,4 +1,4 @@
-"""What tests need: Loom's own, and those of programs that are built on it. Nothing but tests imports it."""
+"""A scripted model and a tester of agents, for tests of programs that are built on Loom."""
 
 from __future__ import annotations
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from loom_kb.program import run
 
-_HERE = Path(__file__).parent
-_ROOT = _HERE.parents[1]
+from tests.docs import shell, snippets
+
+_ROOT = Path(__file__).parents[2]
 _DOCUMENTS = {
     "notes/budget.md": "# Budget\n\nThe budget of 2026 was approved by Anna Berg on 3 March.\n",
     "notes/harbour.md": "# Port Aster\n\nThe master of Port Aster is Ada Lovelace.\n",
@@ -26,23 +25,9 @@ _PDF = _ROOT / "tests" / "fixtures" / "documents" / "harbour.pdf"
 _UTTERANCE = {"message": "我想请三天假", "expect": {"action": "flow", "flow": "leave_request"}}
 _AGENT = {"profiles": {"default": {"model": "mock"}}}
 
-sys.path.insert(0, str(_ROOT))  # `tools`, whose modules import each other
-
 
 @pytest.fixture(scope="session")
-def markdown(load: Callable[[Path], ModuleType]) -> ModuleType:
-    """The module tests/docs/snippets.py."""
-    return load(_HERE / "snippets.py")
-
-
-@pytest.fixture(scope="session")
-def shell(load: Callable[[Path], ModuleType]) -> ModuleType:
-    """The module tests/docs/shell.py."""
-    return load(_HERE / "shell.py")
-
-
-@pytest.fixture(scope="session")
-def programs(shell: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for `PATH` with whatever commands on the pages begin with."""
     return shell.make_programs(tmp_path_factory.mktemp("programs"))
 
@@ -72,15 +57,13 @@ def done() -> set[str]:
 
 
 @pytest.fixture
-def run_page(
-    markdown: ModuleType, shell: ModuleType, used_home: Path, programs: Path, done: set[str], tmp_path: Path
-) -> Callable[[str], None]:
+def run_page(used_home: Path, programs: Path, done: set[str], tmp_path: Path) -> Callable[[str], None]:
     """Runs the commands of a page in a home of its own: `run_page("docs/flow.md")`."""
 
     def run_commands(page: str) -> None:
         home = tmp_path / "home"
         shutil.copytree(used_home, home, symlinks=True)
-        for snippet in markdown.snippets(page, "sh", "console", "jsonc"):
+        for snippet in snippets.snippets(page, "sh", "console", "jsonc"):
             if snippet.skipped or snippet.text in done:
                 continue
             if snippet.language == "jsonc":

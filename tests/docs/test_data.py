@@ -6,7 +6,6 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from loom_agent.profiles.agent_file import read_agent_file
@@ -20,6 +19,7 @@ from loom_core.mcp_client.configuration.config_file import ServerFile
 from loom_core.mcp_client.configuration.expansion import Expansion
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.tools.permission.rule import read_rules
+from tests.docs import snippets
 
 _SET = {"GITHUB_TOKEN": "x", "WIKI_HOST": "wiki.example", "WIKI_KEY": "x", "TOKEN": "x"}
 
@@ -85,10 +85,10 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-def test_every_block_of_json_is_what_its_reader_takes(markdown: ModuleType, tmp_path: Path) -> None:
+def test_every_block_of_json_is_what_its_reader_takes(tmp_path: Path) -> None:
     read: list[str] = []
-    for page in markdown.pages():
-        for snippet in markdown.snippets(page, "json", "jsonc"):
+    for page in snippets.pages():
+        for snippet in snippets.snippets(page, "json", "jsonc"):
             key = next((key for key in _READERS if f'"{key}":' in snippet.text), None)
             assert key, f"{snippet}: nothing reads this"
             file = tmp_path / f"{len(read)}.json"
@@ -102,8 +102,8 @@ def test_every_block_of_json_is_what_its_reader_takes(markdown: ModuleType, tmp_
     assert set(read) == set(_READERS)
 
 
-def test_every_block_of_toml_is_a_distribution_that_offers_plugins(markdown: ModuleType) -> None:
-    found = [block for page in markdown.pages() for block in markdown.snippets(page, "toml")]
+def test_every_block_of_toml_is_a_distribution_that_offers_plugins() -> None:
+    found = [block for page in snippets.pages() for block in snippets.snippets(page, "toml")]
     assert found
     for snippet in found:
         points = tomllib.loads(snippet.text)["project"]["entry-points"]["loom.plugins"]

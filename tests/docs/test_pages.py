@@ -6,9 +6,10 @@ import re
 import unicodedata
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.docs import snippets
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted(
@@ -86,8 +87,8 @@ def test_the_index_names_every_page_of_the_reference() -> None:
     assert {f"reference/{page.name}" for page in (_ROOT / "docs" / "reference").glob("*.md")} <= named
 
 
-def test_every_block_says_what_it_is_and_few_are_not_run(markdown: ModuleType) -> None:
-    blocks = [block for page in markdown.pages() for block in markdown.snippets(page)]
+def test_every_block_says_what_it_is_and_few_are_not_run() -> None:
+    blocks = [block for page in snippets.pages() for block in snippets.snippets(page)]
     assert {block.language for block in blocks} <= _RUN | _READ | _SHOWN
     skipped = [f"{block}: {block.skipped}" for block in blocks if block.skipped]
     assert len(skipped) <= _MOST_SKIPPED, "\n".join(skipped)
@@ -95,16 +96,16 @@ def test_every_block_says_what_it_is_and_few_are_not_run(markdown: ModuleType) -
     assert len(run) > 10 * len(skipped)
 
 
-def test_a_comment_that_is_not_understood_is_told(markdown: ModuleType, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(markdown, "ROOT", tmp_path)
+def test_a_comment_that_is_not_understood_is_told(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(snippets, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     block = "```sh\ntrue\n```\n"
     page.write_text(
         f"<!-- test: skip because nobody has such a machine -->\n{block}\n{block}", encoding="utf-8"
     )
-    assert [each.skipped for each in markdown.snippets("page.md")] == ["nobody has such a machine", ""]
-    assert [each.line for each in markdown.snippets("page.md")] == [3, 7]
+    assert [each.skipped for each in snippets.snippets("page.md")] == ["nobody has such a machine", ""]
+    assert [each.line for each in snippets.snippets("page.md")] == [3, 7]
     for said in ("skip", "skip because", "skip because no"):
         page.write_text(f"<!-- test: {said} -->\n{block}", encoding="utf-8")
         with pytest.raises(ValueError, match="skip because REASON"):
-            markdown.snippets("page.md")
+            snippets.snippets("page.md")

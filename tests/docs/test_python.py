@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from tests.docs import snippets
 
 _LISTED = Path(__file__).parents[1] / "unit" / "mcp_client" / "listed_server.py"
 _ELSEWHERE = {
@@ -35,13 +35,13 @@ RunPage = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
-def run_page(markdown: ModuleType) -> RunPage:
+def run_page() -> RunPage:
     """Runs the blocks of a page; gives every name that there is at the end."""
 
     async def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
-        for snippet in markdown.snippets(page, "python"):
+        for snippet in snippets.snippets(page, "python"):
             if not snippet.skipped:
-                await markdown.run_python(snippet, names)
+                await snippets.run_python(snippet, names)
         return names
 
     return run
@@ -93,7 +93,7 @@ async def test_the_parts_of_the_flow_server(run_page: RunPage, monkeypatch: pyte
     assert "**leave_request** (请假申请 / Request for leave)" in prompt
 
 
-async def test_agents(markdown: ModuleType, tmp_path: Path) -> None:
+async def test_agents(tmp_path: Path) -> None:
     said: list[tuple[object, ...]] = []
     names: dict[str, Any] = {
         "model": MockProvider(_leave),
@@ -102,8 +102,8 @@ async def test_agents(markdown: ModuleType, tmp_path: Path) -> None:
         "is_weekend": lambda: False,
         "print": lambda *values: said.append(values),
     }
-    for snippet in markdown.snippets("docs/agent.md", "python"):
-        await markdown.run_python(snippet, names)
+    for snippet in snippets.snippets("docs/agent.md", "python"):
+        await snippets.run_python(snippet, names)
         agent = names.pop("agent", None)
         if agent is not None:
             assert isinstance(agent, Agent)
@@ -236,7 +236,7 @@ async def test_what_a_page_imports_is_there(run_page: RunPage, page: str) -> Non
 
 @pytest.mark.parametrize("page", sorted(_ELSEWHERE))
 @pytest.mark.usefixtures("user_home")
-async def test_the_beginning_in_a_program(markdown: ModuleType, page: str) -> None:
+async def test_the_beginning_in_a_program(page: str) -> None:
     """As the page has it, but for the vendor: a scripted model answers, that needs no key."""
     question, fact = _ELSEWHERE[page]
 
@@ -252,10 +252,10 @@ async def test_the_beginning_in_a_program(markdown: ModuleType, page: str) -> No
         "model": MockProvider(answer),
         "print": lambda *values: said.append(" ".join(map(str, values))),
     }
-    for snippet in markdown.snippets(page, "python"):
+    for snippet in snippets.snippets(page, "python"):
         assert question in snippet.text
         asked = snippet.text.replace('Agent("deepseek"', "Agent(model")
-        await markdown.run_python(markdown.Snippet(page, snippet.line, "python", asked, ""), names)
+        await snippets.run_python(snippets.Snippet(page, snippet.line, "python", asked, ""), names)
     await names["agent"].aclose()
     names["kb"].close()
     assert fact in said[0]
@@ -263,6 +263,6 @@ async def test_the_beginning_in_a_program(markdown: ModuleType, page: str) -> No
     assert fact in said[-1]
 
 
-def test_every_page_with_python_is_run(markdown: ModuleType) -> None:
+def test_every_page_with_python_is_run() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
-    assert [page for page in markdown.with_python() if f'"{page}"' not in source] == []
+    assert [page for page in snippets.with_python() if f'"{page}"' not in source] == []

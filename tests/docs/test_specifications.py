@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import anyio
@@ -45,8 +44,9 @@ from loom_core.llm.mock import MockProvider
 from loom_core.mcp_client import HttpClient, MCPToolRegistry, StdioClient
 from loom_core.observability import LoomMetrics, LoomTracer
 from loom_core.plugins import PluginRegistry, create
-from loom_core.testing.vendors import FakeVendors
 from loom_core.tools import tool
+from tests.docs import snippets
+from tests.fixtures.vendors import FakeVendors
 
 _ROOT = Path(__file__).parents[2]
 _SPECIFICATIONS = _ROOT.parent / "shared" / "spec"
@@ -94,12 +94,12 @@ def _snippets() -> dict[tuple[str, int], str]:
 
 
 @pytest.fixture
-def run(markdown: ModuleType) -> Callable[..., Any]:
+def run() -> Callable[..., Any]:
     """Runs a snippet without its import lines, with what they import and what it takes as given."""
 
     async def run(number: str, place: int, names: dict[str, Any], text: str | None = None) -> dict[str, Any]:
         text = _IMPORT.sub("", _snippets()[number, place] if text is None else text)
-        await markdown.run_python(markdown.Snippet(f"{number}.txt", place, "python", text, ""), names)
+        await snippets.run_python(snippets.Snippet(f"{number}.txt", place, "python", text, ""), names)
         return names
 
     return run

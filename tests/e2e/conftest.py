@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 import httpx2
 import pytest
 
+from tests.e2e.jsonrpc import Era, StdioServer
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from tests.e2e.jsonrpc import Era, StdioServer
 
 _LOOM_KB = [sys.executable, "-m", "loom_kb"]
 _COMPANY = Path(__file__).parents[2] / "examples" / "flow_company" / "stub_api.py"
@@ -87,9 +87,7 @@ def start_kb(stdio_server: Callable[..., StdioServer], home: Path) -> StartServe
 
 
 @pytest.fixture(scope="module")
-def shared_kb(
-    jsonrpc: ModuleType, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., AbstractContextManager[StdioServer]]:
+def shared_kb(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., AbstractContextManager[StdioServer]]:
     """Opens a server that the tests of a module share: `with shared_kb("--root", folder) as server`."""
 
     @contextmanager
@@ -98,7 +96,7 @@ def shared_kb(
     ) -> Generator[StdioServer]:
         home = home or tmp_path_factory.mktemp("home")
         command = [*_LOOM_KB, "--home", home, "--embedder", embedder, *options]
-        server = jsonrpc.StdioServer(list(map(str, command)), era=era, timeout=60.0)
+        server = StdioServer(list(map(str, command)), era=era, timeout=60.0)
         with closing(server):
             yield server
             assert server.process.poll() is not None or server.close_input() == 0

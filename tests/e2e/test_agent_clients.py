@@ -15,16 +15,15 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import ElicitResult
 
-if TYPE_CHECKING:
-    from tests.e2e.jsonrpc import StdioServer
+from tests.e2e.jsonrpc import StdioServer
+from tests.fixtures import node as nodejs
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs npm")]
 
@@ -86,10 +85,10 @@ def use(tool: str, **arguments: Any) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def longest(jsonrpc: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], float]]:
+def longest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], float]]:
     """A call that waits as long as any, while the other tests run; gives the seconds that it took."""
     command = [*_AGENT, "--home", str(tmp_path_factory.mktemp("longest")), "--provider", "mock"]
-    server: StdioServer = jsonrpc.StdioServer(command, era="modern", timeout=90.0)
+    server = StdioServer(command, era="modern", timeout=90.0)
 
     def seconds() -> float:
         began = time.monotonic()
@@ -104,12 +103,6 @@ def longest(jsonrpc: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def nodejs(load: Callable[[Path], ModuleType]) -> ModuleType:
-    """What finds Node.js, and installs packages for it."""
-    return load(_HERE.parent / "fixtures" / "node.py")
-
-
-@pytest.fixture(scope="module")
 def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a knowledge base."""
     home = tmp_path_factory.mktemp("knowledge")
@@ -120,7 +113,7 @@ def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def harbour(nodejs: ModuleType, knowledge: Path, home: Path, tmp_path: Path) -> Harbour:
+def harbour(knowledge: Path, home: Path, tmp_path: Path) -> Harbour:
     packages = nodejs.installed(_PEERS) / "node_modules" / "@modelcontextprotocol"
     program = str(packages / "server-filesystem" / "dist" / "index.js")
     folder = tmp_path / "文档"
@@ -311,7 +304,7 @@ async def _is_cut_by_its_host(client: Client) -> str:
     return run["run_id"]
 
 
-def seen_by(nodejs: ModuleType, script: str, *arguments: str) -> dict[str, Any]:
+def seen_by(script: str, *arguments: str) -> dict[str, Any]:
     """What a script saw, with the packages that it needs."""
     folder = nodejs.installed(_SCRIPTS)
     for name in ("connect.mjs", script):
@@ -328,10 +321,10 @@ def seen_by(nodejs: ModuleType, script: str, *arguments: str) -> dict[str, Any]:
     indirect=["target"],
 )
 def test_an_agent_works_for_a_client_in_typescript(
-    generation: str, target: list[str], nodejs: ModuleType, harbour: Harbour
+    generation: str, target: list[str], harbour: Harbour
 ) -> None:
     transport = "stdio" if target == harbour.command else "http"
-    seen = seen_by(nodejs, "drive_agent.mjs", generation, transport, harbour.work, *target)
+    seen = seen_by("drive_agent.mjs", generation, transport, harbour.work, *target)
     assert seen.get("version") == _VERSIONS[generation]
     assert (seen["asked"], seen["worked"]) == (4, "completed")
     assert "李明" in seen["output"]
@@ -349,16 +342,15 @@ def test_an_agent_works_for_a_client_in_typescript(
 def test_a_client_in_typescript_calls_is_asked_and_waits(
     generation: str,
     transport: str,
-    nodejs: ModuleType,
     tmp_path: Path,
     served: Callable[..., AbstractContextManager[str]],
 ) -> None:
     command = [*_AGENT, "serve", "--home", str(tmp_path), "--provider", "mock"]
     if transport == "stdio":
-        seen = seen_by(nodejs, "ask_agent.mjs", generation, transport, *command)
+        seen = seen_by("ask_agent.mjs", generation, transport, *command)
     else:
         with served(command, "loom-agent-server") as url:
-            seen = seen_by(nodejs, "ask_agent.mjs", generation, transport, url)
+            seen = seen_by("ask_agent.mjs", generation, transport, url)
     assert seen.get("version") == _VERSIONS[generation]
     assert (seen["called"]["status"], seen["called"]["usage"]["tool_calls"]) == ("completed", 1)
     (message,) = seen["asked"]

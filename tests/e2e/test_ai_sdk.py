@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.fixtures import node as nodejs
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +19,8 @@ KB = ["query", "fetch", "sources", "add", "remove", "job", "job_cancel", "graph"
 
 
 @pytest.fixture(scope="module")
-def seen_by(load: Callable[[Path], ModuleType]) -> Callable[..., dict[str, Any]]:
+def seen_by() -> Callable[..., dict[str, Any]]:
     """Drives the client, and gives what it saw of a server."""
-    nodejs = load(Path(__file__).parents[1] / "fixtures" / "node.py")
     program, folder = nodejs.node(least=(22, 0)), nodejs.installed(SOURCES)
     script = folder / "drive_ai_sdk.mjs"
     script.write_bytes((SOURCES / script.name).read_bytes())

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import loom_agent.cli
@@ -21,6 +20,8 @@ import loom_flow.cli
 import loom_kb.cli
 import loom_query.cli
 import pytest
+
+from tests.fixtures import node as nodejs
 
 if TYPE_CHECKING:
     import argparse
@@ -125,8 +126,7 @@ def test_the_same_files_are_the_same_bundle(bundle: Callable[[Published], Path],
 
 
 @pytest.mark.slow
-def test_the_official_tool_accepts_the_bundle(load: Callable[[Path], ModuleType], tmp_path: Path) -> None:
-    nodejs = load(_HERE.parent / "fixtures" / "node.py")
+def test_the_official_tool_accepts_the_bundle(tmp_path: Path) -> None:
     node = nodejs.node(least=(18, 0))
     tool = nodejs.installed(_HERE / "mcpb") / "node_modules" / ".bin" / "mcpb"
     _built(tmp_path, "--mcpb", str(tool), PATH=f"{Path(node).parent}{os.pathsep}{os.environ['PATH']}")

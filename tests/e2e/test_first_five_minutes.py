@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-_DOCS = Path(__file__).parents[1] / "docs"
+from tests.docs import shell, snippets
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the pages are for a POSIX shell")
 
 
-@pytest.fixture(scope="module")
-def markdown(load: Callable[[Path], ModuleType]) -> ModuleType:
-    return load(_DOCS / "snippets.py")
-
-
-@pytest.fixture(scope="module")
-def shell(load: Callable[[Path], ModuleType]) -> ModuleType:
-    return load(_DOCS / "shell.py")
-
-
 @pytest.fixture
-def programs(shell: ModuleType, tmp_path: Path) -> Path:
+def programs(tmp_path: Path) -> Path:
     (tmp_path / "programs").mkdir()
     return shell.make_programs(tmp_path / "programs")
 
@@ -41,10 +29,8 @@ def empty_home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def test_the_tutorial_from_an_empty_home_to_a_client(
-    markdown: ModuleType, shell: ModuleType, empty_home: Path, programs: Path
-) -> None:
-    blocks = markdown.snippets("docs/tutorial.md", "sh", "console")
+def test_the_tutorial_from_an_empty_home_to_a_client(empty_home: Path, programs: Path) -> None:
+    blocks = snippets.snippets("docs/tutorial.md", "sh", "console")
     assert len(blocks) >= 6
     for block in blocks:
         assert not block.skipped, "the first five minutes leave nothing out"
@@ -52,10 +38,8 @@ def test_the_tutorial_from_an_empty_home_to_a_client(
     assert (empty_home / ".loom" / "kb" / "default" / "record.db").is_file()
 
 
-def test_the_readme_from_its_first_line_to_its_last(
-    markdown: ModuleType, shell: ModuleType, empty_home: Path, programs: Path
-) -> None:
-    english, chinese = (markdown.snippets(page, "sh") for page in ("README.md", "README.zh.md"))
+def test_the_readme_from_its_first_line_to_its_last(empty_home: Path, programs: Path) -> None:
+    english, chinese = (snippets.snippets(page, "sh") for page in ("README.md", "README.zh.md"))
     assert english[0].text.startswith("pip install uv && uv run")
     said: dict[str, str] = {}
     for block in [*english, *chinese]:

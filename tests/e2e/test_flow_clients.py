@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.fixtures import node as nodejs
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs npm")]
 
@@ -33,9 +34,8 @@ def command(home: Path, company: str) -> list[str]:
 
 
 @pytest.fixture
-def seen_by(load: Callable[[Path], ModuleType]) -> Callable[..., dict[str, Any]]:
+def seen_by() -> Callable[..., dict[str, Any]]:
     """What a client has seen."""
-    nodejs = load(_HERE.parent / "fixtures" / "node.py")
 
     def seen(*arguments: str) -> dict[str, Any]:
         folder = nodejs.installed(_SCRIPTS)

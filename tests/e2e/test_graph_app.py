@@ -8,18 +8,18 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fixtures import node as nodejs
+from tests.fixtures.browser import Browser, Page
+
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
-    from tests.fixtures.browser import Browser, Page
 
 pytestmark = pytest.mark.slow
 
-_FIXTURES = Path(__file__).parents[1] / "fixtures"
 _SOURCES = Path(__file__).parent / "apps"
 _EVERYTHING = {"serverTools": {}}
 # What a host has to enforce where a page declares no domains (MCP Apps, 2026-01-26).
@@ -40,8 +40,8 @@ Ada Lovelace wrote about the Analytical Engine. Charles Babbage designed the Ana
 
 
 @pytest.fixture(scope="module")
-def browser(load: Callable[[Path], ModuleType]) -> Iterator[Browser]:
-    with load(_FIXTURES / "browser.py").Browser() as browser:
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
         yield browser
 
 
@@ -64,9 +64,9 @@ def app(server: StdioServer) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def host(load: Callable[[Path], ModuleType], server: StdioServer, app: dict[str, Any]) -> Iterator[str]:
+def host(server: StdioServer, app: dict[str, Any]) -> Iterator[str]:
     """The address of the host's page."""
-    packages = load(_FIXTURES / "node.py").installed(_SOURCES) / "node_modules"
+    packages = nodejs.installed(_SOURCES) / "node_modules"
     served = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server, app["text"], packages))
     thread = threading.Thread(target=served.serve_forever, daemon=True)
     thread.start()

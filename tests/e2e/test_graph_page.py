@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +14,10 @@ from loom_kb.graph_pages.passages import Span, ViewPassage
 from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
 from loom_kb.program import run
 
+from tests.fixtures.browser import Browser, Page
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import RunCommand
-    from tests.fixtures.browser import Browser, Page
 
 pytestmark = pytest.mark.slow
 
@@ -35,8 +35,8 @@ Ada Lovelace wrote about the Analytical Engine. Charles Babbage designed the Ana
 
 
 @pytest.fixture(scope="module")
-def browser(load: Callable[[Path], ModuleType]) -> Iterator[Browser]:
-    with load(Path(__file__).parents[1] / "fixtures" / "browser.py").Browser() as browser:
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
         yield browser
 
 

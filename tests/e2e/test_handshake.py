@@ -8,6 +8,8 @@ import sys
 import httpx2
 import pytest
 
+from tests.e2e.jsonrpc import JsonRpcError
+
 SERVERS = ["loom_kb", "loom_query", "loom_agent", "loom_flow"]
 
 # What takes long to load; none of it is needed to tell who a server is.
@@ -77,7 +79,7 @@ def test_a_handshake_is_answered_while_everything_heavy_is_still_to_be_loaded(he
     assert server.close_input() == 0
 
 
-def test_a_client_that_has_probed_goes_on_in_either_era_and_stays_there(stdio_server, home, jsonrpc):
+def test_a_client_that_has_probed_goes_on_in_either_era_and_stays_there(stdio_server, home):
     command = [sys.executable, "-m", "loom_kb", "serve", "--home", str(home)]
     server = stdio_server(command, connect=False)
     server.era = "modern"
@@ -91,7 +93,7 @@ def test_a_client_that_has_probed_goes_on_in_either_era_and_stays_there(stdio_se
     assert server.wait(opening)["protocolVersion"] == "2025-11-25"
     assert server.wait(listing)["tools"]
     server.era = "modern"
-    with pytest.raises(jsonrpc.JsonRpcError, match="-32600"):
+    with pytest.raises(JsonRpcError, match="-32600"):
         server.request("server/discover")
 
     modern = stdio_server(command, connect=False)
@@ -99,7 +101,7 @@ def test_a_client_that_has_probed_goes_on_in_either_era_and_stays_there(stdio_se
     assert modern.request("server/discover")["supportedVersions"]
     assert modern.request("tools/list")["tools"]
     modern.era = "legacy"
-    with pytest.raises(jsonrpc.JsonRpcError, match="-32022"):
+    with pytest.raises(JsonRpcError, match="-32022"):
         modern.request("initialize", INITIALIZE)
 
 

@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.fixtures import node as nodejs
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +32,8 @@ FLOW = ["flow_chat", "flow_run", "flow_resume", "flow_list", "flow_explain", "fl
 
 
 @pytest.fixture(scope="module")
-def inspector(load: Callable[[Path], ModuleType]) -> list[str]:
+def inspector() -> list[str]:
     """The command, without what it is to do."""
-    nodejs = load(Path(__file__).parents[1] / "fixtures" / "node.py")
     program = nodejs.node(least=(22, 19))
     return [program, str(nodejs.installed(SOURCES) / "node_modules" / ".bin" / "mcp-inspector"), "--cli"]
 

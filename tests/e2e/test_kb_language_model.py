@@ -18,8 +18,8 @@ from loom_kb.texts import UNFORESEEN_QUESTION
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Recorded, Turn
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Recorded, Turn
 
 TASKS: dict[str, Any] = {
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.e2e.jsonrpc import JsonRpcError
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes symbolic links")
 
 
@@ -190,8 +192,8 @@ def test_without_a_knowledge_base_lists_are_empty_and_no_errors(rootless):
 
 
 @pytest.mark.parametrize("cursor", ["notes:x", "notes:-1", "notes:" + "9" * 40])
-def test_a_resource_cursor_that_is_none_is_refused_as_the_callers_mistake(cursor, server, jsonrpc):
-    with pytest.raises(jsonrpc.JsonRpcError) as refused:
+def test_a_resource_cursor_that_is_none_is_refused_as_the_callers_mistake(cursor, server):
+    with pytest.raises(JsonRpcError) as refused:
         server.request("resources/list", {"cursor": cursor})
     assert refused.value.code == -32602
 
@@ -200,8 +202,8 @@ def test_a_resource_cursor_that_is_none_is_refused_as_the_callers_mistake(cursor
 @pytest.mark.parametrize(
     "uri", ["loom://notes/d0", "loom://nothing/d0", "file:///etc/passwd", "loom://notes/.."]
 )
-def test_a_resource_that_does_not_exist_is_the_callers_mistake(uri, server, jsonrpc):
-    with pytest.raises(jsonrpc.JsonRpcError) as refused:
+def test_a_resource_that_does_not_exist_is_the_callers_mistake(uri, server):
+    with pytest.raises(JsonRpcError) as refused:
         server.request("resources/read", {"uri": uri})
     assert refused.value.code == -32602
     assert refused.value.data == {"uri": uri}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.fixtures.hostile_files import REFUSED
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes pipes and odd file names")
 
@@ -92,15 +91,12 @@ def test_an_allowed_network_without_leave_is_a_mistake(loom_kb):
 
 
 @pytest.mark.hostile("files of any kind")
-def test_a_folder_of_hostile_files_is_read_as_far_as_it_can_be_and_the_server_lives_on(
-    start_kb, tmp_path, load: Callable[[Path], ModuleType]
-):
-    hostile = load(Path(__file__).parents[1] / "fixtures" / "hostile_files.py")
+def test_a_folder_of_hostile_files_is_read_as_far_as_it_can_be_and_the_server_lives_on(start_kb, tmp_path):
     chosen = ("liar.docx", "laughs.docx", "stray.xlsx", "loop.pdf", "pages.pdf", "deep.html", "deep.json")
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in chosen:
-        (folder / name).write_bytes(hostile.REFUSED[name][0]())
+        (folder / name).write_bytes(REFUSED[name][0]())
     (folder / "good.md").write_text("# Good\n\nThe harbour is old.", encoding="utf-8")
     server = start_kb("--root", folder)
     job = finished(server, server.call("add", paths=["."]))

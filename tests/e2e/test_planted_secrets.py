@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
+from tests.fixtures.collector import Collector
+
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
-    from tests.fixtures.collector import Collector
     from tests.fixtures.local_server import Asked, LocalServer
 
 pytestmark = [
@@ -186,8 +187,8 @@ def _head(status: str, body: bytes) -> bytes:
 
 
 @pytest.fixture
-def world(tmp_path: Path, vendor: LocalServer, load: Callable[[Path], Any]) -> Iterator[World]:
-    collector: Collector = load(Path(__file__).parents[1] / "fixtures" / "collector.py").Collector()
+def world(tmp_path: Path, vendor: LocalServer) -> Iterator[World]:
+    collector = Collector()
     home = tmp_path / "home"
     home.mkdir()
     leaky = Path(__file__).parents[1] / "fixtures" / "leaky_server.py"

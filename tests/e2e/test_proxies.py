@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.fixtures import operating
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -169,8 +171,7 @@ class Outside:
 
 
 @pytest.fixture(scope="module", params=[nginx, caddy], ids=["nginx", "caddy"])
-def outside(request, load, served, certified, tmp_path_factory):
-    operating = load(Path(__file__).parents[1] / "fixtures" / "operating.py")
+def outside(request, served, certified, tmp_path_factory):
     folder, home, port = tmp_path_factory.mktemp("proxy"), tmp_path_factory.mktemp("home"), free_port()
     loom_kb = [sys.executable, "-m", "loom_kb"]
     create = [*loom_kb, "token", "create", "张三", "--home", str(home)]

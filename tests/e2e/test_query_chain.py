@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from types import ModuleType
 
 import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+
+from tests.e2e.jsonrpc import StdioServer
 
 _KB = [sys.executable, "-m", "loom_kb"]
 _QUERY = [sys.executable, "-m", "loom_query"]
@@ -155,8 +156,8 @@ async def test_a_token_opens_the_sources_that_it_is_bound_to_and_no_other(home, 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks ps")
-def test_a_server_whose_input_ends_lets_go_of_its_children(jsonrpc: ModuleType, home: Path):
-    server = jsonrpc.StdioServer([*_QUERY, "--home", str(home)], era="modern", timeout=60.0)
+def test_a_server_whose_input_ends_lets_go_of_its_children(home: Path):
+    server = StdioServer([*_QUERY, "--home", str(home)], era="modern", timeout=60.0)
     with closing(server):
         assert "Ada Brown" in str(server.call("query", query="master of Port Aster", source="child"))
         children = children_of(server.process.pid)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 
@@ -22,20 +21,17 @@ from loom_core.runs.run import Run, RunRequest
 from loom_core.server.pages.run_page import run_page, runs_page
 from loom_core.server.pages.run_record import Bounds, RunRecord
 from loom_core.tools.function_tool import tool
+from tests.fixtures.browser import Browser
 
-if TYPE_CHECKING:
-    from tests.fixtures.browser import Browser
-
-_FIXTURES = Path(__file__).parents[1] / "fixtures"
 _HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"> <!-- 织机 & loom"
 _SELECTED = "document.querySelector('.details h3')?.textContent"
 _CHOSEN = "document.querySelectorAll('.bar.chosen').length"
 
 
 @pytest.fixture(scope="module")
-def browser(load: Callable[[Path], ModuleType]) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     """One browser for all tests here."""
-    with load(_FIXTURES / "browser.py").Browser() as browser:
+    with Browser() as browser:
         yield browser
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import anyio
 import pytest
 from mcp import Client
+
+from tests.fixtures.conformance import GENERIC
 
 pytestmark = [
     pytest.mark.slow,
@@ -90,14 +91,9 @@ async def _add(url: str) -> None:
         assert added.structured_content["job"]["state"] == "done"
 
 
-@pytest.fixture
-def generic(load: Callable[[Path], ModuleType]):
-    return load(_HERE.parent / "fixtures" / "conformance.py").GENERIC
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_it_passes_the_scenarios_that_need_no_fixture(case, url, suite, generic, revision, tmp_path):
+def test_it_passes_the_scenarios_that_need_no_fixture(case, url, suite, revision, tmp_path):
     _, found = suite.run(url, revision, tmp_path)
-    objections = {name: found[name].objections(without=case.without) for name in generic[revision]}
+    objections = {name: found[name].objections(without=case.without) for name in GENERIC[revision]}
     assert {name: lines for name, lines in objections.items() if lines} == {}
-    assert [name for name in generic[revision] if not found[name].passed] == []
+    assert [name for name in GENERIC[revision] if not found[name].passed] == []

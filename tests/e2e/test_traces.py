@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -22,9 +22,7 @@ from loom_core.observability.spans import MCP_CLIENT, MCP_SERVER, SPANS, SpanFor
 from loom_core.paths import audit_path, token_path
 from loom_core.server.auth.tokens import TokenFile
 from loom_core.tools.auditing.file import read_entries
-
-if TYPE_CHECKING:
-    from tests.fixtures.collector import Collected, Collector
+from tests.fixtures.collector import Collected, Collector
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,9 +34,8 @@ _QUESTION = "Who is the master of Port Aster? 港长是谁？"
 
 
 @pytest.fixture
-def collector(load: Callable[[Path], Any]) -> Iterator[Collector]:
-    made = load(Path(__file__).parents[1] / "fixtures" / "collector.py").Collector()
-    with closing(made):
+def collector() -> Iterator[Collector]:
+    with closing(Collector()) as made:
         yield made
 
 
@@ -317,10 +314,9 @@ async def test_documents_that_are_put_in_after_the_request_belong_to_its_trace(
 
 @pytest.mark.parametrize("kind", ["refuses", "is silent"])
 async def test_a_collector_that_does_not_answer_slows_nothing(
-    tmp_path: Path, kb_home: Path, load: Callable[[Path], Any], kind: str
+    tmp_path: Path, kb_home: Path, kind: str
 ) -> None:
-    module = load(Path(__file__).parents[1] / "fixtures" / "collector.py")
-    with closing(module.Collector(silent=True)) as dead:
+    with closing(Collector(silent=True)) as dead:
         if kind == "refuses":
             dead.close()
         environment = {**os.environ, **dead.environment}

@@ -6,10 +6,11 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.fixtures import node as nodejs
 
 pytestmark = pytest.mark.slow
 
@@ -18,12 +19,7 @@ VERSIONS = {"v1": None, "v2": "2026-07-28", "v2-legacy": "2025-11-25"}  # the fi
 
 
 @pytest.fixture(scope="module")
-def nodejs(load: Callable[[Path], ModuleType]) -> ModuleType:
-    return load(Path(__file__).parents[1] / "fixtures" / "node.py")
-
-
-@pytest.fixture(scope="module")
-def driver(nodejs: ModuleType) -> list[str]:
+def driver() -> list[str]:
     """The script next to the packages it needs, and what runs it."""
     program, folder = nodejs.node(least=(20, 0)), nodejs.installed(SOURCES)
     shutil.copy(SOURCES / "connect.mjs", folder)
@@ -31,7 +27,7 @@ def driver(nodejs: ModuleType) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def seen_by(driver: list[str], nodejs: ModuleType) -> Callable[..., dict[str, Any]]:
+def seen_by(driver: list[str]) -> Callable[..., dict[str, Any]]:
     """Drives a client of a generation, and gives what it saw of a server."""
 
     return lambda generation, transport, target: nodejs.drive([*driver, generation, transport, *target])

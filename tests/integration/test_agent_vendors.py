@@ -18,9 +18,9 @@ from loom_core.llm.providers import PROVIDERS
 from loom_core.retry import RetryPolicy
 from loom_core.runs.commands import Abort
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.testing.vendors import FakeVendors
-from loom_core.testing.vendors.script import Call, Recorded, Turn
 from loom_core.tools.function_tool import tool
+from tests.fixtures.vendors import FakeVendors
+from tests.fixtures.vendors.script import Call, Recorded, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,8 +15,8 @@ from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import TextPart, ToolMessage, UserMessage
 from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import VENDORS
-from loom_core.testing.conversations import chat_requests
-from loom_core.testing.vendors.app import FakeVendors
+from tests.fixtures.conversations import chat_requests
+from tests.fixtures.vendors.app import FakeVendors
 
 MODELS = [
     ("openai", "gpt-5.6-terra"),

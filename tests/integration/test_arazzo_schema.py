@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from loom_core.flow.config import export_arazzo, import_arazzo, parse_flow_file
+from tests.fixtures.node import unpacked
 from tests.unit.flow.config.test_arazzo import API, COUPON, FLOWS, PATIENT
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs npm")]
@@ -27,9 +26,8 @@ _PACKAGE = "@stoplight/spectral-rulesets@1.23.1"
 
 
 @pytest.fixture(scope="module")
-def schema(load: Callable[[Path], ModuleType]) -> Draft202012Validator:
-    node = load(_ROOT / "tests" / "fixtures" / "node.py")
-    found = node.unpacked(_PACKAGE) / "dist" / "arazzo" / "schemas" / "arazzo" / "v1.0" / "index.json"
+def schema() -> Draft202012Validator:
+    found = unpacked(_PACKAGE) / "dist" / "arazzo" / "schemas" / "arazzo" / "v1.0" / "index.json"
     return Draft202012Validator(json.loads(found.read_text(encoding="utf-8")))
 
 

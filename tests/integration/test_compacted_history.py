@@ -20,8 +20,8 @@ from loom_core.llm.mock import MockProvider
 from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.transport.tool_pairing import paired
 from loom_core.llm.vendors import VENDORS
-from loom_core.testing.conversations import conversations
-from loom_core.testing.vendors.app import FakeVendors
+from tests.fixtures.conversations import conversations
+from tests.fixtures.vendors.app import FakeVendors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

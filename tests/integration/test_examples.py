@@ -17,7 +17,7 @@ from loom_core.errors import NotFoundError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.providers import AnthropicProvider, CustomProvider, DeepSeekProvider, OpenAIProvider
-from loom_core.testing.vendors import Call, FakeVendors, Turn
+from tests.fixtures.vendors import Call, FakeVendors, Turn
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -12,10 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import anyio
@@ -25,6 +24,8 @@ import pytest_asyncio
 from loom_core.mcp_client.callbacks import Callbacks, Sampled, SamplingRequest
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.tools.interface import Answer, CallContext, Question, ToolOutput
+from tests.fixtures import node as nodejs
+from tests.fixtures.peers import peer_script
 
 pytestmark = [
     pytest.mark.slow,
@@ -77,12 +78,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def chain(
-    peers: ModuleType,
-    load: Callable[[Path], ModuleType],
     folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Chain]:
-    nodejs = load(HERE.parent / "fixtures" / "node.py")
     node = nodejs.node(least=(18, 0))
     packages = nodejs.installed(HERE / "mcp_peers") / "node_modules" / "@modelcontextprotocol"
     home = tmp_path_factory.mktemp("home")
@@ -102,7 +100,7 @@ async def chain(
             "args": [program("memory")],
             "env": {"MEMORY_FILE_PATH": str(home / "memory.jsonl")},
         },
-        "git": {"command": peers.peer_script("mcp-server-git"), "args": ["--repository", str(folder)]},
+        "git": {"command": peer_script("mcp-server-git"), "args": ["--repository", str(folder)]},
     }
     asked: list[Question | SamplingRequest] = []
     with ExitStack() as served:

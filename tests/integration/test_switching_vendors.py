@@ -8,7 +8,7 @@ from loom_core.llm.interface import LLMResponse, ToolSpec
 from loom_core.llm.messages import Message, TextPart, ToolMessage, UserMessage
 from loom_core.llm.providers import PROVIDERS
 from loom_core.retry import RetryPolicy
-from loom_core.testing.vendors import FakeVendors
+from tests.fixtures.vendors import FakeVendors
 
 _MODELS = {
     "ollama": "qwen3:8b",

@@ -16,7 +16,7 @@ from loom_core.llm.messages import (
     UserMessage,
 )
 from loom_core.llm.transport.tool_pairing import paired
-from loom_core.testing.conversations import conversations
+from tests.fixtures.conversations import conversations
 
 _SYSTEM = SystemMessage("You are an agent.")
 _SUMMARY = summary_message("## Results\nx", goal="", pinned=(), before=1, after=1, at=0, chinese=False)

@@ -16,8 +16,8 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.testing.conversations import conversations
 from loom_core.tokens import estimate_tokens
+from tests.fixtures.conversations import conversations
 
 
 def test_who_said_and_did_what_is_there_in_order():

@@ -17,7 +17,7 @@ from keyring.backend import KeyringBackend
 from loom_core.embedding.remote_models.ollama import OllamaEmbedder
 from loom_core.errors import EmbeddingError
 from loom_core.retry import RetryPolicy
-from loom_core.testing.embedding_server import EmbeddingServer, Refusal, vector_of
+from tests.fixtures.embedding_server import EmbeddingServer, Refusal, vector_of
 
 
 async def no_sleep(seconds: float) -> None:

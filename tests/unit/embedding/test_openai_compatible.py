@@ -21,7 +21,7 @@ from loom_core.embedding.remote_models.openai_compatible import (
 )
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.retry import RetryPolicy
-from loom_core.testing.embedding_server import EmbeddingServer, Refusal, vector_of
+from tests.fixtures.embedding_server import EmbeddingServer, Refusal, vector_of
 
 KEY = "sk-test-0123456789abcdef0123456789abcdef"
 

@@ -30,11 +30,11 @@ from loom_core.llm.mock import MockProvider
 from loom_core.llm.providers import NamedProvider
 from loom_core.llm.vendors import DEEPSEEK
 from loom_core.retry import RetryPolicy
-from loom_core.testing.scripted_wire import ScriptedWire
-from loom_core.testing.vendors import FakeVendors, Turn
-from loom_core.testing.vendors.script import Call, Tokens
 from loom_core.tools import tool
 from tests.fixtures.local_server import LocalServer
+from tests.fixtures.scripted_wire import ScriptedWire
+from tests.fixtures.vendors import FakeVendors, Turn
+from tests.fixtures.vendors.script import Call, Tokens
 
 _QUESTION = [{"role": "user", "content": "工作三年后有多少天年假？"}]
 _ONCE = RetryPolicy(attempts=1)

@@ -13,8 +13,8 @@ from loom_core.llm.interface import LLMProvider, StreamChunk, Usage
 from loom_core.llm.messages import ImagePart, TextPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.vendors import DEEPSEEK, VENDORS
-from loom_core.testing.scripted_wire import ScriptedWire
-from loom_core.testing.vendors import FakeVendors, Turn
+from tests.fixtures.scripted_wire import ScriptedWire
+from tests.fixtures.vendors import FakeVendors, Turn
 
 _QUESTION = [{"role": "user", "content": "什么是知识图谱？"}]
 

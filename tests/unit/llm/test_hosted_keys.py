@@ -11,9 +11,9 @@ from keyring.backend import KeyringBackend
 from loom_core.errors import LLMError
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, OPENAI_COMPATIBLE
-from loom_core.testing.scripted_wire import ScriptedWire
-from loom_core.testing.vendors import FakeVendors, Turn
 from tests.fixtures.scripted_provider import KEY, QUESTION
+from tests.fixtures.scripted_wire import ScriptedWire
+from tests.fixtures.vendors import FakeVendors, Turn
 
 
 class _Noting(KeyringBackend):

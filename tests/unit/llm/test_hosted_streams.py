@@ -14,7 +14,6 @@ from loom_core.llm.breaker import CircuitBreaker
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.interface import StreamChunk, Usage
 from loom_core.llm.limits import RateLimits
-from loom_core.testing.scripted_wire import Step
 from tests.fixtures.scripted_provider import (
     QUESTION,
     answer_of,
@@ -23,6 +22,7 @@ from tests.fixtures.scripted_provider import (
     scripted,
     vendor_error,
 )
+from tests.fixtures.scripted_wire import Step
 
 
 def _text(text: str) -> StreamChunk:

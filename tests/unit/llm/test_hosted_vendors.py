@@ -18,8 +18,8 @@ from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted import HostedProvider
 from loom_core.llm.vendors import VENDORS
 from loom_core.retry import RetryPolicy
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Tokens, Turn
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Tokens, Turn
 
 _QUESTION = [{"role": "user", "content": "什么是知识图谱？"}]
 _TEXT = "知识图谱是由事实组成的网。A graph of facts."

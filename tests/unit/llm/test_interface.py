@@ -13,8 +13,8 @@ from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.providers import PROVIDERS
 from loom_core.llm.structured import generate
-from loom_core.testing.vendors import FakeVendors, Turn
 from loom_core.tools import tool
+from tests.fixtures.vendors import FakeVendors, Turn
 
 _QUESTION = [{"role": "user", "content": "杭州天气怎么样？"}]
 _PLAIN: Mapping[str, Any] = {

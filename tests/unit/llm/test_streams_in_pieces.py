@@ -18,9 +18,9 @@ from loom_core.llm.interface import ChatRequest, StreamChunk
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.transport.protocol import Connection, WireClient
 from loom_core.llm.vendors import VENDORS
-from loom_core.testing.streaming_transport import StreamingASGITransport
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Turn
+from tests.fixtures.streaming_transport import StreamingASGITransport
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Turn
 
 pytestmark = pytest.mark.slow
 

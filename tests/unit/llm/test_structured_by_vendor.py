@@ -11,9 +11,9 @@ from loom_core.llm.factory import PROVIDERS
 from loom_core.llm.interface import Effort
 from loom_core.llm.structured import generate
 from loom_core.retry import RetryPolicy
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.chat_vendors import CHAT_VENDORS
-from loom_core.testing.vendors.script import Turn
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.chat_vendors import CHAT_VENDORS
+from tests.fixtures.vendors.script import Turn
 
 
 class Entity(BaseModel):

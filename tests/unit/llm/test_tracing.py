@@ -16,7 +16,7 @@ from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.vendors import GEMINI
 from loom_core.observability.spans import CHAT
 from loom_core.retry import RetryPolicy
-from loom_core.testing.scripted_wire import ScriptedWire
+from tests.fixtures.scripted_wire import ScriptedWire
 
 QUESTION = [{"role": "user", "content": "港长是谁？ My key is sk-of-a-span-0123456789."}]
 ANSWER = LLMResponse(

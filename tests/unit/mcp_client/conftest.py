@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,15 +17,15 @@ from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.connections.backoff import Backoff
 from loom_core.mcp_client.connections.connection import ServerConnection
 from loom_core.mcp_client.registry import MCPToolRegistry
+from tests.fixtures.authorization import Authorization, Person
+from tests.unit.mcp_client.asking_server import asking_server
 
 if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
-    from tests.fixtures.authorization import Authorization, Person
     from tests.fixtures.local_server import LocalServer
 
 _HERE = Path(__file__).parent
 _LISTED = str(_HERE / "listed_server.py")
-_FIXTURES = _HERE.parents[1] / "fixtures"
 
 READS = {"readOnlyHint": True, "destructiveHint": False}
 
@@ -126,12 +125,6 @@ def connected() -> Callable[..., AbstractAsyncContextManager[ServerConnection]]:
     return connect
 
 
-@pytest.fixture(scope="session")
-def asking_server(load: Callable[[Path], ModuleType]) -> Callable[[], LoomServer]:
-    """Makes the server of asking_server.py."""
-    return load(_HERE / "asking_server.py").asking_server
-
-
 @pytest.fixture
 def serving() -> Callable[..., AbstractAsyncContextManager[str]]:
     """Serves over HTTP while a block lasts: `async with serving(server, port=…) as url`."""
@@ -163,7 +156,6 @@ def serving() -> Callable[..., AbstractAsyncContextManager[str]]:
 
 @pytest.fixture
 def asking_connection(
-    asking_server: Callable[[], LoomServer],
     serving: Callable[..., AbstractAsyncContextManager[str]],
     connected: Callable[..., AbstractAsyncContextManager[ServerConnection]],
 ) -> Callable[..., AbstractAsyncContextManager[ServerConnection]]:
@@ -197,21 +189,15 @@ def opened(tmp_path: Path) -> Opened:
 
 
 @pytest.fixture
-def fake(load: Callable[[Path], ModuleType]) -> ModuleType:
-    """The module tests/fixtures/authorization.py."""
-    return load(_FIXTURES / "authorization.py")
-
-
-@pytest.fixture
-def server(local_servers: Callable[..., LocalServer], fake: ModuleType) -> Authorization:
+def server(local_servers: Callable[..., LocalServer]) -> Authorization:
     """An authorization server, and the endpoint that it guards."""
-    return fake.Authorization(local_servers())
+    return Authorization(local_servers())
 
 
 @pytest.fixture
-def person(fake: ModuleType) -> Person:
+def person() -> Person:
     """Somebody who logs in with a browser."""
-    return fake.Person()
+    return Person()
 
 
 @pytest.fixture

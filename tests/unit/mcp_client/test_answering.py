@@ -10,6 +10,7 @@ from loom_core.errors import LoomError
 from loom_core.mcp_client.callbacks import Callbacks, Sampled
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.tools.interface import Answer
+from tests.unit.mcp_client.asking_server import asking_server
 
 pytestmark = pytest.mark.slow
 
@@ -140,9 +141,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_changes_are_told(
         assert said(await connection.call_tool("ended", {})) == "茶"
 
 
-async def test_who_listens_for_changes_listens_again_when_the_server_has_hung_up(
-    connected, asking_server, serving
-):
+async def test_who_listens_for_changes_listens_again_when_the_server_has_hung_up(connected, serving):
     told = anyio.Event()
 
     def on_change(change):

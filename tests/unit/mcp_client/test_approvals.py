@@ -23,6 +23,7 @@ from loom_core.tools.interface import Answer, Question
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.permission.rule import PermissionRule
 from loom_core.tools.toolbox import Toolbox
+from tests.unit.mcp_client.asking_server import asking_server
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered, until
 
 _ALLOW = Permissions([PermissionRule(action="allow", tool="s:*")])
@@ -228,7 +229,7 @@ async def test_a_rule_that_allows_tools_of_a_trusted_server_needs_no_question(
 
 
 async def test_a_question_of_a_server_goes_to_the_callbacks_where_an_agent_has_nobody(
-    tmp_path: Path, asking_server: Any, serving: Any
+    tmp_path: Path, serving: Any
 ) -> None:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 

@@ -13,6 +13,7 @@ from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.tools.depth import current_depth
 from loom_core.tools.interface import Answer
+from tests.unit.mcp_client.asking_server import asking_server
 
 
 class Said(BaseModel):
@@ -58,7 +59,7 @@ async def test_who_cannot_connect_is_told_and_leaves_nothing_behind():
     assert [task for task in asyncio.all_tasks() if task.get_name() == "MCP 文件"] == []
 
 
-async def test_a_web_server_is_asked_with_a_token_and_may_ask_back(asking_server, serving):
+async def test_a_web_server_is_asked_with_a_token_and_may_ask_back(serving):
     async def ask(question):
         return Answer("accept", {"name": "小明"})
 

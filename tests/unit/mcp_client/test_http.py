@@ -11,6 +11,7 @@ import pytest
 from loom_core.errors import LoomError, ServerError
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.connections.backoff import Backoff
+from tests.unit.mcp_client.asking_server import asking_server
 
 
 @pytest.fixture
@@ -82,9 +83,7 @@ async def test_no_secret_is_told_though_the_server_repeats_it(connected, web):
     assert web.asked[0].headers["authorization"] == f"Bearer {token}"
 
 
-async def test_the_log_shows_no_part_of_the_address_that_may_be_a_key(
-    connected, asking_server, serving, caplog
-):
+async def test_the_log_shows_no_part_of_the_address_that_may_be_a_key(connected, serving, caplog):
     caplog.set_level(logging.DEBUG)
     async with serving(asking_server()) as url:
         config = entry(f"{url}?key=sk-geheim", headers={"X-Key": "sk-geheimer"}, era="legacy")
@@ -274,7 +273,7 @@ def port():
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_server_that_is_restarted_is_connected_to_again_and_the_call_is_made(
-    connected, asking_server, serving, port, era
+    connected, serving, port, era
 ):
     async with connected(entry(f"http://127.0.0.1:{port}/mcp", era=era)) as connection:
         for _ in range(2):  # the second one knows nothing of the first one's sessions
@@ -283,9 +282,7 @@ async def test_a_server_that_is_restarted_is_connected_to_again_and_the_call_is_
                 assert connection.state == "ready"
 
 
-async def test_a_server_that_has_gone_is_given_up_and_found_again_on_demand(
-    connected, asking_server, serving, port
-):
+async def test_a_server_that_has_gone_is_given_up_and_found_again_on_demand(connected, serving, port):
     url = f"http://127.0.0.1:{port}/mcp"
     async with connected(entry(url), backoff=Backoff(attempts=2, first=0.0)) as connection:
         for _ in range(2):

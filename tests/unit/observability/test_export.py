@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loom_core.observability.export import exported_traces, is_export_wanted
+from tests.fixtures.collector import Collector
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +49,8 @@ print("[0, true]")
 
 
 @pytest.fixture
-def collectors(load: Callable[[Path], Any]) -> Iterator[Callable[..., Any]]:
-    module = load(Path(__file__).parents[2] / "fixtures" / "collector.py")
-    with closing(module.Collector()) as answering, closing(module.Collector(silent=True)) as silent:
+def collectors() -> Iterator[Callable[..., Any]]:
+    with closing(Collector()) as answering, closing(Collector(silent=True)) as silent:
         yield {"answering": answering, "silent": silent}.__getitem__
 
 

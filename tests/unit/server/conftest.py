@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
 from loom_core.server.auth.tokens import TokenFile
+from tests.unit.server.sample import sample_server
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -34,13 +34,7 @@ def text(result: CallToolResult) -> str:
 
 
 @pytest.fixture
-def sample_server(load: Callable[[Path], ModuleType]) -> Callable[..., LoomServer]:
-    """Makes the server of sample.py; takes the list that its lifespan writes to."""
-    return load(_SAMPLE).sample_server
-
-
-@pytest.fixture
-def sample(sample_server: Callable[..., LoomServer]) -> LoomServer:
+def sample() -> LoomServer:
     return sample_server()
 
 

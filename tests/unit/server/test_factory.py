@@ -13,6 +13,7 @@ from mcp.types import ResourceListChangedNotification, ToolListChangedNotificati
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
 from tests.unit.server.conftest import Answer, text
+from tests.unit.server.sample import sample_server
 
 
 async def test_the_server_introduces_itself(sample, connect):
@@ -159,7 +160,7 @@ async def test_subscriptions_can_be_ended_by_the_server(sample):
             assert [event async for event in events] == []
 
 
-async def test_the_lifespan_is_open_while_the_server_serves(sample_server, connect):
+async def test_the_lifespan_is_open_while_the_server_serves(connect):
     log = []
     async with connect(sample_server(log)) as client:
         await client.list_tools()

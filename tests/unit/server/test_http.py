@@ -18,7 +18,8 @@ from loom_core.errors import ConfigError, RecordError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_settings import HttpSettings
-from loom_core.testing.serving import serving
+from tests.fixtures.serving import serving
+from tests.unit.server.sample import sample_server
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,7 +52,7 @@ async def post(url, host=None, origin=None, **headers):
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_both_eras_are_served(sample_server, mode):
+async def test_both_eras_are_served(mode):
     log, seen = [], []
 
     async def on_progress(value, total, message):

@@ -20,8 +20,8 @@ from loom_core.server.calls.context import ToolContext
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_settings import HttpSettings
-from loom_core.testing.serving import serving
 from tests.fixtures.asker import Asker, guarded, open_session, shown
+from tests.fixtures.serving import serving
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,8 +14,8 @@ from loom_core.server.auth.authentication import AuthSettings
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.limits import Limits
-from loom_core.testing.serving import serving
 from tests.fixtures.asker import Asker, guarded, open_session, shown
+from tests.fixtures.serving import serving
 
 pytestmark = [
     pytest.mark.slow,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,16 +12,14 @@ from loom_core.errors import InvalidInputError, NotFoundError, SourceError
 from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.unit.mcp_client.conftest import Listed, offered
-
-if TYPE_CHECKING:
-    from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_verbs import Terminal
 
 _SCHEMA = {"type": "object", "properties": {"路径": {"type": "string"}, "n": {}}, "required": ["路径"]}
 
 
 @pytest.fixture
-def terminal(load: Callable[[Path], ModuleType], tmp_path: Path) -> Terminal:
-    return load(Path(__file__).parent / "mcp_verbs.py").Terminal(tmp_path)
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
 
 
 @pytest.fixture

@@ -3,23 +3,18 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.mcp_client.configuration.trust import ToolPin, ToolPins
-
-if TYPE_CHECKING:
-    from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_verbs import Terminal
 
 
 @pytest.fixture
-def terminal(load: Callable[[Path], ModuleType], tmp_path: Path) -> Terminal:
-    return load(Path(__file__).parent / "mcp_verbs.py").Terminal(tmp_path)
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
 
 
 def _entry(terminal: Terminal, name: str) -> dict[str, object]:

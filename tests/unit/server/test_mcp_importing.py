@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-
-if TYPE_CHECKING:
-    from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_verbs import Terminal
 
 _FILES = {
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
@@ -23,8 +19,8 @@ _FILES = {
 
 
 @pytest.fixture
-def terminal(load: Callable[[Path], ModuleType], tmp_path: Path) -> Terminal:
-    return load(Path(__file__).parent / "mcp_verbs.py").Terminal(tmp_path)
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
 
 
 def _configured(terminal: Terminal, client: str, configuration: dict[str, Any] | str) -> Path:

@@ -6,7 +6,6 @@ import argparse
 import json
 import socket
 import threading
-from pathlib import Path
 
 import httpx2
 import keyring
@@ -15,8 +14,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, LoginError, NotFoundError, ServerError
 from loom_core.server.mcp_cli.login import log_in, log_out
-
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+from tests.fixtures.authorization import Authorization
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +27,8 @@ def no_keyring():
 
 
 @pytest.fixture
-def server(local_servers, load):
-    return load(FIXTURES / "authorization.py").Authorization(local_servers())
+def server(local_servers):
+    return Authorization(local_servers())
 
 
 @pytest.fixture

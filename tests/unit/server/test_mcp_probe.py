@@ -2,22 +2,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_verbs import Terminal
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def terminal(load: Callable[[Path], ModuleType], tmp_path: Path) -> Terminal:
-    return load(Path(__file__).parent / "mcp_verbs.py").Terminal(tmp_path)
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
 
 
 def test_what_answers_and_what_does_not_is_told_with_a_remedy(

@@ -10,6 +10,8 @@ from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from tests.unit.server.sample import sample_server
+
 VERSION = "io.modelcontextprotocol/protocolVersion"
 META = {
     VERSION: "2026-07-28",
@@ -96,20 +98,20 @@ async def answers_of(server, messages, *, one_by_one):
         ([MODERN_LIST], [LISTED]),
     ],
 )
-async def test_probes_leave_the_choice_of_an_era_open(sample_server, messages, expected, one_by_one):
+async def test_probes_leave_the_choice_of_an_era_open(messages, expected, one_by_one):
     if one_by_one is False and CANCELLED in messages:
         messages = [message for message in messages if message is not CANCELLED]  # it may come in time
     assert await answers_of(sample_server([]).protocol, messages, one_by_one=one_by_one) == expected
 
 
 @pytest.mark.parametrize("probes", [0, 1])
-async def test_a_handshake_is_refused_once_a_request_of_the_modern_era_was_served(sample_server, probes):
+async def test_a_handshake_is_refused_once_a_request_of_the_modern_era_was_served(probes):
     messages = [*[DISCOVER] * probes, MODERN_LIST, INITIALIZE, MODERN_LIST]
     answers = await answers_of(sample_server([]).protocol, messages, one_by_one=True)
     assert answers == [*[FOUND] * probes, LISTED, -32022, LISTED]
 
 
-async def test_a_request_of_the_modern_era_is_refused_after_a_handshake(sample_server):
+async def test_a_request_of_the_modern_era_is_refused_after_a_handshake():
     messages = [DISCOVER, INITIALIZE, INITIALIZED, MODERN_LIST, LIST]
     answers = await answers_of(sample_server([]).protocol, messages, one_by_one=True)
     assert answers == [FOUND, TOLD, -32600, LISTED]

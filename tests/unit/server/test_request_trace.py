@@ -10,7 +10,7 @@ from opentelemetry.trace import get_tracer
 
 from loom_core.observability.propagation import carried
 from loom_core.observability.spans import MCP_SERVER
-from loom_core.testing.serving import serving
+from tests.fixtures.serving import serving
 
 pytestmark = [
     pytest.mark.slow,

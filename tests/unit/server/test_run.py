@@ -14,6 +14,7 @@ import pytest
 from loom_core.errors import ConfigError
 from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.server.serving.run import serve
+from tests.unit.server.sample import sample_server
 
 pytestmark = pytest.mark.slow
 
@@ -52,12 +53,12 @@ def test_a_thread_that_computes_gives_way_to_questions_at_once_and_seldom_search
     assert found == [(pytest.approx(0.0005), 5_000)]
 
 
-def test_a_host_that_is_refused_is_a_configuration_error(sample_server):
+def test_a_host_that_is_refused_is_a_configuration_error():
     with pytest.raises(ConfigError, match=r"does not listen on '0\.0\.0\.0'"):
         serve(sample_server, http=HttpSettings(host="0.0.0.0"))
 
 
-def test_a_key_of_the_environment_that_is_too_short_is_told_at_the_start(sample_server, monkeypatch):
+def test_a_key_of_the_environment_that_is_too_short_is_told_at_the_start(monkeypatch):
     monkeypatch.setenv("LOOM_STATE_KEYS", f"{'a' * 32},hunter2")
     with pytest.raises(ConfigError, match="A key in LOOM_STATE_KEYS has fewer than 32"):
         serve(sample_server, http=HttpSettings(port=0))

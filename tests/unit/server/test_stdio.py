@@ -16,6 +16,8 @@ from loom_core.errors import ConfigError, RecordError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.handshake import Introduction
 from loom_core.server.serving.stdio import LineReader, Wire, claim_stdio, serve_stdio
+from tests.e2e.jsonrpc import JsonRpcError, StdioServer
+from tests.unit.server.sample import sample_server
 
 pytestmark = [
     pytest.mark.slow,
@@ -91,7 +93,7 @@ def stops():
 
 
 @pytest.fixture
-def serve(sample_server, pipes, stops):
+def serve(pipes, stops):
     """Serves the sample over the pipes until it ends by itself; gives what its lifespan did."""
 
     async def served(wire=pipes.wire, *, log=None, reader=None):
@@ -332,9 +334,9 @@ def test_a_closed_standard_input_is_said_to_be_so(standard_descriptors):
 
 
 @pytest.fixture(scope="module", params=["legacy", "modern"])
-def process(request, jsonrpc, sample_command):
+def process(request, sample_command):
     """One server for each era, that many tests talk to."""
-    with contextlib.closing(jsonrpc.StdioServer(sample_command, era=request.param)) as server:
+    with contextlib.closing(StdioServer(sample_command, era=request.param)) as server:
         yield server
 
 
@@ -358,8 +360,8 @@ def test_both_eras_are_served_raw(process):
     assert document["contents"][0]["text"] == "你好，世界"
 
 
-def test_unknown_methods_are_answered_with_an_error(process, jsonrpc):
-    with pytest.raises(jsonrpc.JsonRpcError, match="-32601"):
+def test_unknown_methods_are_answered_with_an_error(process):
+    with pytest.raises(JsonRpcError, match="-32601"):
         process.request("no/such/method")
 
 

@@ -11,7 +11,7 @@ from mcp import Client, MCPError
 
 from loom_core.server.auth.caller import SCOPES, Caller, acting
 from loom_core.server.calls.tasks import TASKS
-from loom_core.testing.serving import serving
+from tests.fixtures.serving import serving
 from tests.fixtures.task_client import KNOWS_TASKS, answer, cancel, connected, get, until
 
 

@@ -7,7 +7,7 @@ import anyio
 import httpx2
 import pytest
 
-from loom_core.testing.streaming_transport import StreamingASGITransport
+from tests.fixtures.streaming_transport import StreamingASGITransport
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

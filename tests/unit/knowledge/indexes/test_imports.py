@@ -2,14 +2,14 @@ import subprocess
 import sys
 
 HEAVY = ["numpy", "chromadb", "kuzu", "tantivy"]
-MODULES = ["memory", "chroma", "kuzu", "tantivy", "probe"]
+MODULES = ["memory_graph", "memory_lexical", "chroma", "kuzu", "tantivy", "probe"]
 
 
 def test_importing_the_indexes_loads_no_engine() -> None:
     script = f"""
 import importlib, sys
 for module in {MODULES}:
-    importlib.import_module("loom_core.knowledge.indexes." + module)
+    importlib.import_module("loom_core.knowledge.indexes.engines." + module)
 print([name for name in {HEAVY} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.text.surface_forms import name_key
-from loom_core.testing.record_content import check_indexes, content
+from tests.fixtures.record_content import check_indexes, content
 
 WEATHER = (
     "The World Meteorological Organization (WMO) is an agency of the United Nations. Its seat is in Geneva, "

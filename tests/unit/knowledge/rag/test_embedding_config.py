@@ -16,7 +16,7 @@ from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 from loom_core.retry import RetryPolicy
-from loom_core.testing.embedding_server import EmbeddingServer
+from tests.fixtures.embedding_server import EmbeddingServer
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from anyio import to_thread
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.store.changes import IndexName
-from loom_core.testing.record_content import check_indexes
+from tests.fixtures.record_content import check_indexes
 
 pytestmark = pytest.mark.slow
 

@@ -22,6 +22,7 @@ from loom_core.knowledge.rag.drafts import text_drafts
 from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.answer import Answer
 from loom_core.knowledge.retrieval.config import WaitSettings
+from tests.fixtures import processes
 
 pytestmark = pytest.mark.slow
 
@@ -54,8 +55,7 @@ async def answers(knowledge_base: GraphRAGKnowledgeBase) -> list[list[tuple[str,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux only")
 @pytest.mark.parametrize("on_disk", [False, True])
-async def test_the_processes_that_prepare_documents_end_when_it_is_closed(load, tmp_path: Path, *, on_disk):
-    processes = load(Path(__file__).parents[3] / "fixtures" / "processes.py")
+async def test_the_processes_that_prepare_documents_end_when_it_is_closed(tmp_path: Path, *, on_disk):
     began = processes.clock_ticks()
     path = tmp_path / "kb" if on_disk else None
     knowledge_base = GraphRAGKnowledgeBase.from_config(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-from loom_core.testing.record_content import QUERIES, Content, check_indexes, content
+from tests.fixtures.record_content import QUERIES, Content, check_indexes, content
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from loom_core.knowledge.model import Chunk, Extraction
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.requests import SyncRequest
 from loom_core.knowledge.store import Job
-from loom_core.testing.record_content import check_indexes, content
+from tests.fixtures.record_content import check_indexes, content
 
 pytestmark = pytest.mark.slow
 

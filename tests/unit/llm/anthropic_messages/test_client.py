@@ -31,10 +31,10 @@ from loom_core.llm.messages import (
 from loom_core.llm.spec import ProviderSpec
 from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK
-from loom_core.testing.streaming_transport import StreamingASGITransport
-from loom_core.testing.vendors.anthropic_blocks import REDACTED, anthropic_signature
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Call, Tokens, Turn
+from tests.fixtures.streaming_transport import StreamingASGITransport
+from tests.fixtures.vendors.anthropic_blocks import REDACTED, anthropic_signature
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Call, Tokens, Turn
 
 _MODELS = (
     "claude-sonnet-5-5",

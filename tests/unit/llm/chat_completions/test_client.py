@@ -22,8 +22,8 @@ from loom_core.llm.messages import ImagePart, Message, TextPart, ToolMessage, Us
 from loom_core.llm.spec import ProviderSpec
 from loom_core.llm.transport.protocol import Connection
 from loom_core.llm.vendors import DEEPSEEK, OPENAI, VENDORS
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Call, Recorded, Tokens, Turn
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Call, Recorded, Tokens, Turn
 
 _USER = UserMessage((TextPart("你好"),))
 _ASK = ChatRequest(messages=(_USER,))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 from datetime import datetime
-from types import ModuleType
 from typing import Any, Literal
 
 import pytest
@@ -13,7 +12,8 @@ from pydantic import BaseModel, Field
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.dialects import adapted
 from loom_core.llm.json_schema.values import problems
-from loom_core.testing.vendors.json_schema_rules import check_gemini, check_inline
+from tests.fixtures.vendors.json_schema_rules import check_gemini, check_inline
+from tests.unit.llm.json_schema.schemas import schemas, values_of
 
 
 class Node(BaseModel):
@@ -229,9 +229,9 @@ def test_gemini_is_told_the_same_in_other_words(schema: dict[str, Any], expected
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data())
-def test_what_a_schema_allows_every_dialect_of_it_allows(schemas: ModuleType, data: st.DataObject):
-    schema = data.draw(schemas.schemas(exact=False, closed=False))
-    value = data.draw(schemas.values_of(schema))
+def test_what_a_schema_allows_every_dialect_of_it_allows(data: st.DataObject):
+    schema = data.draw(schemas(exact=False, closed=False))
+    value = data.draw(values_of(schema))
     before = copy.deepcopy(schema)
     inlined, gemini = adapted(schema, "inline"), adapted(schema, "gemini")
     assert schema == before
@@ -244,9 +244,9 @@ def test_what_a_schema_allows_every_dialect_of_it_allows(schemas: ModuleType, da
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_inline_allows_nothing_else_where_nothing_contains_itself(schemas: ModuleType, data: st.DataObject):
-    schema = data.draw(schemas.schemas(exact=False, closed=False))
-    value = data.draw(schemas.values_of(schema))
+def test_inline_allows_nothing_else_where_nothing_contains_itself(data: st.DataObject):
+    schema = data.draw(schemas(exact=False, closed=False))
+    value = data.draw(values_of(schema))
     inlined = adapted(schema, "inline")
     if "Of the same form as" not in str(inlined):
         assert bool(problems(value, inlined)) == bool(problems(value, schema))

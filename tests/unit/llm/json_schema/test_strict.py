@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,7 +10,8 @@ from pydantic import BaseModel, Field
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.strict import strict
 from loom_core.llm.json_schema.values import problems, without_nulls
-from loom_core.testing.vendors.json_schema_rules import check_openai_strict
+from tests.fixtures.vendors.json_schema_rules import check_openai_strict
+from tests.unit.llm.json_schema.schemas import schemas, values_of
 
 
 class Node(BaseModel):
@@ -154,19 +154,19 @@ def test_a_schema_that_is_nested_too_deeply_is_refused():
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(data=st.data())
-def test_what_strict_mode_allows_is_without_nulls_what_was_meant(schemas: ModuleType, data: st.DataObject):
-    schema = data.draw(schemas.schemas(exact=True, closed=True))
+def test_what_strict_mode_allows_is_without_nulls_what_was_meant(data: st.DataObject):
+    schema = data.draw(schemas(exact=True, closed=True))
     result = strict(schema)
     assert result is not None
-    value = data.draw(schemas.values_of(result))
+    value = data.draw(values_of(result))
     if not problems(value, result):
         assert problems(without_nulls(value, schema), schema) == []
 
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_strict_schemas_keep_to_the_rules_of_the_mode(schemas: ModuleType, data: st.DataObject):
-    schema = data.draw(schemas.schemas(exact=False, closed=False))
+def test_strict_schemas_keep_to_the_rules_of_the_mode(data: st.DataObject):
+    schema = data.draw(schemas(exact=False, closed=False))
     result = strict(schema)
 
     def check(part: dict[str, Any]) -> None:

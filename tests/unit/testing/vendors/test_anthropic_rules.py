@@ -7,9 +7,9 @@ from typing import Any
 import anthropic
 import pytest
 
-from loom_core.testing.vendors.anthropic_blocks import REDACTED, anthropic_signature
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.script import Call, Turn
+from tests.fixtures.vendors.anthropic_blocks import REDACTED, anthropic_signature
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.script import Call, Turn
 
 Body = dict[str, Any]
 

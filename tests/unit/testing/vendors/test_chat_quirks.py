@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.chat_bodies import (
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.chat_bodies import (
     CITY,
     HTTPS,
     PNG,
@@ -24,7 +24,7 @@ from loom_core.testing.vendors.chat_bodies import (
     signed,
     tool,
 )
-from loom_core.testing.vendors.chat_quirks import gemini_signature
+from tests.fixtures.vendors.chat_quirks import gemini_signature
 
 STRICT = {**CITY, "required": ["city"], "additionalProperties": False}
 REFERENCE = {

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.chat_bodies import (
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.chat_bodies import (
     CITY,
     HTTPS,
     PNG,
@@ -25,7 +25,7 @@ from loom_core.testing.vendors.chat_bodies import (
     said,
     tool,
 )
-from loom_core.testing.vendors.script import Call, Turn
+from tests.fixtures.vendors.script import Call, Turn
 
 STRICT = {**CITY, "required": ["city"], "additionalProperties": False}
 REFERENCE = {

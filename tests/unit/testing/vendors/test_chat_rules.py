@@ -7,8 +7,8 @@ from typing import Any
 import openai
 import pytest
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.chat_bodies import (
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.chat_bodies import (
     MODELS,
     PNG,
     QUESTION,
@@ -21,8 +21,8 @@ from loom_core.testing.vendors.chat_bodies import (
     signed,
     tool,
 )
-from loom_core.testing.vendors.chat_quirks import gemini_signature
-from loom_core.testing.vendors.chat_vendors import CHAT_VENDORS
+from tests.fixtures.vendors.chat_quirks import gemini_signature
+from tests.fixtures.vendors.chat_vendors import CHAT_VENDORS
 
 EVERYWHERE = [
     ("no messages", body(), "messages"),

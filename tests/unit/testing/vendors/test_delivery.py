@@ -14,10 +14,10 @@ import httpx2
 import openai
 import pytest
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.chat_bodies import MODELS, QUESTION, body, tool
-from loom_core.testing.vendors.chat_vendors import CHAT_VENDORS
-from loom_core.testing.vendors.script import Call, Recorded, Tokens, Turn
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.chat_bodies import MODELS, QUESTION, body, tool
+from tests.fixtures.vendors.chat_vendors import CHAT_VENDORS
+from tests.fixtures.vendors.script import Call, Recorded, Tokens, Turn
 
 SAID = Turn(text="今天杭州晴。", reasoning="先想一想。", usage=Tokens(100, 40, 12, 30))
 CALLED = Turn(text="查一下。", calls=(Call("weather", {"city": "杭州"}), Call("time", "{broken")))

@@ -5,9 +5,9 @@ from typing import Any
 import openai
 import pytest
 
-from loom_core.testing.vendors.app import FakeVendors
-from loom_core.testing.vendors.embeddings import vector
-from loom_core.testing.vendors.script import Turn
+from tests.fixtures.vendors.app import FakeVendors
+from tests.fixtures.vendors.embeddings import vector
+from tests.fixtures.vendors.script import Turn
 
 TEXTS = ["知识图谱", "graphs", "知识图谱"]
 
