@@ -97,7 +97,7 @@ def test_nothing_that_reads_or_prepares_documents_is_loaded_at_the_start(tmp_pat
     program = (
         "import sys; from pathlib import Path; from loom_kb.app import build; "
         "from loom_kb.settings import Settings; build(Settings(home=Path(sys.argv[1]))); "
-        "parts = ('extraction', 'preparing', 'rag'); "
+        "parts = ('ingest.extraction', 'ingest.workers', 'rag.knowledge_base'); "
         "print(*(f'loom_core.knowledge.{part}' in sys.modules for part in parts))"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, timeout=60)
