@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.text.analysis import forms_of
@@ -44,6 +44,7 @@ def test_what_a_text_is_found_by_is_told_in_one_go():
     assert [name for name, _ in found.identifiers] == ["HTTPServer", "McDonald"]
 
 
+@example(["é", "0.0,0"])
 @given(st.lists(st.text("aAbZ09._-'’–(),\"é", max_size=6), max_size=6))
 def test_a_text_is_found_by_what_its_pieces_are_found_by(pieces: list[str]):
     whole = forms_of(" ".join(pieces))
