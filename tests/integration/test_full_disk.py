@@ -21,11 +21,11 @@ FULL = """
 import json, sys
 import anyio
 from pathlib import Path
-from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import LoomError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
 
 async def main(disk):
     ballast = Path(disk) / "ballast"
@@ -40,7 +40,9 @@ async def main(disk):
             text = f"# Town{number}\\n\\n" + f"Town{number} lies on a river with many bridges. " * 1500
             try:
                 await anyio.to_thread.run_sync(
-                    knowledge_base.submit, DocumentsRequest([DocumentDraft(uri=f"text:{number}", text=text)]))
+                    knowledge_base.submit,
+                    DocumentsRequest([DocumentDraft(uri=f"text:{number}", text=text)]),
+                )
             except LoomError as error:
                 refusal = f"{type(error).__name__}: {error}"
                 break

@@ -25,6 +25,7 @@ from pathlib import Path
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest
 
 async def main(home, texts, files):
     knowledge_base = GraphRAGKnowledgeBase.from_config(

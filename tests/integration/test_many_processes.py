@@ -31,6 +31,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.owner.protocol import PeerSettings
+from loom_core.knowledge.rag.requests import DocumentsRequest
 
 HEAVY = {"numpy", "onnxruntime", "tantivy", "chromadb", "kuzu"}
 
