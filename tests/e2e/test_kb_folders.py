@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-ADD_SECONDS = 5.0  # in which `add` gives at least a handle
+HOST_SECONDS = 50.0  # after which hosts give up on a call; `add` waits for 3
 
 
 def add_folder(server, folder, **arguments):
@@ -141,7 +141,7 @@ def test_a_large_folder_goes_on_in_the_background_and_can_be_asked_meanwhile(sta
     server = start_kb("--root", folder)
     started = time.monotonic()
     added = server.call("add", paths=["."])
-    assert time.monotonic() - started < ADD_SECONDS
+    assert time.monotonic() - started < HOST_SECONDS
     job = added["structuredContent"]["job"]
     assert job["state"] == "running"
     assert f'Ask job(id="{job["id"]}")' in added["content"][0]["text"]
