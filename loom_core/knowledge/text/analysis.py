@@ -153,9 +153,7 @@ def _forms(piece: str) -> Forms:
     """`Forms` of a piece of a text, which holds no white space."""
     if _is_plain(piece) or (piece.isdecimal() and piece.isascii()):
         return Forms(_spaced(_plain_tokens(piece)), "", ())
-    if (
-        piece.isascii() and len(parts := _pieces(piece)) > 1
-    ):  # other texts are cut less finely
+    if piece.isascii() and len(parts := _pieces(piece)) > 1:  # other texts are cut less finely
         tokens, lookups, _ = zip(*map(_forms, parts), strict=True)
         return Forms("".join(tokens), "".join(lookups), identifiers_in(piece))
     if (bare := piece.strip(_AROUND_WORDS)) != piece:
