@@ -78,7 +78,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     By its name alone it is on disk, in the folder in which loom-kb keeps a knowledge base of that name, and
     both may have it open at the same time. Documents that are added become jobs of the record: they are
     searchable by words and graph as soon as they are written, vectors follow. In a program, the
-    methods that add wait for that; a server runs `work` in the background instead and uses `submit_*`.
+    methods that add wait for that; a server runs `work` in the background instead and uses `submit`.
 
     The methods whose names end in `_sync` are for scripts and notebooks: they need no `await`, and work where
     an event loop is running, too. They share an event loop in a thread of their own, so they must not be
