@@ -22,6 +22,7 @@ from tests.e2e.jsonrpc import StdioServer
 
 _ROOT = Path(__file__).parents[1]
 _MINUTE = 60.0
+_OURS = ("loom-mcp-core", "loom-kb", "loom-query-server", "loom-agent-server", "loom-flow-server")
 
 
 def main() -> None:
@@ -31,14 +32,15 @@ def main() -> None:
     parser.add_argument("environment", type=Path)
     parser.add_argument("wheels", type=Path)
     args = parser.parse_args()
-    cache = subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    cached = subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
     pins = _ROOT / "requirements" / f"{args.server}.txt"
-    uvx = ["uvx", "--quiet", "--offline", "--cache-dir", cache, "--constraints", str(pins)]
     (wheel,) = args.wheels.glob(f"{args.server.replace('-', '_')}-*.whl")
     links = ["--find-links", wheel.parent.name]
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "李明"
+        home, cache = Path(folder) / "李明", Path(folder) / "cache"
         home.mkdir()
+        _link_cache(Path(cached), cache)
+        uvx = ["uvx", "--quiet", "--offline", "--cache-dir", str(cache), "--constraints", str(pins)]
         for way, command in {
             "a virtual environment": [str(args.environment.absolute() / "bin" / args.server)],
             "uvx --find-links": [*uvx, *links, args.server],
@@ -48,6 +50,15 @@ def main() -> None:
             print(f"{args.server}: installed from {way}, it starts with {tools} tools")
         _check_refusal([*uvx, args.server], home, wheel.absolute().parent)
         print(f"{args.server}: what would not start is refused")
+
+
+def _link_cache(cached: Path, to: Path) -> None:
+    """Link uv's cache without what it has of Loom: wheels of earlier runs, which have the same version."""
+    subprocess.run(["uv", "cache", "clean", "--quiet", *_OURS], check=True)
+    to.mkdir()
+    for each in cached.iterdir():
+        if not each.name.startswith(("environments-", ".")):
+            (to / each.name).symlink_to(each)
 
 
 def _try(command: list[str], server: str, home: Path, folder: Path) -> int:
