@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-HOST_SECONDS = 50.0  # after which hosts give up on a call; `add` waits for 3
+ADD_SECONDS = 5.0  # in which `add` gives at least a handle
 
 
 def add_folder(server, folder, **arguments):
@@ -137,11 +137,11 @@ def test_a_list_of_jobs_names_each_failed_file_once_and_goes_on_by_cursor(start_
 
 @pytest.mark.slow
 def test_a_large_folder_goes_on_in_the_background_and_can_be_asked_meanwhile(start_kb, write_lighthouses):
-    folder = write_lighthouses(2000)
+    folder = write_lighthouses(8000)  # more than are in before the job is cancelled, however fast the machine
     server = start_kb("--root", folder)
     started = time.monotonic()
     added = server.call("add", paths=["."])
-    assert time.monotonic() - started < HOST_SECONDS
+    assert time.monotonic() - started < ADD_SECONDS
     job = added["structuredContent"]["job"]
     assert job["state"] == "running"
     assert f'Ask job(id="{job["id"]}")' in added["content"][0]["text"]
@@ -162,7 +162,7 @@ def test_a_large_folder_goes_on_in_the_background_and_can_be_asked_meanwhile(sta
     assert cancelled["state"] == "cancelled"
     assert cancelled["counts"]["skipped"] > 0
     listed = server.call("sources")["structuredContent"]["sources"][0]
-    assert 0 < listed["documents"] < 2000
+    assert 0 < listed["documents"] < 8000
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 import anyio
 import pytest
 from loom_agent.service import Service
+from mcp_types import ElicitResult
 
 from loom_core.errors import ConfigError, SourceError
 from loom_core.runs.commands import Decided
@@ -127,6 +128,23 @@ async def test_an_approval_right_after_a_restart_is_kept(connect, call, servers,
         await once_ready(client)
         again = await call(client, "agent_run", goal=goal)
     assert (again["status"], "42" in again["output"]) == ("completed", True)
+
+
+async def test_an_approval_that_the_client_asks_for_is_kept(connect, call, servers, configure):
+    servers()
+    configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
+    asked = []
+
+    async def approve(_context, params):
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={})
+
+    for _ in range(2):  # of two processes, one after the other
+        async with connect(elicitation_callback=approve) as client:
+            await once_ready(client)
+            run = await call(client, "agent_run", goal='use notes__double {"number": 21}')
+            assert (run["status"], "42" in run["output"]) == ("completed", True)
+    assert len(asked) == 1
 
 
 async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_the_run(
