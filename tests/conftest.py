@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from loom_core.observability.registry import Registry
 
 _HERE = Path(__file__).parent
-_MEASURING_VARIABLES = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 # How long an example takes says little on two processors with three workers; where it matters a test asks.
 settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loom")
 
-_MEASURING = pytest.StashKey[dict[str, str]]()
 _REASONS = 2  # for skipped tests that have a line each; a third line has the others
 _GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
 _AS_IN_A_TERMINAL = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGALRM")
@@ -76,18 +74,10 @@ _keep_little_memory()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure no coverage in what tests start: it nearly doubles the time that each start takes.
-
-    What runs there is measured by the tests that call it themselves; where none can, a test is marked.
-    """
+    """Let the servers that tests start keep what they compile of Loom: each would compile it again."""
     if not hasattr(config, "workerinput"):
         os.environ[processes.RUN_VARIABLE] = str(os.getpid())
-        # Else each server that a test starts compiles Loom before it serves.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    if hasattr(config, "workerinput"):  # the process that starts the workers has to pass it on to them
-        config.stash[_MEASURING] = {
-            name: os.environ.pop(name) for name in _MEASURING_VARIABLES if name in os.environ
-        }
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -188,34 +178,12 @@ def no_long_searches() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def measured_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measures coverage in the processes of a test that is marked so."""
-    if request.node.get_closest_marker("measures_processes") is not None:
-        for name, value in request.config.stash.get(_MEASURING, {}).items():
-            monkeypatch.setenv(name, value)
-
-
-@pytest.fixture(autouse=True)
 def own_secrets() -> Iterator[None]:
     """Forgets with a test what it made known as a secret: it would be hidden in the texts of others."""
     before = dict(keys._known)
     yield
     keys._known.clear()
     keys._known.update(before)
-
-
-@pytest.fixture(autouse=True)
-def unmeasured_properties(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Measures no coverage in property tests: they run the same lines hundreds of times, twice as slow."""
-    measuring = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
-    if measuring is None or not getattr(request.function, "is_hypothesis_test", False):
-        yield
-        return
-    measuring.stop()
-    try:
-        yield
-    finally:
-        measuring.start()
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ _STAND_IN = Path(__file__).with_name("stand_in.py")
 _NAMES = (
     "loom-agent-server", "loom-flow-server", "loom-kb", "loom-query-server", "pip", "python", "uv", "uvx",
 )  # fmt: skip
-_PASSED_ON = ("LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_PASSED_ON = ("LANG", "LC_ALL", "TMPDIR")
 _SECONDS = 120
 
 

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.e2e.jsonrpc import Era, StdioServer
+from tests.fixtures.commands import run_command
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -106,6 +107,25 @@ def shared_kb(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Abstrac
 
 @pytest.fixture
 def loom_kb(home: Path) -> RunCommand:
+    """Runs `loom-kb` in this process, see `tests.fixtures.commands`."""
+
+    def run(
+        *arguments: str | Path,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        embedder: str = "hashing",
+    ) -> subprocess.CompletedProcess[bytes]:
+        command, *rest = arguments
+        line = [command, "--home", home, "--embedder", embedder, *rest]
+        return run_command("loom_kb", *line, stdin=stdin, env=env)
+
+    return run
+
+
+@pytest.fixture
+def loom_kb_process(home: Path) -> RunCommand:
+    """Runs `loom-kb` as a program of its own."""
+
     def run(
         *arguments: str | Path,
         stdin: bytes = b"",

@@ -24,6 +24,7 @@ from mcp_types import ElicitResult
 
 from tests.e2e.jsonrpc import StdioServer
 from tests.fixtures import node as nodejs
+from tests.fixtures.commands import run_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs npm")]
 
@@ -106,9 +107,9 @@ def longest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], f
 def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a knowledge base."""
     home = tmp_path_factory.mktemp("knowledge")
-    command = [*_KB, "add", "--home", home, "--embedder", "hashing", "-"]
     text = "# 青岛港\n\n青岛港的港长是李明。"
-    subprocess.run(command, input=text.encode(), check=True, capture_output=True, timeout=60)
+    line = ["add", "--home", home, "--embedder", "hashing", "-"]
+    run_command("loom_kb", *line, stdin=text.encode(), check=True)
     return home
 
 

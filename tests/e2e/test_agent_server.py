@@ -18,6 +18,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from tests.fixtures.commands import run_command
+
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import Era, StdioServer
 
@@ -190,20 +192,8 @@ def http(home: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The URL of `serve --http --tokens`, and two tokens by the names of their holders."""
     tokens: dict[str, str] = {}
     for name in ("ada", "bob"):
-        line = [
-            *_COMMAND,
-            "token",
-            "create",
-            name,
-            "--scope",
-            "read",
-            "--scope",
-            "write",
-            "--home",
-            str(home),
-        ]
-        done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=60)
-        tokens[name] = done.stdout.strip()
+        line = ["token", "create", name, "--scope", "read", "--scope", "write", "--home", home]
+        tokens[name] = run_command("loom_agent", *line, check=True).stdout.decode().strip()
     command = [
         *_COMMAND,
         "serve",

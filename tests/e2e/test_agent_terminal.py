@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.fixtures.commands import run_command
 
 pty = pytest.importorskip("pty", reason="terminals are POSIX here")
 
@@ -138,9 +139,8 @@ def test_ctrl_c_pauses_and_a_second_one_aborts(at_terminal: Callable[..., Typist
     person.types(_CTRL_C)
     person.sees("Go on with: loom-agent-server runs resume run_")
     assert person.ends() == 130
-    command = [sys.executable, "-m", "loom_agent", "runs", "--home", str(home), "--status", "paused"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    run_id = listed.split()[1]
+    listed = run_command("loom_agent", "runs", "--home", home, "--status", "paused", check=True)
+    run_id = listed.stdout.decode().split()[1]
     person = at_terminal("runs", "resume", run_id)
     person.sees("[e]dit: ")
     person.types("y\n")

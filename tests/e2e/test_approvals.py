@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_agent_terminal import Typist, at_terminal
+from tests.fixtures.commands import run_command
 from tests.unit.mcp_client.conftest import Listed, offered
 
 __all__ = ["at_terminal"]
@@ -49,9 +49,9 @@ def run(home: Path) -> Run:
     """Runs a command where nobody can be asked."""
 
     def run(*line: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", *line, "--home", str(home)]
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=120
+        done = run_command(*line, "--home", home)
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
 
     return run
@@ -112,7 +112,7 @@ def test_a_command_approves_beforehand_and_a_rule_for_a_trusted_server_needs_non
 
 
 def test_an_operator_approves_for_flows_by_the_command_that_a_failed_run_names(
-    run: Run, home: Path, server: Listed
+    run: Run, home: Path, server: Listed, caplog: pytest.LogCaptureFixture
 ) -> None:
     flow = {
         "flow_id": "note",
@@ -132,10 +132,9 @@ def test_an_operator_approves_for_flows_by_the_command_that_a_failed_run_names(
     problem = json.loads(run("loom_flow", "status", run_id, "--json").stdout)["problem"]
     command = re.search(r"`loom-flow-server (mcp approve [^`]*)`", problem)
     assert command is not None, problem
-    assert command[0] in failed.stderr  # the log says it, too
+    assert command[0] in caplog.text
 
-    operator = [sys.executable, "-m", "loom_flow", *shlex.split(command[1]), "--yes"]
-    subprocess.run(operator, check=True, capture_output=True, timeout=60)
+    run_command("loom_flow", *shlex.split(command[1]), "--yes", check=True)
 
     again = run("loom_flow", "resume", run_id, "--retry")
     assert again.returncode == _WAITS

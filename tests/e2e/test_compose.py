@@ -13,6 +13,8 @@ import httpx2
 import pytest
 import yaml
 
+from tests.fixtures.commands import run_command
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="runs a shell script")
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +70,8 @@ def test_the_servers_find_each_other_and_prometheus_its_numbers(project, served,
     handed_over.mkdir()
     shutil.copy(folder / "LOOM_KB_TOKEN", handed_over)
     note = "# 青岛港\n\n青岛港的港长是李明。"
-    add = [sys.executable, "-m", "loom_kb", "add", "-", "--home", str(homes / "kb"), "--embedder", "hashing"]
-    subprocess.run(add, input=note.encode(), check=True, capture_output=True)
+    add = ["add", "-", "--home", homes / "kb", "--embedder", "hashing"]
+    run_command("loom_kb", *add, stdin=note.encode(), check=True)
     line = [sys.executable, "-m", "loom_kb", "serve", "--home", str(homes / "kb"), "--tokens"]
     with served([*line, "--embedder", "hashing"], "loom-kb") as url:
         numbers = httpx2.URL(url).copy_with(path="/metrics")

@@ -18,6 +18,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from tests.fixtures.commands import run_command
+
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import Era, StdioServer
 
@@ -149,8 +151,8 @@ def test_over_http_a_run_belongs_to_the_token_that_began_it(
     home: Path, config: Path, served: Callable[..., Any], mode: Any
 ) -> None:
     def token(name: str, *options: str) -> str:
-        line = [*_COMMAND, "token", "create", name, "--home", str(home), *options]
-        return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        done = run_command("loom_flow", "token", "create", name, "--home", home, *options, check=True)
+        return done.stdout.decode().strip()
 
     tokens = {"ada": token("ada"), "bob": token("bob", "--flow", "order_status")}
     asked: list[str] = []
@@ -190,8 +192,8 @@ def test_over_http_a_token_acts_for_its_tenant_whatever_a_call_says(
     home: Path, served: Callable[..., Any]
 ) -> None:
     def token(name: str, *options: str) -> str:
-        line = [*_COMMAND, "token", "create", name, "--home", str(home), *options]
-        return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        done = run_command("loom_flow", "token", "create", name, "--home", home, *options, check=True)
+        return done.stdout.decode().strip()
 
     home.mkdir()
     steps = [{"stepId": "sure", "confirm": "{$context.tenantId}/{$context.employeeId}?"}]

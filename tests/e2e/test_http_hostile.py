@@ -13,6 +13,8 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import pytest
 
+from tests.fixtures.commands import run_command
+
 pytestmark = [
     pytest.mark.hostile("HTTP requests"),
     pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals"),
@@ -64,9 +66,7 @@ def server(tmp_path_factory):
     further = ["--home", str(home), "--embedder", "hashing"]
 
     def run(*arguments):
-        return subprocess.run(
-            [*command, *arguments, *further], capture_output=True, text=True, encoding="utf-8", check=True
-        ).stdout
+        return run_command("loom_kb", *arguments, *further, check=True).stdout.decode()
 
     tokens = {
         "alice": run(

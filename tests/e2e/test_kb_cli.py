@@ -42,8 +42,8 @@ def answer(done, code=0):
     return json.loads(done.stdout)
 
 
-def test_a_knowledge_base_from_its_first_folder_to_its_removal(loom_kb, folder):
-    added = loom_kb("add", folder, "--description", "Rules of the harbour")
+def test_a_knowledge_base_from_its_first_folder_to_its_removal(loom_kb_process, folder):
+    added = loom_kb_process("add", folder, "--description", "Rules of the harbour")
     assert added.returncode == 0
     assert re.fullmatch(
         r"job-\w+ in default: done, 2 of 2 documents \(2 added\), 2 passages, read in [\d.]+ s\n"
@@ -52,30 +52,30 @@ def test_a_knowledge_base_from_its_first_folder_to_its_removal(loom_kb, folder):
     )
     assert "reading   [████████████████████████] 2/2 documents" in added.stderr.decode()
     assert "embedding [████████████████████████] 2/2 passages" in added.stderr.decode()
-    assert answer(loom_kb("add", folder, "--json"))["job"]["counts"] == {"unchanged": 2}
+    assert answer(loom_kb_process("add", folder, "--json"))["job"]["counts"] == {"unchanged": 2}
 
-    asked = loom_kb("query", "Who", "moors", "for", "free?", "--limit", "1")
+    asked = loom_kb_process("query", "Who", "moors", "for", "free?", "--limit", "1")
     assert asked.stdout.decode().startswith(f"[1] Harbour handbook ({(folder / 'handbook.md').as_uri()}#2-")
     assert "    Small boats moor for free." in asked.stdout.decode()
     assert asked.stderr == b""
-    found = answer(loom_kb("query", "哪些船免费？", "--json", "--filter", "language=zh"))["passages"]
+    found = answer(loom_kb_process("query", "哪些船免费？", "--json", "--filter", "language=zh"))["passages"]
     assert [passage["title"] for passage in found] == ["港口手册"]
 
-    listed = loom_kb("list")
+    listed = loom_kb_process("list")
     assert listed.stdout.decode() == "default  2 documents, 2 passages\n    Rules of the harbour\n"
-    documents = answer(loom_kb("list", "--kb", "default", "--json"))["documents"]
+    documents = answer(loom_kb_process("list", "--kb", "default", "--json"))["documents"]
     assert {document["title"] for document in documents} == {"Harbour handbook", "港口手册"}
-    numbers = answer(loom_kb("stats", "--json"))
+    numbers = answer(loom_kb_process("stats", "--json"))
     assert (numbers["documents"], numbers["vectors"], numbers["strategy"]) == (2, 2, "hybrid")
     assert numbers["index_lag"] == {"words": 0, "graph": 0, "vectors": 0}
-    assert "documents    2" in loom_kb("stats").stdout.decode()
+    assert "documents    2" in loom_kb_process("stats").stdout.decode()
 
-    removed = loom_kb("remove", folder / "手册.md", "nothing")
+    removed = loom_kb_process("remove", folder / "手册.md", "nothing")
     assert removed.returncode == 1
     assert removed.stdout.decode().startswith("removed ")
     assert removed.stderr.decode() == "unknown: nothing\n"
-    assert answer(loom_kb("remove", "--all", "--json")) == {"removed": "default"}
-    assert answer(loom_kb("list", "--json")) == {"sources": [], "unusable": []}
+    assert answer(loom_kb_process("remove", "--all", "--json")) == {"removed": "default"}
+    assert answer(loom_kb_process("list", "--json")) == {"sources": [], "unusable": []}
     assert folder.exists()
 
 
@@ -105,13 +105,13 @@ def test_what_goes_wrong_is_one_line_of_cause_and_one_of_remedy(loom_kb):
     assert b"Traceback" in done.stderr
 
 
-def test_an_encoding_that_lacks_a_character_spoils_no_answer(loom_kb, folder):
+def test_an_encoding_that_lacks_a_character_spoils_no_answer(loom_kb, loom_kb_process, folder):
     loom_kb("add", folder)
     ascii_only = {"PYTHONIOENCODING": "ascii"}
-    done = loom_kb("query", "免费", "--json", env=ascii_only)
+    done = loom_kb_process("query", "免费", "--json", env=ascii_only)
     assert done.stdout.isascii()
     assert "港口手册" in {passage["title"] for passage in answer(done)["passages"]}
-    done = loom_kb("query", "免费", env=ascii_only)
+    done = loom_kb_process("query", "免费", env=ascii_only)
     assert done.returncode == 0
     assert rb"\u6e2f\u53e3\u624b\u518c" in done.stdout
 

@@ -16,6 +16,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fixtures.commands import run_command
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import StartServer
 
@@ -42,8 +44,7 @@ class Numbers:
 @pytest.fixture
 def flow_file(home: Path) -> Path:
     """A file with flows, without which the flow server does not start."""
-    command = [sys.executable, "-m", "loom_flow", "init", "--home", str(home)]
-    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    run_command("loom_flow", "init", "--home", home, check=True)
     return home / "flow.json"
 
 

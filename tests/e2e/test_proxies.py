@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.fixtures import operating
+from tests.fixtures.commands import run_command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
 
@@ -174,10 +175,8 @@ class Outside:
 def outside(request, served, certified, tmp_path_factory):
     folder, home, port = tmp_path_factory.mktemp("proxy"), tmp_path_factory.mktemp("home"), free_port()
     loom_kb = [sys.executable, "-m", "loom_kb"]
-    create = [*loom_kb, "token", "create", "张三", "--home", str(home)]
-    token = subprocess.run(
-        create, capture_output=True, text=True, check=True, encoding="utf-8"
-    ).stdout.strip()
+    created = run_command("loom_kb", "token", "create", "张三", "--home", home, check=True)
+    token = created.stdout.decode().strip()
     line = ["serve", "--home", str(home), "--embedder", "hashing", "--tokens", "--allow-host", HOST]
     trusting = ssl.create_default_context(cafile=str(certified[0]))
     with (

@@ -17,6 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.jsonrpc import StdioServer
+from tests.fixtures.commands import run_command
 
 _KB = [sys.executable, "-m", "loom_kb"]
 _QUERY = [sys.executable, "-m", "loom_query"]
@@ -36,9 +37,7 @@ def kb_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "青岛.md").write_text("# 青岛港\n\n青岛港的港长是李明。", encoding="utf-8")
     home = tmp_path_factory.mktemp("kb-home")
-    subprocess.run(
-        [*_KB, "add", "--home", home, "--embedder", "hashing", folder], check=True, capture_output=True
-    )
+    run_command("loom_kb", "add", "--home", home, "--embedder", "hashing", folder, check=True)
     return home
 
 
@@ -129,13 +128,8 @@ async def test_a_chain_of_three_answers_cites_and_reads_on_over_both_transports(
 @pytest.fixture
 def token(home: Path) -> str:
     """A token for one of the sources."""
-    done = subprocess.run(
-        [*_QUERY, "token", "create", "desk", "--home", home, "--source", "faq"],
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    )
-    return done.stdout.strip()
+    line = ["token", "create", "desk", "--home", home, "--source", "faq"]
+    return run_command("loom_query", *line, check=True).stdout.decode().strip()
 
 
 async def test_a_token_opens_the_sources_that_it_is_bound_to_and_no_other(home, token, served):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -22,6 +20,7 @@ from loom_core.server.pages.run_page import run_page, runs_page
 from loom_core.server.pages.run_record import Bounds, RunRecord
 from loom_core.tools.function_tool import tool
 from tests.fixtures.browser import Browser
+from tests.fixtures.commands import run_command
 
 _HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"> <!-- 织机 & loom"
 _SELECTED = "document.querySelector('.details h3')?.textContent"
@@ -36,8 +35,7 @@ def browser() -> Iterator[Browser]:
 
 
 def _command(home: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "loom_agent", *arguments, "--home", str(home), "--provider", "mock"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    done = run_command("loom_agent", *arguments, "--home", home, "--provider", "mock")
     return done.returncode, done.stdout.decode()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from loom_core.paths import audit_path, token_path
 from loom_core.server.auth.tokens import TokenFile
 from loom_core.tools.auditing.file import read_entries
 from tests.fixtures.collector import Collected, Collector
+from tests.fixtures.commands import run_command
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,8 +46,7 @@ def kb_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "aster.md").write_text("# Port Aster\n\nIts master is Ada Brown.", encoding="utf-8")
     (folder / "青岛.md").write_text("# 青岛港\n\n青岛港的港长是李明。", encoding="utf-8")
     home = tmp_path_factory.mktemp("kb-home")
-    command = [*_KB, "add", "--home", home, "--embedder", "hashing", folder]
-    subprocess.run(command, check=True, capture_output=True)
+    run_command("loom_kb", "add", "--home", home, "--embedder", "hashing", folder, check=True)
     return home
 
 
