@@ -179,7 +179,7 @@ def _backtracking(text: PatternText) -> Search:
         exact = _ESCAPE.sub(lambda found: "\\Z" if found[0] == "\\z" else found[0], text.exact)
         pattern = regex.compile(exact, regex.IGNORECASE | regex.VERSION0)
     except regex.error as error:
-        raise text.error(error.msg, error.pos or 0) from None
+        raise text.error(error.msg, error.pos or 0) from None  # pyright: ignore - its stubs do not know them
     except (IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise text.error("it cannot be read") from None
     return _Backtracking(pattern, text)
