@@ -57,24 +57,14 @@ def _switch_off_telemetry() -> None:
 _switch_off_telemetry()
 
 if not TYPE_CHECKING:
-    _PACKAGES = {
-        "agent": ("Agent", "Chain", "Router", "Workflow"),
-        "embedding": ("create_embedder",),
-        "flow": ("FlowRouter", "WorkflowOrchestrator", "read_flow_file"),
-        "knowledge": ("GraphRAGKnowledgeBase", "KnowledgeBase"),
-        "llm": ("create_model",),
-        "tools": ("tool",),
-    }
 
     def __getattr__(name: str) -> object:
-        """What most programs begin with; see `exports`, which is itself a module of this package."""
-        for package, names in _PACKAGES.items():
-            if name in names:
-                from importlib import import_module
+        """Names that most programs begin with; see `exports`, which is itself a module of this package."""
+        if name not in __all__:  # a module of this package, perhaps, which Python then looks for
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from loom_core.exports import exports
 
-                value = globals()[name] = getattr(import_module(f"{__name__}.{package}"), name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return exports(__name__)[0](name)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -15,13 +15,4 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "LoggingCallback", "MetricsCallback", "MetricsSummary", "ToolSummary"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Callback": ".interface",
-            "LoggingCallback": ".logs",
-            "MetricsCallback": ".numbers",
-            "MetricsSummary": ".summary",
-            "ToolSummary": ".summary",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -25,14 +25,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "EmbeddingKind": ".interface",
-            "EmbeddingProvider": ".interface",
-            "OllamaEmbedder": ".remote_models.ollama",
-            "OpenAICompatibleEmbedder": ".remote_models.openai_compatible",
-            "OpenAIEmbeddingProvider": ".remote_models.openai_compatible",
-            "create_embedder": ".registry",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

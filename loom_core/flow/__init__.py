@@ -62,34 +62,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "AgentConfigSchema": ".config.models",
-            "Citation": ".responses.reply",
-            "ConfigToolLoader": ".http.loader",
-            "Difference": ".regression",
-            "EndpointCaller": ".http.caller",
-            "Expectation": ".regression",
-            "Explanation": ".turns.explanation",
-            "FlowConfig": ".config.models",
-            "FlowExecutor": ".executor.executor",
-            "FlowFile": ".config.models",
-            "FlowReply": ".responses.reply",
-            "FlowRouter": ".policy.router",
-            "KnowledgeBaseExecutor": ".knowledge.made",
-            "LoadedFlows": ".config.flow_file",
-            "RegressionReport": ".regression",
-            "Route": ".responses.reply",
-            "SkillConfig": ".config.models",
-            "SystemExecutor": ".http.loader",
-            "SystemToolConfig": ".config.models",
-            "Waiting": ".responses.reply",
-            "WorkflowOrchestrator": ".orchestrator",
-            "build_system_prompt": ".runtime.runtime",
-            "check_utterances": ".regression",
-            "parse_flow_file": ".config.flow_file",
-            "read_flow_file": ".config.flow_file",
-            "read_utterances": ".regression",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

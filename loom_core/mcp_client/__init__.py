@@ -29,20 +29,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Callbacks": ".callbacks",
-            "HttpClient": ".client",
-            "MCPClient": ".client",
-            "MCPTool": ".tools.tool",
-            "MCPToolRegistry": ".registry",
-            "Sampled": ".callbacks",
-            "SamplingRequest": ".callbacks",
-            "SamplingTurn": ".callbacks",
-            "ServerConfig": ".configuration.server_config",
-            "ServerStatus": ".registry",
-            "ServerTool": ".tools.tool",
-            "StdioClient": ".client",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -26,16 +26,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "HttpClient": ".client",
-            "HttpResponse": ".client",
-            "NetPolicy": ".policy",
-            "Resolver": ".gate",
-            "canonical_url": ".url",
-            "redacted": ".url",
-            "refusal_of": ".address",
-            "system_trust": ".trust",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

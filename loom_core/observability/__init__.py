@@ -22,14 +22,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "AttributeValue": ".tracing",
-            "LoomMetrics": ".metrics",
-            "LoomTracer": ".tracing",
-            "log_formatter": ".logs",
-            "logging_with": ".log_fields",
-            "span": ".tracing",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

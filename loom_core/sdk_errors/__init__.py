@@ -17,10 +17,4 @@ if TYPE_CHECKING:
 __all__ = ["NoAnswerError", "model_error"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "NoAnswerError": ".telling",
-            "model_error": ".telling",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

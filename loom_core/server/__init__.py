@@ -37,13 +37,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "LoomServer": ".protocol.factory",
-            "ToolContext": ".calls.context",
-            "ToolReply": ".protocol.results",
-            "serve": ".serving.run",
-            "tool_result": ".protocol.results",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -13,10 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["Database", "ProcessLock"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Database": ".sqlite",
-            "ProcessLock": ".lock",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

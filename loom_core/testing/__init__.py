@@ -14,15 +14,4 @@ if TYPE_CHECKING:
 __all__ = ["AgentTester", "MockAnswer", "MockCall", "MockLLM", "MockTurn", "SeenCall", "call"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "AgentTester": ".agent_tester",
-            "MockAnswer": "loom_core.llm.mock",
-            "MockCall": ".mock_llm",
-            "MockLLM": ".mock_llm",
-            "MockTurn": ".mock_llm",
-            "SeenCall": ".agent_tester",
-            "call": ".mock_llm",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

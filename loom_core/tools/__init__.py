@@ -41,27 +41,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Answer": ".interface",
-            "AuditLog": ".auditing.audit",
-            "BuiltinToolsConfig": "loom_core.tools.builtin",
-            "CallContext": ".interface",
-            "CallResult": ".calls",
-            "CallWatcher": ".calls",
-            "FunctionTool": ".function_tool",
-            "PermissionRule": ".permission.rule",
-            "Permissions": ".permission.permissions",
-            "PlannedCall": ".calls",
-            "Question": ".interface",
-            "Scheduler": ".execution.scheduler",
-            "Tool": ".interface",
-            "ToolAnnotations": ".interface",
-            "ToolOutput": ".interface",
-            "ToolPipeline": ".execution.pipeline",
-            "Toolbox": ".toolbox",
-            "builtin_tools": "loom_core.tools.builtin",
-            "tool": ".function_tool",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

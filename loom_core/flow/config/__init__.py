@@ -72,37 +72,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Action": ".models_step",
-            "AgentConfigSchema": ".models",
-            "ArazzoExport": ".arazzo.exporter",
-            "AskConfig": ".models_step",
-            "BasicSettings": ".models",
-            "ConfirmConfig": ".models_step",
-            "Criterion": ".models_endpoint",
-            "EndpointConfig": ".models_endpoint",
-            "FlowConfig": ".models",
-            "FlowFile": ".models",
-            "FlowFileWatch": ".watch",
-            "ImportedFlows": ".arazzo.importer",
-            "KnowledgeEndpointConfig": ".models_knowledge",
-            "KnowledgeSource": ".models_knowledge",
-            "LoadedFlows": ".flow_file",
-            "NetConfig": ".models",
-            "Parameter": ".models_step",
-            "RequestBody": ".models_step",
-            "SkillConfig": ".models",
-            "StepConfig": ".models_step",
-            "SystemToolConfig": ".models",
-            "check_flow_file": ".flow_file",
-            "export_arazzo": ".arazzo.exporter",
-            "flow_file_problems": ".flow_file",
-            "flow_file_warnings": ".flow_file",
-            "flow_json_schema": ".published_schema",
-            "import_arazzo": ".arazzo.importer",
-            "parse_flow_file": ".flow_file",
-            "read_flow_file": ".flow_file",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -26,16 +26,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "FlowChangedError": ".definition",
-            "FlowExecutor": ".executor",
-            "FlowLimits": ".parts",
-            "FlowLoop": ".loop",
-            "FlowParts": ".parts",
-            "FlowState": ".state",
-            "FlowTimeError": ".failing",
-            "StepFailedError": ".failing",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -43,31 +43,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "MISSING": ".values",
-            "Condition": ".condition",
-            "CriterionLike": ".criteria",
-            "Expression": ".expression",
-            "IncomparableError": ".condition",
-            "Missing": ".values",
-            "NoOutputError": ".outputs",
-            "ResponseLike": ".values",
-            "Values": ".values",
-            "check_criterion": ".criteria",
-            "check_expression": ".expression",
-            "check_template": ".template",
-            "check_url": ".addresses",
-            "criterion_holds": ".criteria",
-            "evaluate": ".expression",
-            "expressions_in": ".template",
-            "fill": ".template",
-            "fill_header": ".addresses",
-            "fill_url": ".addresses",
-            "output_expression": ".outputs",
-            "query": ".json_query",
-            "read_output": ".outputs",
-            "text_of": ".template",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

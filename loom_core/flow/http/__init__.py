@@ -29,18 +29,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "ConfigToolLoader": ".loader",
-            "EndpointCaller": ".caller",
-            "EndpointResult": ".answer",
-            "FilledRequest": ".request",
-            "HttpTool": ".tool",
-            "Judgement": ".judgement",
-            "Secrets": ".secrets",
-            "SystemExecutor": ".loader",
-            "Variables": ".tool",
-            "judged": ".judgement",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -25,16 +25,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "ApiKnowledge": ".api",
-            "FlowKnowledge": ".source",
-            "KnowledgeAnswer": ".executor",
-            "KnowledgeBaseExecutor": ".made",
-            "KnowledgeExecutor": ".executor",
-            "PreQuery": ".executor",
-            "ProviderKnowledge": ".provider",
-            "named_knowledge": ".made",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -13,13 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["Doubt", "TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Doubt": ".negation",
-            "TriggerMatch": ".matcher",
-            "TriggerMatcher": ".matcher",
-            "Triggered": ".matcher",
-            "check_pattern": ".matcher",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from loom_core.errors import UnreadableTextError
 from loom_core.flow.triggers.normal_text import LONGEST_MESSAGE
@@ -179,7 +179,8 @@ def _backtracking(text: PatternText) -> Search:
         exact = _ESCAPE.sub(lambda found: "\\Z" if found[0] == "\\z" else found[0], text.exact)
         pattern = regex.compile(exact, regex.IGNORECASE | regex.VERSION0)
     except regex.error as error:
-        raise text.error(error.msg, error.pos or 0) from None
+        told = cast("Any", error)  # its stubs know neither `msg` nor `pos`
+        raise text.error(told.msg, told.pos or 0) from None
     except (IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise text.error("it cannot be read") from None
     return _Backtracking(pattern, text)

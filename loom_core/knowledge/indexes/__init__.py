@@ -15,13 +15,4 @@ if TYPE_CHECKING:
 __all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "ChromaVectors": ".chroma_vectors",
-            "FlatVectors": ".flat_vectors",
-            "GraphIndex": ".graph",
-            "NearestByChroma": ".chroma_vectors",
-            "WordIndex": ".lexical",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -36,20 +36,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Answer": "loom_core.knowledge.retrieval.answer",
-            "ExtractionConfig": "loom_core.knowledge.ingest.extraction.config",
-            "ExtractionEstimate": "loom_core.knowledge.ingest.extraction_estimate",
-            "GraphRAGKnowledgeBase": ".knowledge_base",
-            "HierarchicalRAG": "loom_core.knowledge.retrieval.generation.patterns",
-            "LLMEntityExtractor": "loom_core.knowledge.ingest.extraction.llm.extractor",
-            "MultiQueryRAG": "loom_core.knowledge.retrieval.generation.patterns",
-            "RAGAnswer": "loom_core.knowledge.retrieval.generation.patterns",
-            "RAGConfig": "loom_core.knowledge.retrieval.config",
-            "RAGPattern": "loom_core.knowledge.retrieval.generation.patterns",
-            "SearchOptions": "loom_core.knowledge.retrieval.config",
-            "Strategy": "loom_core.knowledge.retrieval.config",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

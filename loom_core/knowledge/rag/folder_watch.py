@@ -101,7 +101,7 @@ class FolderWatch:
 
     async def _follow(self, folder: Path, *, polling: bool | None) -> None:
         """Sync a folder, and then what is told to have changed, until all has to be synced again."""
-        from watchfiles import awatch
+        from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType] - takes an event of trio, too
 
         started = anyio.current_time()
         stop = anyio.Event()

@@ -31,21 +31,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "ChunkRow": ".documents",
-            "DocumentReader": ".documents",
-            "DocumentRow": ".documents",
-            "DuplicateReader": ".duplicates",
-            "EntityReader": ".entities",
-            "Job": ".jobs",
-            "JobItem": ".jobs",
-            "JobReader": ".jobs",
-            "JobTable": ".jobs",
-            "PreparedChunk": ".prepared",
-            "PreparedDocument": ".prepared",
-            "Record": ".store",
-            "Settled": ".jobs",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

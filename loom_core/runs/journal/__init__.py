@@ -13,11 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "RunLog", "Step"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Journal": ".journal",
-            "RunLog": ".journal",
-            "Step": ".rows.events",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

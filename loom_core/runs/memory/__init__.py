@@ -14,13 +14,4 @@ if TYPE_CHECKING:
 __all__ = ["InMemoryMemory", "Memory", "MemoryHit", "MemorySession", "SQLiteMemory"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "InMemoryMemory": ".in_memory",
-            "Memory": ".interface",
-            "MemoryHit": ".interface",
-            "MemorySession": ".interface",
-            "SQLiteMemory": ".sqlite",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

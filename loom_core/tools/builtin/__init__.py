@@ -32,20 +32,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "BuiltinToolsConfig": ".config",
-            "FileRoot": ".file_root",
-            "HttpAccess": ".http_request",
-            "builtin_tools": ".config",
-            "edit_file_tool": ".write_file",
-            "http_get_tool": ".http_request",
-            "http_request_tool": ".http_request",
-            "list_files_tool": ".list_files",
-            "read_file_tool": ".read_file",
-            "search_files_tool": ".search_files",
-            "shell_tool": ".shell",
-            "write_file_tool": ".write_file",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -1,137 +1,131 @@
-"""A web page as text with its headings and links, in one pass over it."""
+"""A web page as text with its headings and links."""
 
 from __future__ import annotations
 
 import re
-from html import unescape
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
+
+from loom_core.errors import InvalidInputError
+from loom_core.files.html import BLOCKS, INVISIBLE, MAX_DEPTH, parse_html
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
 
 __all__ = ["html_text"]
 
-_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)")
-_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_UNSEEN = frozenset("canvas iframe noscript object script style svg template".split())
-_BLOCKS = frozenset(
-    "address article aside blockquote body br caption center dd details div dl dt fieldset figcaption figure"
-    " footer form h1 h2 h3 h4 h5 h6 header hr legend li main nav ol p pre section summary table tbody tfoot"
-    " thead title tr ul".split()
-)
-_MOST_TAG = 20_000  # characters of one tag
+_MARK = re.compile(r"#{1,6} |- ")  # of a heading or an item
+_HEADINGS = {f"h{level}": f"\n{'#' * level} " for level in range(1, 7)}
+_LINES = BLOCKS - {"td", "th"} | _HEADINGS.keys() | {"br", "pre", "title"}
 
 
 def html_text(html: str, *, base: str) -> str:
-    """The text of a page: headings with `#`, items with `-`, links as `[text](address)`.
+    """Convert a page to text: headings with `#`, items with `-`, links as `[text](address)`.
 
     Args:
         html: the page; it may be broken in any way.
-        base: its address, from which its links count.
+        base: its address, to which its links are relative.
+
+    Raises:
+        InvalidInputError: its elements are nested too deep.
     """
+    tree = parse_html(html)
+    if tree is None:
+        raise InvalidInputError(
+            f"The elements of the page are nested more than {MAX_DEPTH:,} deep.",
+            advice="Ask for the HTML itself.",
+        )
+    skipped = {node.mem_id for node in tree.css(INVISIBLE)}
     writer = _Writer(base)
-    at = 0
-    while (opening := html.find("<", at)) >= 0:
-        writer.text(html[at:opening])
-        if html.startswith("<!--", opening):
-            end = html.find("-->", opening)
-            at = end + 3 if end >= 0 else len(html)
-            continue
-        match = _TAG.match(html, opening)
-        if match is None:
-            at = opening + 1
-            if html[at : at + 1] in {"!", "?", "/"}:  # a declaration
-                end = html.find(">", at)
-                at = end + 1 if end >= 0 else len(html)
-            else:
-                writer.text("<")
-            continue
-        name = match[2].lower()
-        end = _end_of_tag(html, match.end())
-        attributes = html[match.end() : end]
-        at = end + 1
-        if name in _UNSEEN and not match[1] and not attributes.endswith("/"):
-            closing = re.compile(rf"</{name}", re.IGNORECASE).search(html, at)
-            at = closing.start() if closing else len(html)
-        writer.tag(name, closing=bool(match[1]), attributes=attributes)
-    writer.text(html[at:])
+    # A stack of its own: hostile pages nest deeper than Python's.
+    stack = [(tree.root, False)] if tree.root is not None else []
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            writer.leave(node)
+        elif node.tag == "-text":
+            writer.text(node.text())
+        elif node.mem_id not in skipped:
+            writer.enter(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(list(node.iter(include_text=True))))
     return writer.result()
 
 
-def _end_of_tag(html: str, at: int) -> int:
-    """Where a tag ends: at the first `>` that is in no quotes, as far as that can be told nearby."""
-    quote = ""
-    for position in range(at, min(len(html), at + _MOST_TAG)):
-        char = html[position]
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char == ">":
-            return position
-    end = html.find(">", at)
-    return end if end >= 0 else len(html)
-
-
 class _Writer:
-    """The text that is being made."""
+    """The text so far."""
 
     def __init__(self, base: str) -> None:
         self._base = base
         self._parts: list[str] = []
-        self._as_is = False
-        self._link = ""  # where the link leads that is open
-        self._link_begins = 0
+        self._pre = 0  # how many `pre` are open
+        self._link: tuple[LexborNode, str, int] | None = None  # the open link, its address, where it begins
 
-    def text(self, raw: str) -> None:
-        text = unescape(raw)
-        if not self._as_is:
+    def text(self, text: str) -> None:
+        if not self._pre:
             text = _SPACES.sub(" ", text)
-            if (
-                not self._parts or self._parts[-1][-1:].isspace()
-            ):  # one space is enough, and none begins a line
+            if not self._parts or self._parts[-1][-1:].isspace():  # one is enough, and none begins a line
                 text = text.lstrip(" ")
         if text:
             self._parts.append(text)
 
-    def tag(self, name: str, *, closing: bool, attributes: str) -> None:
-        if name == "a":
-            self._end_link()
-            match = None if closing else _HREF.search(attributes)
-            if match:
-                self._begin_link(match[1] or match[2] or match[3] or "")
-        elif name in {"td", "th"}:
-            if not closing and self._parts and not self._parts[-1].endswith("\n"):
+    def enter(self, node: LexborNode) -> None:
+        tag = node.tag or ""
+        self._border(tag)
+        if tag == "a" and self._link is None:
+            if address := self._address(node):
+                self._link = node, address, len(self._parts)
+        elif tag in {"td", "th"}:
+            if not self._begins_line():
                 self._parts.append(" | ")
-        elif name in _BLOCKS:
-            self._end_link()
-            self._parts.append("\n")
-            if name == "pre":
-                self._as_is = not closing
-            if name == "li" and not closing:
-                self._parts.append("- ")
-            if name[0] == "h" and name[1:].isdigit():
-                self._parts.append("\n" if closing else f"\n{'#' * int(name[1])} ")
+        elif tag == "pre":
+            self._pre += 1
+        elif tag == "li":
+            self._parts.append("- ")
+        elif mark := _HEADINGS.get(tag):
+            self._parts.append(mark)
+
+    def leave(self, node: LexborNode) -> None:
+        tag = node.tag or ""
+        if self._link and self._link[0].mem_id == node.mem_id:
+            self._end_link(*self._link[1:])
+        elif tag in _HEADINGS:
+            self._parts.append("\n\n")
+        elif tag != "br":
+            self._border(tag)
+            self._pre -= tag == "pre"
 
     def result(self) -> str:
-        self._end_link()
         lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
         return _BLANK_LINES.sub("\n\n", "\n".join(line for line in lines if line != "-")).strip()
 
-    def _begin_link(self, href: str) -> None:
-        try:
-            address = urljoin(self._base, unescape(href).strip())
-        except ValueError:
-            return
-        # A link to a place on the page itself says nothing.
-        if address.startswith(("http://", "https://")) and not href.startswith("#"):
-            self._link, self._link_begins = address, len(self._parts)
+    def _border(self, tag: str) -> None:
+        """Where a block begins or ends: a new line; items of a list have no blank lines between them."""
+        if tag in _LINES or (tag == "li" and not self._begins_line()):
+            self._parts.append("\n")
 
-    def _end_link(self) -> None:
-        if not self._link:
-            return
-        text = "".join(self._parts[self._link_begins :])
-        del self._parts[self._link_begins :]
-        shown = " ".join(text.split())
-        spaces = (" " * text[:1].isspace(), " " * text[-1:].isspace())
-        self._parts.append(f"{spaces[0]}[{shown}]({self._link}){spaces[1]}" if shown else text)
-        self._link = ""
+    def _begins_line(self) -> bool:
+        return not self._parts or self._parts[-1].endswith("\n")
+
+    def _address(self, node: LexborNode) -> str:
+        """Where a link leads, if it is to another page."""
+        href = (node.attributes.get("href") or "").strip()
+        try:
+            address = urljoin(self._base, href)
+        except ValueError:
+            return ""
+        return address if address.startswith(("http://", "https://")) and not href.startswith("#") else ""
+
+    def _end_link(self, address: str, begins: int) -> None:
+        """Make the first line inside the link its text: a link around a card has a heading there."""
+        self._link = None
+        text = "".join(self._parts[begins:])
+        inside = text.lstrip()
+        if inside:
+            mark = _MARK.match(inside)
+            start = len(text) - len(inside) + (mark.end() if mark else 0)
+            line, newline, rest = text[start:].partition("\n")
+            shown = line.rstrip()
+            self._parts[begins:] = [f"{text[:start]}[{shown}]({address}){line[len(shown) :]}{newline}{rest}"]

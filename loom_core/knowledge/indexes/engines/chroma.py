@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import sqlite3
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, damage_boundary
 from loom_core.knowledge.indexes.engines.vector_batch import checked_batch, checked_query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     import chromadb
     import numpy as np
+    from chromadb.api.client import Client
+    from chromadb.api.collection_configuration import CreateHNSWConfiguration
     from numpy.typing import NDArray
 
 __all__ = ["ChromaVectorIndex", "groups_in", "open_client"]
@@ -30,7 +32,7 @@ _PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three
 _OVERFETCH = 2  # times the candidates that are needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
 _KEY_COST = 30  # reading one stored vector takes as long as finding so many candidates
-_HNSW = {
+_HNSW: CreateHNSWConfiguration = {
     "space": "cosine",  # the default is l2
     "ef_construction": 100,
     "max_neighbors": 16,
@@ -130,7 +132,8 @@ class ChromaVectorIndex:
             for ids in _batches(keys):
                 found = self._collection.get(ids=ids, include=["embeddings"])
                 if found["ids"]:
-                    stored.update(zip(map(int, found["ids"]), found["embeddings"], strict=True))
+                    embeddings = cast("Iterable[NDArray[np.float64]]", found["embeddings"])
+                    stored.update(zip(map(int, found["ids"]), embeddings, strict=True))
         return stored
 
     def count(self) -> int:
@@ -170,7 +173,8 @@ class ChromaVectorIndex:
 
     def _nearest(self, query: NDArray[np.float32], limit: int) -> list[tuple[int, float]]:
         found = self._collection.query(query_embeddings=[query], n_results=limit, include=["distances"])
-        hits = zip(found["ids"][0], found["distances"][0], strict=True)
+        distances = cast("list[list[float]]", found["distances"])  # as they were asked for
+        hits = zip(found["ids"][0], distances[0], strict=True)
         return _best(((int(id_), 1.0 - distance) for id_, distance in hits), limit)
 
     def _exact(
@@ -193,12 +197,13 @@ def groups_in(path: Path) -> list[str]:
         return sorted(name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX))
 
 
-def open_client(path: Path) -> chromadb.ClientAPI:
+def open_client(path: Path) -> Client:
     """Chroma on a directory, without telemetry and without reading a `.env` of the working directory."""
     import chromadb
     from chromadb.config import Settings
 
-    return chromadb.PersistentClient(path=path, settings=Settings(_env_file=None, anonymized_telemetry=False))
+    settings = Settings(_env_file=None, anonymized_telemetry=False)  # pyright: ignore[reportCallIssue]
+    return cast("Client", chromadb.PersistentClient(path=path, settings=settings))
 
 
 def _boundary(path: Path) -> AbstractContextManager[None]:

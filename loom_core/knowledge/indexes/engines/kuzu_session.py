@@ -7,7 +7,7 @@ import logging
 import time
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError, StoreBusyError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, first_line
@@ -49,7 +49,8 @@ class KuzuSession:
             if self._deadline is not None:
                 left = self._deadline - time.monotonic()
                 self._connection.set_query_timeout(max(1, round(left * 1000)))
-            return self._connection.execute(self._prepare(statement), parameters).get_all()
+            found = self._connection.execute(self._prepare(statement), parameters)
+            return cast("list[list[object]]", list(found))
         except ENGINE_ERRORS as error:
             if self._deadline is not None and lacks_memory(error):  # a change that does has to be a rebuild
                 raise InvalidInputError(

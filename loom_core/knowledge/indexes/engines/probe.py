@@ -103,14 +103,14 @@ def _wrong_with(collection: chromadb.Collection, dimension: int) -> str | None:
     if found != dimension:
         return f"its vectors are of dimension {found}, not {dimension}"
     count = collection.count()
-    vectors: list[NDArray[np.float32]] = []
+    vectors: list[NDArray[np.float32 | np.int32]] = []  # as Chroma has it
     for offset in sorted({place * count // _PLACES for place in range(_PLACES)}):
         sample = collection.get(limit=_SAMPLES // _PLACES, offset=offset, include=["embeddings"])
         # An empty text's zeros are similar to nothing, themselves included.
-        vectors.extend(vector for vector in sample["embeddings"].astype(np.float32) if vector.any())
+        vectors.extend(vector for vector in np.asarray(sample["embeddings"], np.float32) if vector.any())
     if vectors:
         nearest = collection.query(query_embeddings=vectors, n_results=1, include=["distances"])
-        missed = sum(not distances or distances[0] > _SAME for distances in nearest["distances"])
+        missed = sum(not distances or distances[0] > _SAME for distances in nearest["distances"] or [])
         if missed > min(_TOLERATED, len(vectors) - 1):
             return f"{missed} of {len(vectors)} vectors are not found by themselves"
     return None
@@ -130,7 +130,7 @@ def check_kuzu(*, path: str, module: str, max_db_size: int) -> str | None:
         "MATCH (e:Entity) RETURN max(e.id), max(e.name), max(e.type), max(e.mentions)",
         "MATCH (a:Entity)-[r:REL]->(b:Entity) RETURN a.id, b.name, r.predicate, r.support LIMIT 100",
     ):
-        connection.execute(question).get_all()
+        list(connection.execute(question))
     connection.close()
     database.close()
     return None

@@ -6,7 +6,7 @@ import re
 import threading
 from collections import Counter
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, damage_boundary
@@ -188,11 +188,7 @@ class TantivyIndex:
         from tantivy import Query
 
         with self._boundary():
-            searcher = self._index.searcher()
-            if not searcher.num_docs:
-                return []
-            found = searcher.search(Query.all_query(), limit=searcher.num_docs, count=False).hits
-            return searcher.fast_field_values(_KEY, [address for _, address in found])
+            return self._found(Query.all_query(), self._index.searcher().num_docs)[0]
 
     def count(self) -> int:
         """How many keys are indexed, as of the last commit."""
@@ -317,5 +313,5 @@ class TantivyIndex:
         if not searcher.num_docs:
             return [], []
         hits = searcher.search(query, limit=min(limit, searcher.num_docs), count=False).hits
-        keys = searcher.fast_field_values(_KEY, [address for _, address in hits])
+        keys = cast("list[int]", searcher.fast_field_values(_KEY, [address for _, address in hits]))
         return keys, [score for score, _ in hits]

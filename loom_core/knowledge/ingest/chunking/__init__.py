@@ -15,13 +15,4 @@ if TYPE_CHECKING:
 __all__ = ["ChunkerName", "SimpleChunker", "SlidingWindowChunker", "StructureChunker", "create_chunker"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "ChunkerName": ".registry",
-            "SimpleChunker": ".simple",
-            "SlidingWindowChunker": ".sliding",
-            "StructureChunker": ".structure",
-            "create_chunker": ".registry",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

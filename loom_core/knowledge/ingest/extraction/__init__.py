@@ -13,10 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["RuleExtractor", "RuleSettings"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "RuleExtractor": ".rules",
-            "RuleSettings": ".rule_settings",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

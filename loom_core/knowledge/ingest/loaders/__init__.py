@@ -27,15 +27,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "LoadLimits": ".source",
-            "ScanEntry": ".folder",
-            "decode": "loom_core.files.encoding",
-            "load_bytes": ".load",
-            "load_file": ".load",
-            "scan": ".folder",
-            "supported_extensions": ".registry",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -13,12 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["Material", "Preparation", "Preparer", "draft_payload"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "Material": ".material",
-            "Preparation": ".preparer",
-            "Preparer": ".preparer",
-            "draft_payload": ".material",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -20,11 +20,4 @@ if TYPE_CHECKING:
 __all__ = ["BaseRetriever", "Request", "SourceRetriever"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = exports(
-        __name__,
-        {
-            "BaseRetriever": ".base",
-            "Request": ".base",
-            "SourceRetriever": ".base",
-        },
-    )
+    __getattr__, __dir__ = exports(__name__)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from loom_core.files.encoding import decode
+from loom_core.files.html import BLOCKS, INVISIBLE, MAX_DEPTH, parse_html
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line, clean_text, join_lines
 from loom_core.knowledge.ingest.loaders.content import ContentWriter
 from loom_core.knowledge.ingest.loaders.tables import write_table
@@ -21,33 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load_html", "write_page"]
 
-_INVISIBLE = (
-    "script, style, noscript, template, svg, math annotation, iframe, object, embed, canvas, audio, video, "
-    "select, button, input, textarea, dialog, rp, rt, [hidden], [aria-hidden=true]"
-)
 _BOILERPLATE = "nav, footer, aside, [role=navigation], [role=banner], [role=contentinfo], [role=search]"
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure"
-    " footer form header hgroup hr legend main nav ol p section summary table tbody td tfoot th thead tr"
-    " ul".split()
-)
-# Void elements, those that close by themselves, and mere formatting.
-_NOT_NESTING = frozenset(
-    "a area b base big body br code col colgroup dd dt em embed font head hr html i img input li link meta"
-    " nobr option p param rp rt s small source span strike strong tbody td tfoot th thead tr track tt u"
-    " wbr".split()
-)
-_TAG = re.compile(
-    r"<(?:script\b.*?(?:</script|\Z)|style\b.*?(?:</style|\Z)|!--.*?(?:-->|\Z)"
-    r"|(?P<closing>/?)(?P<name>[a-z][^\s/>]*))",
-    re.DOTALL | re.IGNORECASE,
-)
-_MAX_DEPTH = 1_000
-_HEAD = 2_000
-_XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
-# In XHTML these may be closed at once; an HTML parser would take all that follows for their content.
-_CLOSED = re.compile(r"<(title|script|style|iframe|textarea|noscript|template)\b([^<>]*)/>", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
 _SOURCE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
 _SPAN = re.compile("[1-9][0-9]?")
@@ -88,17 +64,12 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
     Raises:
         DocumentError: its elements are nested too deep, or it holds too much text.
     """
-    from selectolax.lexbor import LexborHTMLParser
-
-    text = clean_text(decode(data, hint=source.charset)[0])
-    if _XHTML in text[:_HEAD]:
-        text = _CLOSED.sub(r"<\1\2></\1>", text)
-    if _depth(text) > _MAX_DEPTH:  # the time the parser takes grows with the square of the depth
-        raise source.broken("HTML", f"its elements are nested more than {_MAX_DEPTH:,} deep")
-    tree = LexborHTMLParser(text)
+    tree = parse_html(clean_text(decode(data, hint=source.charset)[0]))
+    if tree is None:
+        raise source.broken("HTML", f"its elements are nested more than {MAX_DEPTH:,} deep")
     metadata = _metadata(tree)
     shared_title = metadata.pop("title", "")
-    invisible = _ids(tree.css(_INVISIBLE))
+    invisible = _ids(tree.css(INVISIBLE))
     # What lays out a page is no table of data.
     tables = _ids(tree.css("table")) - _ids(tree.css("table:has(table, h1, h2, h3, pre)"))
     before = writer.count
@@ -111,17 +82,6 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
     element = tree.css_first("head > title")
     title = usable_title(element.text() if element is not None else "") or usable_title(shared_title)
     return _without_site(title, tree), metadata
-
-
-def _depth(text: str) -> int:
-    """How deep elements are nested at most, about: only those count that nest until they are closed."""
-    depth = deepest = 0
-    for match in _TAG.finditer(text):
-        name = match["name"]
-        if name and name.lower() not in _NOT_NESTING:
-            depth = max(depth - 1, 0) if match["closing"] else depth + 1
-            deepest = max(deepest, depth)
-    return deepest
 
 
 def _ids(nodes: Iterable[LexborNode]) -> frozenset[int]:
@@ -199,7 +159,7 @@ class _Reader:
 
     def _border(self, tag: str) -> None:
         """Where a block begins or ends; inside a list item that is only a new line."""
-        if tag in _BLOCKS:
+        if tag in BLOCKS:
             if self._depth:
                 self._break()
             else:
@@ -253,7 +213,7 @@ class _Reader:
             if inner.tag == "-text":
                 pieces.append(inner.text())
             elif inner.mem_id not in self._skipped:
-                if inner.tag in _BLOCKS or inner.tag == "br":
+                if inner.tag in BLOCKS or inner.tag == "br":
                     pieces.append(" ")
                 stack.extend(reversed(list(inner.iter(include_text=True))))
         return clean_line("".join(pieces))

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line
 
 if TYPE_CHECKING:
-    import datetime
     import zipfile
+
+    from docx.opc.coreprops import CoreProperties
+    from pptx.parts.coreprops import CorePropertiesPart
 
     from loom_core.knowledge.ingest.loaders.source import Source
 
-__all__ = ["CoreProperties", "check_parts", "core_properties"]
+__all__ = ["check_parts", "core_properties"]
 
 _XML = (".xml", ".rels")
 _LIBRARIES = frozenset({"python-docx", "python-pptx"})
-
-
-class CoreProperties(Protocol):
-    """The properties both libraries give (ECMA-376, part 2, section 11)."""
-
-    title: str
-    author: str
-    subject: str
-    keywords: str
-    created: datetime.datetime | None
-    modified: datetime.datetime | None
 
 
 def check_parts(source: Source, archive: zipfile.ZipFile) -> None:
@@ -47,8 +38,8 @@ def check_parts(source: Source, archive: zipfile.ZipFile) -> None:
         )
 
 
-def core_properties(properties: CoreProperties) -> dict[str, Any]:
-    """Title, author, subject, tags and date, where they are set."""
+def core_properties(properties: CoreProperties | CorePropertiesPart) -> dict[str, Any]:
+    """Title, author, subject, tags and date (ECMA-376, part 2, section 11), where they are set."""
     fields: dict[str, Any] = {
         name: text
         for name in ("title", "author", "subject")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loom_core.knowledge.ingest.loaders.archive import open_archive
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pptx.text.text import TextFrame
 
     from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.office.drawings import Relation
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_slides"]
@@ -73,7 +74,7 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
         elif isinstance(shape, Shape):
             writer.write("slide", _lines(shape.text_frame), page=page)
     for relation in slide.part.rels.values():
-        write_drawing(writer, relation, kind="slide", page=page)
+        write_drawing(writer, cast("Relation", relation), kind="slide", page=page)
     if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
         writer.write("slide", _lines(notes), page=page)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from loom_core.knowledge.ingest.loaders.archive import open_archive
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from docx.document import Document
+    from docx.oxml.document import CT_Document
     from docx.oxml.xmlchemy import BaseOxmlElement as Element
 
     from loom_core.knowledge.ingest.loaders.content import Content
@@ -70,7 +71,7 @@ class _Reader:
         self._styles = _Styles(document.styles.element)
 
     def read(self) -> None:
-        for element in _blocks(self._document.element.body):
+        for element in _blocks(cast("CT_Document", self._document.element).body):
             if element.tag == f"{_W}tbl":
                 write_table(self.writer, _rows(element), header=_marked_header(element))
             else:
@@ -180,8 +181,8 @@ def _text(paragraph: Element) -> str:
         element = stack.pop()
         if element.tag == f"{_W}t":
             pieces.append(element.text or "")
-        elif element.tag in _BREAKS:
-            pieces.append(_BREAKS[element.tag])
+        elif (mark := _BREAKS.get(str(element.tag))) is not None:
+            pieces.append(mark)
         elif element.tag not in {f"{_W}txbxContent", f"{_W}pPr", f"{_W}del", _FALLBACK}:
             stack.extend(reversed(element))
     return "".join(pieces)

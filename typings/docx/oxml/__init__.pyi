@@ -1,3 +1,0 @@
-from docx.oxml.xmlchemy import BaseOxmlElement
-
-def parse_xml(xml: str | bytes) -> BaseOxmlElement: ...
