@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
 from loom_core.errors import NotFoundError
-from loom_core.paths import audit_path
-from loom_core.server.calls.request_state import state_keys
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
 from loom_core.server.search.chatgpt import register_chatgpt_tools
-from loom_core.tools.auditing.audit import AuditLog
 from loom_kb.command_line.syncing import watch_folders
 from loom_kb.graph_pages.app import register_graph_app
 from loom_kb.introduction import introduction
@@ -59,16 +55,7 @@ def build(settings: Settings) -> LoomServer:
         await service.library.hang_up()
         service.library.close()
 
-    told = introduction(settings)
-    server = LoomServer(
-        told.name,
-        version=told.version,
-        title=told.title,
-        instructions=told.instructions,
-        lifespan=lifespan,
-        state_keys=partial(state_keys, settings.home),
-        audit=AuditLog(audit_path(settings.home), server=told.name),
-    )
+    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=False)
         return server

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.paths import audit_path
-from loom_core.server.calls.request_state import state_keys
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent
 from loom_core.server.protocol.results import TOKEN_CAP
 from loom_core.server.search.chatgpt import register_chatgpt_tools
-from loom_core.tools.auditing.audit import AuditLog
 from loom_query.introduction import introduction
 from loom_query.mcp_tools.chatgpt import CHATGPT_WORDING
 from loom_query.mcp_tools.tools import register_tools
@@ -47,16 +43,7 @@ def build(settings: Settings) -> LoomServer:
             finally:
                 tasks.cancel_scope.cancel()
 
-    told = introduction(settings)
-    server = LoomServer(
-        told.name,
-        version=told.version,
-        title=told.title,
-        instructions=told.instructions,
-        lifespan=lifespan,
-        state_keys=partial(state_keys, settings.home),
-        audit=AuditLog(audit_path(settings.home), server=told.name),
-    )
+    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=True)
     else:

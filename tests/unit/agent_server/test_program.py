@@ -5,19 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from loom_agent.cli import parser, settings_of
-from loom_agent.program import SERVER
+from loom_agent.cli import SERVER
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.program import served_arguments
 
 
 def served(*line, after=()):
-    return served_arguments(SERVER, parser().parse_args(["install", "zed", *line]), after)
+    return served_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
 
 
 def variables(*options):
-    return SERVER.key_variables(settings_of(parser().parse_args(["serve", *options])))
+    return SERVER.key_variables(SERVER.settings_of(SERVER.parser().parse_args(["serve", *options])))
 
 
 def test_what_the_shell_knows_is_told_to_the_client(monkeypatch):

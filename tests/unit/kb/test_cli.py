@@ -4,16 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
-from loom_kb.cli import parser, settings_of
-from loom_kb.program import run
+from loom_kb.cli import SERVER, run
 
 
 def settings(*arguments):
-    return settings_of(parser().parse_args(arguments))
+    return SERVER.settings_of(SERVER.parser().parse_args(arguments))
 
 
 def test_serving_knows_its_folders_its_sources_and_its_profile(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
     found = settings("serve", "--kb", "知识库", "--kb", "notes", "--root", "docs", "--profile", "chatgpt")
     assert found.sources == ("知识库", "notes")
     assert found.roots == (tmp_path / "docs",)
@@ -35,7 +35,9 @@ def test_home_is_the_option_or_the_environment_or_the_users_own(tmp_path, monkey
     assert settings("list").home == Path.home() / ".loom"
 
 
-def test_a_root_may_be_written_with_a_tilde():
+def test_a_root_may_be_written_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "docs").mkdir()
     assert settings("serve", "--root", "~/docs").roots == (Path.home() / "docs",)
 
 

@@ -3,19 +3,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from loom_kb.cli import parser, settings_of
-from loom_kb.program import SERVER
+from loom_kb.cli import SERVER
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.server.program import served_arguments
 
 
 def _served(*line: str, after: tuple[str, ...] = ()) -> list[str]:
-    return served_arguments(SERVER, parser().parse_args(["install", "zed", *line]), after)
+    return served_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
 
 
 def _variables(*options: str) -> list[str]:
-    return SERVER.key_variables(settings_of(parser().parse_args(["serve", *options])))
+    return SERVER.key_variables(SERVER.settings_of(SERVER.parser().parse_args(["serve", *options])))
 
 
 def test_what_the_shell_knows_is_told_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +37,7 @@ def test_folders_become_absolute_and_everything_else_is_handed_on(tmp_path: Path
     assert line[line.index("--kb") :] == [
         "--kb", "a", "--kb", "b", "--root", str(Path.cwd() / "文档"), "--allow-urls", f"--watch={tmp_path}",
     ]  # fmt: skip
-    assert parser().parse_args(line).watch == [tmp_path]
+    assert SERVER.parser().parse_args(line).watch == [tmp_path]
 
 
 @pytest.mark.parametrize("after", [("--http",), ("--watch", "notes"), ("--root=notes",)])

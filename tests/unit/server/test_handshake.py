@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import anyio
-import loom_agent.program
-import loom_flow.program
-import loom_kb.program
-import loom_query.program
+import loom_agent.cli
+import loom_flow.cli
+import loom_kb.cli
+import loom_query.cli
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
@@ -26,12 +26,12 @@ META = {
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
 
 SERVERS = {
-    "loom-kb": (loom_kb.program.SERVER, []),
-    "loom-kb for ChatGPT": (loom_kb.program.SERVER, ["--profile", "chatgpt"]),
-    "loom-query-server": (loom_query.program.SERVER, []),
-    "loom-query-server for ChatGPT": (loom_query.program.SERVER, ["--profile", "chatgpt"]),
-    "loom-agent-server": (loom_agent.program.SERVER, []),
-    "loom-flow-server": (loom_flow.program.SERVER, []),
+    "loom-kb": (loom_kb.cli.SERVER, []),
+    "loom-kb for ChatGPT": (loom_kb.cli.SERVER, ["--profile", "chatgpt"]),
+    "loom-query-server": (loom_query.cli.SERVER, []),
+    "loom-query-server for ChatGPT": (loom_query.cli.SERVER, ["--profile", "chatgpt"]),
+    "loom-agent-server": (loom_agent.cli.SERVER, []),
+    "loom-flow-server": (loom_flow.cli.SERVER, []),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +17,8 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.paths import token_path
-from loom_core.server.cli.command_line import add_command
-from loom_core.server.cli.standard_commands import (
-    add_audit,
-    add_doctor,
-    add_install,
-    add_serve,
-    add_token,
-    program_parser,
-)
+from loom_core.server.cli.standard_commands import ServerCommands
+from loom_core.server.doctor.examination import Check
 from loom_core.server.program import ServerProgram, run_server, served_arguments
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.handshake import Introduction
@@ -42,50 +36,58 @@ class Shelf:
     version: str = "1"
 
 
-def parser() -> argparse.ArgumentParser:
-    top, commands = program_parser(NAME, description="Shelves.")
-
-    def declare(name: str, text: str) -> argparse.ArgumentParser:
-        command = add_command(commands, name, text)
-        command.add_argument("--colour", default="")
-        return command
-
-    add_serve(declare)
-    add_install(declare, program=NAME)
-    add_token(declare, source_option="--shelf", source="shelf")
-    add_audit(declare)
-    add_doctor(declare, named="shelves")
-    add_command(commands, "dust", "dust the shelves")
-    return top
+def coloured(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--colour", default="")
 
 
-def unknown(settings: Shelf, names: list[str]) -> list[str]:
-    if settings.colour == "unreadable":
-        raise ConfigError("Nobody knows the shelves.")
-    return [name for name in names if name != "书架"]
+class ShelfServer(ServerProgram[Shelf]):
+    name = NAME
+    package = "loom_kb"
+    description = "Shelves."
+    end_seconds = 1.0
+
+    def parser(self) -> argparse.ArgumentParser:
+        commands = ServerCommands(NAME, description="Shelves.", options=coloured)
+        commands.add_serve()
+        commands.add_install()
+        commands.add_token(source_option="--shelf", source="shelf")
+        commands.add_audit()
+        commands.add_doctor(named="shelves")
+        commands.add("dust", "dust the shelves")
+        return commands.parser
+
+    def settings_of(self, args: argparse.Namespace) -> Shelf:
+        return Shelf(args.home, getattr(args, "colour", ""))
+
+    def introduction(self, settings: Shelf) -> Introduction:
+        return Introduction(name=NAME, version=settings.version, title="Shelves")
+
+    def build(self, settings: Shelf) -> LoomServer:
+        return LoomServer(NAME, version=settings.version, title="Shelves")
+
+    def run_command(self, args: argparse.Namespace, settings: Shelf) -> int:
+        sys.stdout.write(f"{args.command} {settings.home.name}\n")
+        return 7
+
+    def options(self, settings: Shelf) -> list[str]:
+        return ["--colour", settings.colour] if settings.colour else []
+
+    def key_variables(self, settings: Shelf) -> list[str]:
+        return [f"{settings.colour.upper()}_KEY"]
+
+    def unknown(self, settings: Shelf, names: Sequence[str]) -> list[str]:
+        if settings.colour == "unreadable":
+            raise ConfigError("Nobody knows the shelves.")
+        return [name for name in names if name != "书架"]
+
+    def examined_variables(self, settings: Shelf) -> set[str]:
+        return set()
+
+    def own_checks(self, settings: Shelf) -> list[Check]:
+        return []
 
 
-def dust(args: argparse.Namespace, settings: Shelf) -> int:
-    sys.stdout.write(f"{args.command} {settings.home.name}\n")
-    return 7
-
-
-SERVER: ServerProgram[Shelf] = ServerProgram(
-    name=NAME,
-    module="loom_kb",
-    description="Shelves.",
-    end_seconds=1.0,
-    parser=parser,
-    settings_of=lambda args: Shelf(args.home, getattr(args, "colour", "")),
-    introduction=lambda settings: Introduction(name=NAME, version=settings.version, title="Shelves"),
-    build=lambda _: LoomServer(NAME),
-    run_command=dust,
-    options=lambda settings: ["--colour", settings.colour] if settings.colour else [],
-    key_variables=lambda settings: [f"{settings.colour.upper()}_KEY"],
-    unknown=unknown,
-    examined_variables=lambda _: set(),
-    own_checks=lambda _: [],
-)
+SERVER = ShelfServer()
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def run(home, capsys):
     """Runs a command: its exit code, and what it has written to standard output and standard error."""
 
     def run(name, *line, served=()):
-        args = parser().parse_args([name, "--home", str(home), *line])
+        args = SERVER.parser().parse_args([name, "--home", str(home), *line])
         code = run_server(SERVER, args, served)
         return code, *capsys.readouterr()
 
@@ -110,7 +112,7 @@ def test_a_client_is_told_what_the_settings_come_to_and_what_is_handed_on(run, h
 
 
 def test_options_that_make_no_sense_for_a_client_are_refused(home):
-    args = parser().parse_args(["install", "zed", "--home", str(home)])
+    args = SERVER.parser().parse_args(["install", "zed", "--home", str(home)])
     with pytest.raises(InvalidInputError):
         served_arguments(SERVER, args, ["--http"])
 
@@ -145,6 +147,6 @@ def test_every_server_has_the_same_commands_in_the_same_words(cli):
         (commands,) = [each for each in top._actions if isinstance(each, argparse._SubParsersAction)]
         return {name: str(each.description) for name, each in commands.choices.items()}
 
-    ours, theirs = told(parser()), told(cli.parser())
+    ours, theirs = told(SERVER.parser()), told(cli.SERVER.parser())
     assert ours.keys() == STANDARD | {"dust"}
     assert {name: theirs[name] for name in STANDARD} == {name: ours[name] for name in STANDARD}

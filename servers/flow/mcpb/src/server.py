@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from loom_flow.program import run
+from loom_flow.cli import run
 
 from loom_core.server.cli.bundle import bundled_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import repeat
 
-from loom_kb.program import run
+from loom_kb.cli import run
 
 from loom_core.server.cli.bundle import bundled_line
 

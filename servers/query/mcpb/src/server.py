@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from loom_query.program import run
+from loom_query.cli import run
 
 from loom_core.server.cli.bundle import bundled_line
 
