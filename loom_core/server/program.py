@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from loom_core.mcp_client.configuration.command_names import named_by
 from loom_core.paths import token_path
-from loom_core.server.cli.audited_command import audited
+from loom_core.server.cli.audit_command import audited
 from loom_core.server.cli.command_line import ended, serve_as_asked, split_line
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.paths import audit_path
-from loom_core.server.cli.audit_command import add_audit_options, run_audit_command
-from loom_core.server.cli.audited_command import audited
+from loom_core.server.cli.audit_command import add_audit_options, audited, run_audit_command
 from loom_core.server.doctor.checks import audit_section
 from loom_core.tools.auditing.audit import AuditEntry
 from loom_core.tools.auditing.file import AuditFile, read_entries
@@ -188,7 +187,7 @@ def test_a_command_that_fails_or_is_interrupted_is_on_the_audit_as_that(tmp_path
 _LONG = """
 import argparse, pathlib, signal, sys, time
 import anyio
-from loom_core.server.cli.audited_command import audited
+from loom_core.server.cli.audit_command import audited
 from loom_core.server.cli.command_line import ended
 
 def begun():

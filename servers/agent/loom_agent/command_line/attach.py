@@ -13,15 +13,14 @@ from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import Abort, Pause
 from loom_core.runs.run import Pending
 from loom_core.server.cli.console import say
-from loom_core.server.cli.terminal_answers import asked_at_terminal
+from loom_core.server.cli.terminal import asked_at_terminal
 
 if TYPE_CHECKING:
     from loom_agent.command_line.terminal import Terminal
     from loom_agent.service import Service
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
-    from loom_core.server.cli.interrupts import Interrupts
-    from loom_core.server.cli.keyboard import Keyboard
+    from loom_core.server.cli.terminal import Interrupts, Keyboard
 
 __all__ = ["Watched"]
 

@@ -21,8 +21,7 @@ from loom_core.server.cli.health import (
     warning,
 )
 from loom_core.server.doctor.examination import Check, blocking
-from loom_core.server.doctor.keys import language_model_variables
-from loom_core.server.doctor.language_model import unasked
+from loom_core.server.doctor.language_model import language_model_variables, unasked
 from loom_kb.language_model import OTHER_MODEL, model_section
 from loom_kb.service import Service
 

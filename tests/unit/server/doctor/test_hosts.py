@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loom_core.server.cli.health import Section
-from loom_core.server.doctor.hosts import hosts_section
+from loom_core.server.doctor.checks import hosts_section
 from loom_core.server.install.machine import Machine
 
 Write = Callable[..., Path]

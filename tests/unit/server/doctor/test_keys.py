@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.server.doctor.keys import keys_section
+from loom_core.server.doctor.language_model import keys_section
 
 
 def test_keys_are_listed_by_name_and_never_shown(monkeypatch: pytest.MonkeyPatch):

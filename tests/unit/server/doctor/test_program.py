@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.server.doctor.program import Interpreter, program_section
+from loom_core.server.doctor.checks import RunningPython, program_section
 
 Install = Callable[..., None]
 
@@ -85,7 +85,7 @@ def test_a_python_that_does_not_fit_is_told(
     install: Install, change: dict[str, object], severity: str, told: str
 ):
     install("loom-x", python=">=3.11")
-    python = replace(Interpreter("3.12.1", "CPython", "Linux", "x86_64", 64), **change)
+    python = replace(RunningPython("3.12.1", "CPython", "Linux", "x86_64", 64), **change)
     [found] = program_section("loom-x", interpreter=python).findings
     assert found.severity == severity
     assert told in found.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.server.pages.run_spans import Span, seconds_by_kind, spans_of, waits_of
+from loom_core.server.pages.run_page import Span, seconds_by_kind, spans_of, waits_of
 
 _CALLS = {"calls": [{"call_id": "c1", "tool": "查找", "arguments": {"词": "织机"}}], "text": ""}
 
