@@ -31,10 +31,9 @@ from loom_core.server.doctor.examination import Check, blocking, examine
 from loom_core.server.doctor.language_model import keys_section
 from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.self_test import SELF_TEST_SECONDS, self_test_section
-from loom_core.server.install.clients import CLIENTS, Client, Scope
+from loom_core.server.install.clients import CLIENTS, Client, Machine, Scope
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.launch import Interpreter, launch_of
-from loom_core.server.install.machine import Machine
 from loom_core.server.install.server import runs
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel
 
 from loom_core.errors import ConfigError, InvalidInputError, UnreadableTextError
-from loom_core.server.install.clients import CLIENTS, Client, Scope
+from loom_core.server.install.clients import CLIENTS, Client, Machine, Scope
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.launch import Interpreter, check_launch, launch_of
-from loom_core.server.install.machine import Machine
 from loom_core.server.install.server import InstalledServer, runs
 from loom_core.server.install.text_format import UneditableTextError
 

@@ -1,6 +1,7 @@
 """The page of runs: what took time, what was said, what happened, in one file to be opened offline.
 
-The events of a run are put together to spans; its data is bounded, and says what was left out.
+A run is read from the journal with the runs that it had others do; its events are put together to spans; its
+data is bounded, and says what was left out.
 """
 
 from __future__ import annotations
@@ -16,16 +17,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from loom_core.agent.notices import Notices
 from loom_core.redaction import Redaction, is_secret_name
 from loom_core.runs.events import FINAL_EVENTS
+from loom_core.runs.run import PARENT_CALL, PARENT_RUN
 from loom_core.server.pages.page import asset, page
-from loom_core.server.pages.run_record import Bounds, read_records
 
 if TYPE_CHECKING:
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Run
-    from loom_core.server.pages.run_record import RunRecord
 
-__all__ = ["Span", "run_page", "runs_data", "runs_page", "seconds_by_kind", "spans_of", "waits_of"]
+__all__ = [
+    "Bounds",
+    "RunRecord",
+    "Span",
+    "read_records",
+    "run_page",
+    "runs_data",
+    "runs_page",
+    "seconds_by_kind",
+    "spans_of",
+    "waits_of",
+]
 
 _HERE = "loom_core.server.pages"
 _SCRIPTS = ("run_parts.js", "run_timeline.js", "run_conversation.js", "run_events.js", "run.js")
@@ -33,6 +44,7 @@ _BODY = """
 <div id="page"></div>
 <noscript><p class="empty">This page needs JavaScript. 此页面需要 JavaScript。</p></noscript>
 """
+
 Kind: TypeAlias = Literal["model", "tool", "child", "step", "people", "pause", "compaction", "knowledge"]
 # Several may be open at a moment, which counts as one kind: a call that waits for a person waits.
 _COUNTS_AS: Sequence[Kind] = ("people", "pause", "compaction", "model", "child", "tool", "step", "knowledge")
@@ -66,6 +78,8 @@ _ENDED = frozenset({"completed", "failed", "aborted"})
 _MOST_WHOLE = 2**53  # beyond this a number is another one in JavaScript
 _MOST_DEPTH = 40
 _FEW = 20  # items of a list or object, once there is too much of everything
+_AT_ONCE = 500
+_TAIL = 4  # of what is read of a long run, one part in so many is its end
 
 
 async def runs_page(
@@ -496,3 +510,128 @@ class _Cutter:
             return items
         self.cuts += 1
         return items[:_FEW]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much a page holds.
+
+    Attributes:
+        run_events: events of one run; of more, the first and the last.
+        events: events of all runs together; runs behind that have their totals only.
+        children: runs that one run had others do.
+        depth: of these below each other.
+        text: characters of one text.
+        texts: characters of all texts together; behind that each has `short` only.
+        short: characters of one text, once there were so many.
+    """
+
+    run_events: int = 20_000
+    events: int = 60_000
+    children: int = 50
+    depth: int = 5
+    text: int = 8_000
+    texts: int = 16_000_000
+    short: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run.
+
+    Attributes:
+        run: as it stands.
+        events: what happened, oldest first; without the middle where there were too many.
+        children: runs that it had others do, oldest first.
+        children_left_out: how many more there are, at least.
+    """
+
+    run: Run
+    events: Sequence[StreamEvent] = ()
+    children: Sequence[RunRecord] = ()
+    children_left_out: int = 0
+
+    @property
+    def parent(self) -> str:
+        """The run that it was made for; empty if there is none."""
+        return str(self.run.request.metadata.get(PARENT_RUN, ""))
+
+    @property
+    def call(self) -> str:
+        """The call of that run."""
+        return str(self.run.request.metadata.get(PARENT_CALL, ""))
+
+
+async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds) -> list[RunRecord]:
+    """Runs with their events and with the runs that they had others do.
+
+    A run among them that another one of them had made stands below that one only.
+
+    Args:
+        journal: where they are.
+        runs: which.
+        bounds: how much is read.
+
+    Raises:
+        NotFoundError: one was forgotten meanwhile.
+        RecordError: the journal cannot be read.
+    """
+    reading = _Reading(journal, bounds)
+    records = [await reading.record(run, depth=0) for run in runs]
+    below = {child.run.id for record in records for child in _below(record)}
+    return [record for record in records if record.run.id not in below]
+
+
+class _Reading:
+    """What is left of what may be read."""
+
+    def __init__(self, journal: Journal, bounds: Bounds) -> None:
+        self._journal = journal
+        self._bounds = bounds
+        self._left = bounds.events
+
+    async def record(self, run: Run, *, depth: int) -> RunRecord:
+        events = await self._events(run)
+        children: list[RunRecord] = []
+        left_out = 0
+        for call in _calls(events):
+            child = await self._journal.with_key(f"{run.id}/{call}", caller=run.request.caller)
+            if child is None:
+                continue
+            if depth >= self._bounds.depth or len(children) >= self._bounds.children:
+                left_out += 1
+            else:
+                children.append(await self.record(child, depth=depth + 1))
+        return RunRecord(run=run, events=events, children=children, children_left_out=left_out)
+
+    async def _events(self, run: Run) -> list[StreamEvent]:
+        most = min(self._bounds.run_events, self._left)
+        if run.last_seq <= most:
+            found = await self._between(run.id, 0, run.last_seq)
+        else:
+            tail = most // _TAIL
+            found = await self._between(run.id, 0, most - tail)
+            found += await self._between(run.id, run.last_seq - tail, run.last_seq)
+        self._left -= len(found)
+        return found
+
+    async def _between(self, run_id: str, after: int, last: int) -> list[StreamEvent]:
+        found: list[StreamEvent] = []
+        while after < last:
+            some = await self._journal.events(run_id, after=after, limit=min(_AT_ONCE, last - after))
+            if not some:
+                break
+            found += some
+            after = some[-1].seq
+        return found
+
+
+def _calls(events: Sequence[StreamEvent]) -> list[str]:
+    """What may have a run of its own: calls of an agent, steps of a flow. Each once, in their order."""
+    began = {"tool_start": "call_id", "step_start": "key"}
+    found = [str(event.payload.get(began[event.type], "")) for event in events if event.type in began]
+    return [call for call in dict.fromkeys(found) if call]
+
+
+def _below(record: RunRecord) -> list[RunRecord]:
+    return [each for child in record.children for each in (child, *_below(child))]

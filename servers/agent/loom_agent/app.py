@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from loom_agent.introduction import introduction
 from loom_agent.mcp_tools.prompts import register_prompts
-from loom_agent.mcp_tools.read_only_tools import register_looking_tools
 from loom_agent.mcp_tools.resources import register_resources
-from loom_agent.mcp_tools.tools import register_run_tools
+from loom_agent.mcp_tools.tools import register_looking_tools, register_run_tools
 from loom_agent.service import Service
 from loom_core.server.protocol.factory import LoomServer
 

@@ -10,10 +10,9 @@ import anyio
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent
 from loom_core.server.protocol.results import TOKEN_CAP
-from loom_core.server.search.chatgpt import register_chatgpt_tools
+from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
 from loom_query.introduction import introduction
-from loom_query.mcp_tools.chatgpt import CHATGPT_WORDING
-from loom_query.mcp_tools.tools import register_tools
+from loom_query.mcp_tools.tools import QUERY_HEAD, register_tools
 from loom_query.service import Service
 
 if TYPE_CHECKING:
@@ -22,7 +21,18 @@ if TYPE_CHECKING:
     from loom_query.federation.sources import Sources
     from loom_query.settings import Settings
 
-__all__ = ["build", "watch_sources"]
+__all__ = ["build"]
+
+_CHATGPT_WORDING = ChatGPTWording(
+    search_title="Search all knowledge",
+    search_head=QUERY_HEAD,
+    fetch_title="Read on",
+    fetch_description=(
+        "Read what a passage found by `search` is from. Returns the text of its document around the "
+        "passage, or as much as its source gives."
+    ),
+    id_example="notes:d2409f60bed50.88260223dd7e",
+)
 
 
 def build(settings: Settings) -> LoomServer:
@@ -45,7 +55,7 @@ def build(settings: Settings) -> LoomServer:
 
     server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
-        register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=True)
+        register_chatgpt_tools(server, service, wording=_CHATGPT_WORDING, open_world=True)
     else:
         register_tools(server, service)
         _register_resources(server, service)

@@ -11,8 +11,7 @@ import pytest
 from anyio import to_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loom_kb.graph_pages.layout import laid_out
-from loom_kb.graph_pages.view import GraphView, view_of
+from loom_kb.graph_pages.view import GraphView, laid_out, view_of
 
 from loom_core.errors import NotFoundError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig

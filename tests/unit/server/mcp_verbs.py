@@ -8,8 +8,8 @@ from pathlib import Path
 
 from loom_core.server.cli.install_options import split_arguments
 from loom_core.server.cli.standard_commands import add_mcp_options
+from loom_core.server.install.clients import Machine
 from loom_core.server.install.command import Program
-from loom_core.server.install.machine import Machine
 from loom_core.server.mcp_cli.entries import McpReport
 from loom_core.server.mcp_cli.front import run_mcp_command
 from loom_core.server.mcp_cli.trust import Asking

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import repeat
 
-from loom_core.server.cli.bundle import bundled_line
+from loom_core.server.cli.command_line import bundled_line
 
 
 def test_what_is_chosen_goes_to_its_option_and_what_is_not_goes_nowhere():

@@ -12,8 +12,8 @@ import pytest
 from loom_core.errors import LoomError
 from loom_core.mcp_client.configuration.command_names import verb
 from loom_core.server.cli.standard_commands import add_mcp_options
+from loom_core.server.install.clients import Machine
 from loom_core.server.install.command import Program
-from loom_core.server.install.machine import Machine
 from loom_core.server.mcp_cli.front import run_mcp
 
 

@@ -13,7 +13,7 @@ import anyio
 
 from loom_agent import PROGRAM
 from loom_agent.command_line.terminal import Terminal
-from loom_agent.mcp_tools.read_only_tools import found_tools
+from loom_agent.mcp_tools.tools import found_tools
 from loom_agent.models import BudgetInput, RunsResult
 from loom_agent.service import Service
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
@@ -295,7 +295,7 @@ async def _watched(
     keyboard: Keyboard | None = None,
 ) -> tuple[Run, bool]:
     """The run when it stands, and whether it was interrupted."""
-    from loom_agent.command_line.attach import Watched
+    from loom_agent.command_line.terminal import Watched
     from loom_core.server.cli.terminal import Keyboard
 
     terminal = Terminal(quiet=args.quiet, as_json=args.json)

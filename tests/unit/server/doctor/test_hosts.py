@@ -12,7 +12,7 @@ import pytest
 
 from loom_core.server.cli.health import Section
 from loom_core.server.doctor.checks import hosts_section
-from loom_core.server.install.machine import Machine
+from loom_core.server.install.clients import Machine
 
 Write = Callable[..., Path]
 

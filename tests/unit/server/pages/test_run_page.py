@@ -13,8 +13,7 @@ import pytest
 from loom_core.runs.events import FINAL_EVENTS, EventType, StreamEvent
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import PARENT_CALL, PARENT_RUN, Run, RunRequest
-from loom_core.server.pages.run_page import run_page, runs_data, runs_page
-from loom_core.server.pages.run_record import Bounds, RunRecord, read_records
+from loom_core.server.pages.run_page import Bounds, RunRecord, read_records, run_page, runs_data, runs_page
 
 _PAGES = resources.files("loom_core.server.pages")
 
