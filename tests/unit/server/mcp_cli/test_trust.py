@@ -12,7 +12,7 @@ from loom_core.errors import InvalidInputError, NotFoundError, SourceError
 from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.unit.mcp_client.conftest import Listed, offered
-from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_cli.verbs import Terminal
 
 _SCHEMA = {"type": "object", "properties": {"路径": {"type": "string"}, "n": {}}, "required": ["路径"]}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_cli.verbs import Terminal
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from tests.unit.server.mcp_verbs import Terminal
+from tests.unit.server.mcp_cli.verbs import Terminal
 
 _FILES = {
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
