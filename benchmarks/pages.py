@@ -29,8 +29,7 @@ from loom_core.knowledge.retrieval.config import RAGConfig
 from loom_core.paths import loom_home
 from loom_core.runs.events import EventType, StreamEvent
 from loom_core.runs.run import Run, RunRequest
-from loom_core.server.pages.run_page import run_page
-from loom_core.server.pages.run_record import Bounds, RunRecord
+from loom_core.server.pages.run_page import Bounds, RunRecord, run_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

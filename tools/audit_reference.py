@@ -2,7 +2,7 @@
 
     python -m tools.audit_reference
 
-The page is made from loom_core/tools/auditing/audit.py and loom_core/server/cli/audited_command.py; a test
+The page is made from loom_core/tools/auditing/audit.py and loom_core/server/cli/audit_command.py; a test
 compares it with the file.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loom_core.server.cli.audited_command import AUDITED_COMMANDS, AuditedCommand
+from loom_core.server.cli.audit_command import AUDITED_COMMANDS, AuditedCommand
 from loom_core.tools.auditing.audit import AUDIT_FIELDS
 from tools.provider_reference import table
 

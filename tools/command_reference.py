@@ -37,7 +37,7 @@ def page() -> str:
     parts = [_HEAD]
     for package in _PACKAGES:
         module = import_module(f"{package}.cli")
-        parts += [*_program(module.parser(), module.__doc__ or "")]
+        parts += [*_program(module.SERVER.parser(), module.__doc__ or "")]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

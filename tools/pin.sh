@@ -8,7 +8,8 @@
 # what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
 # agent-frameworks.txt for agent frameworks that a benchmark compares with Loom, clients.txt and clients-v1.txt for MCP
 # clients that a benchmark drives, image.txt for what builds the container
-# image, which has otel.txt besides what its server needs, operating.txt for what checks the files for operators.
+# image, which has otel.txt besides what its server needs, operating.txt for what checks the files for operators, docs.txt for what
+# makes the site.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +29,7 @@ pin loom-flow-server.txt servers/flow/pyproject.toml --constraint requirements/d
 pin otel.txt pyproject.toml --extra otel --constraint requirements/dev.txt "$@"
 pin image.txt requirements/image.in "$@"
 pin operating.txt requirements/operating.in "$@"
+pin docs.txt requirements/docs.in --constraint requirements/dev.txt "$@"
 pin peers.txt requirements/peers.in "$@"
 pin small-model.txt requirements/small-model.in --no-deps "$@"
 pin agent-frameworks.txt requirements/agent-frameworks.in "$@"

@@ -1,20 +1,23 @@
-"""The program of a server: what every one does alike on its command line, and what is its own in that."""
+"""The program of a server: its command line, of which most is the same for all servers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from loom_core.mcp_client.configuration.command_names import named_by
 from loom_core.paths import token_path
-from loom_core.server.cli.audited_command import audited
-from loom_core.server.cli.command_line import ended, serve_as_asked
+from loom_core.server.cli.audit_command import audited
+from loom_core.server.cli.command_line import ended, serve_as_asked, split_line
 
 if TYPE_CHECKING:
     import argparse
+    from types import ModuleType
 
     from loom_core.server.doctor.examination import Check
     from loom_core.server.install.command import Program
@@ -42,44 +45,89 @@ class HomeSettings(Protocol):
 _Settings = TypeVar("_Settings", bound=HomeSettings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerProgram(Generic[_Settings]):
-    """What is a server's own. Its functions import what they need when they are called, not before.
+class ServerProgram(ABC, Generic[_Settings]):
+    """The program of a server: a subclass says what is the server's own, the rest is the same for all.
+
+    What a command line does not need to be parsed is found by its name in the server's package when it is
+    needed: `introduction.introduction(settings)`; `app.build(settings)` makes the server;
+    `command_line.commands.run_command(args, settings)` runs a command of its own; `command_line.doctor` has
+    `own_checks(settings)` and `variables(settings)`.
 
     Attributes:
         name: its command, and the name of its distribution.
-        module: the module behind the command.
+        package: the package behind the command.
         description: what it does, in a sentence, for clients.
         end_seconds: how long it may take to end.
-        parser: makes the parser of its command line.
-        settings_of: the settings that arguments ask for; raises `ConfigError` where it cannot be started with
-            them.
-        introduction: what the server tells of itself; its name is the command's.
-        build: makes the server.
-        run_command: runs a command of its own; gives the exit code.
-        options: the options of `serve` that make such settings, beside `--home`.
-        key_variables: the environment variables that hold the keys of a server with such settings; raises
-            `ConfigError` where its configuration cannot be read.
-        unknown: which of these names, that a token is to be bound to, are of nothing that is there; raises
-            `LoomError` where a name cannot be one, or the configuration cannot be read.
-        examined_variables: the environment variables that may hold keys it uses; it raises nothing.
-        own_checks: what `doctor` looks at for this server beside what it looks at for any.
     """
 
-    name: str
-    module: str
-    description: str
-    end_seconds: float
-    parser: Callable[[], argparse.ArgumentParser]
-    settings_of: Callable[[argparse.Namespace], _Settings]
-    introduction: Callable[[_Settings], Introduction]
-    build: Callable[[_Settings], LoomServer]
-    run_command: Callable[[argparse.Namespace, _Settings], int]
-    options: Callable[[_Settings], list[str]]
-    key_variables: Callable[[_Settings], list[str]]
-    unknown: Callable[[_Settings, Sequence[str]], list[str]]
-    examined_variables: Callable[[_Settings], set[str]]
-    own_checks: Callable[[_Settings], list[Check]]
+    name: ClassVar[str]
+    package: ClassVar[str]
+    description: ClassVar[str]
+    end_seconds: ClassVar[float] = 10.0
+
+    @abstractmethod
+    def parser(self) -> argparse.ArgumentParser:
+        """Make the parser of its command line."""
+
+    @abstractmethod
+    def settings_of(self, args: argparse.Namespace) -> _Settings:
+        """Take the settings from arguments.
+
+        Raises:
+            ConfigError: it cannot be started with them.
+        """
+
+    @abstractmethod
+    def options(self, settings: _Settings) -> list[str]:
+        """Give the options of `serve` that make such settings, but for `--home`."""
+
+    @abstractmethod
+    def key_variables(self, settings: _Settings) -> list[str]:
+        """Name the environment variables that hold the keys of a server with such settings.
+
+        Raises:
+            ConfigError: its configuration cannot be read.
+        """
+
+    @abstractmethod
+    def unknown(self, settings: _Settings, names: Sequence[str]) -> list[str]:
+        """Those of the names a token is to be bound to that are of nothing that is there.
+
+        Raises:
+            LoomError: a name cannot be one, or the configuration cannot be read.
+        """
+
+    def parse(self, line: Sequence[str]) -> argparse.Namespace:
+        """Parse the arguments of the process."""
+        return self.parser().parse_args(line)
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Run a command line; returns the exit code."""
+        line, served = split_line(arguments)
+        return run_server(self, self.parse(line), served)
+
+    def introduction(self, settings: _Settings) -> Introduction:
+        """Introduce the server; its name is the command's."""
+        return self._part("introduction").introduction(settings)
+
+    def build(self, settings: _Settings) -> LoomServer:
+        """Make the server."""
+        return self._part("app").build(settings)
+
+    def run_command(self, args: argparse.Namespace, settings: _Settings) -> int:
+        """Run a command of its own; gives the exit code."""
+        return self._part("command_line.commands").run_command(args, settings)
+
+    def examined_variables(self, settings: _Settings) -> set[str]:
+        """Name the environment variables that may hold keys it uses; raises nothing."""
+        return self._part("command_line.doctor").variables(settings)
+
+    def own_checks(self, settings: _Settings) -> list[Check]:
+        """Give what `doctor` looks at for this server in addition to what it looks at for any."""
+        return self._part("command_line.doctor").own_checks(settings)
+
+    def _part(self, module: str) -> ModuleType:
+        return import_module(f"{self.package}.{module}")
 
 
 def run_server(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str] = ()) -> int:
@@ -128,7 +176,7 @@ def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Seq
 def _installed(server: ServerProgram[_Settings]) -> Program:
     from loom_core.server.install.command import Program
 
-    return Program(name=server.name, module=server.module, description=server.description)
+    return Program(name=server.name, module=server.package, description=server.description)
 
 
 def _install(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str]) -> int:
@@ -185,7 +233,7 @@ def _doctor(server: ServerProgram[_Settings], args: argparse.Namespace) -> int:
     name = server.name
     common = ExaminedServer(
         program=name,
-        module=server.module,
+        module=server.package,
         home=settings.home,
         port=args.port,
         options=["--home", str(settings.home), *server.options(settings)],

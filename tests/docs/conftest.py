@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from loom_kb.program import run
+from loom_kb.cli import run
 
 from tests.docs import shell, snippets
 

@@ -30,7 +30,7 @@ _COMMAND = re.compile(
 
 @cache
 def _parsers(program: str) -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
-    parser: ArgumentParser = import_module(f"{_SERVERS[program]}.cli").parser()
+    parser: ArgumentParser = import_module(f"{_SERVERS[program]}.cli").SERVER.parser()
     return parser, dict(import_module("tools.command_reference").commands(parser))
 
 

@@ -139,7 +139,7 @@ def test_every_event_error_command_and_tool_has_its_place() -> None:
     public = {kind.__name__ for kind in _below(LoomError) if not kind.__name__.startswith("_")}
     assert {f"## `{name}`" for name in public} <= set(errors.splitlines())
     for folder, package in _PROGRAMS.items():
-        parser: ArgumentParser = import_module(f"{package}.cli").parser()
+        parser: ArgumentParser = import_module(f"{package}.cli").SERVER.parser()
         every = import_module("tools.command_reference").commands(parser)
         assert all(f"### `{parser.prog} {name}" in commands for name in every)
         contract = import_module("tools.contract").accepted(folder)

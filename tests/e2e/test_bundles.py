@@ -67,10 +67,10 @@ class Published:
 
 
 _FILE, _MODEL = {"config": Path("x")}, {"provider": "x"}
-KB = Published("kb", "loom-kb", loom_kb.cli.parser, {"root": [Path("x")], "kb": ["x"]})
-QUERY = Published("query", "loom-query-server", loom_query.cli.parser, _FILE)
-AGENT = Published("agent", "loom-agent-server", loom_agent.cli.parser, _FILE | _MODEL)
-FLOW = Published("flow", "loom-flow-server", loom_flow.cli.parser, _FILE | _MODEL)
+KB = Published("kb", "loom-kb", loom_kb.cli.SERVER.parser, {"root": [Path("x")], "kb": ["x"]})
+QUERY = Published("query", "loom-query-server", loom_query.cli.SERVER.parser, _FILE)
+AGENT = Published("agent", "loom-agent-server", loom_agent.cli.SERVER.parser, _FILE | _MODEL)
+FLOW = Published("flow", "loom-flow-server", loom_flow.cli.SERVER.parser, _FILE | _MODEL)
 
 every_server = pytest.mark.parametrize("published", [KB, QUERY, AGENT, FLOW], ids=str)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from loom_kb.cli import run
 from loom_kb.graph_pages.page import graph_html
 from loom_kb.graph_pages.passages import Span, ViewPassage
 from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
-from loom_kb.program import run
 
 from tests.fixtures.browser import Browser, Page
 

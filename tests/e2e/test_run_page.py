@@ -16,8 +16,7 @@ from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run, RunRequest
-from loom_core.server.pages.run_page import run_page, runs_page
-from loom_core.server.pages.run_record import Bounds, RunRecord
+from loom_core.server.pages.run_page import Bounds, RunRecord, run_page, runs_page
 from loom_core.tools.function_tool import tool
 from tests.fixtures.browser import Browser
 from tests.fixtures.commands import run_command

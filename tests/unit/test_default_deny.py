@@ -51,7 +51,7 @@ def settings(home: Path) -> Callable[[str], Any]:
 
     def parsed(server: str) -> Any:
         cli = importlib.import_module(f"loom_{server}.cli")
-        return cli.settings_of(cli.parser().parse_args(["serve"]))
+        return cli.SERVER.settings_of(cli.SERVER.parser().parse_args(["serve"]))
 
     return parsed
 
@@ -87,7 +87,7 @@ async def test_only_the_known_tools_may_change_something(server, connected) -> N
 @pytest.mark.parametrize("server", _SERVERS)
 def test_http_is_off_and_where_it_is_on_it_is_for_this_machine(server, home, settings) -> None:
     app, cli = (importlib.import_module(f"loom_{server}.{name}") for name in ("app", "cli"))
-    parser = cli.parser()
+    parser = cli.SERVER.parser()
     options = importlib.import_module("loom_core.server.cli.http_options")
     tokens = home / "tokens" / "x.json"
     assert options.http_settings(parser.parse_args(["serve"]), tokens=tokens) is None

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -19,16 +20,16 @@ from loom_core.server.cli.install_options import split_arguments
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from loom_core.server.cli.health import HealthReport
     from loom_core.server.protocol.factory import LoomServer
     from loom_core.server.protocol.handshake import Introduction
 
 __all__ = [
-    "CommandReport",
     "Commands",
     "add_command",
+    "bundled_line",
     "ended",
     "given_filters",
     "parsed",
@@ -39,14 +40,14 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-
 _INTERRUPTED = 130
 _NOT_READ = 141
 _SPLIT = {"install", "mcp"}
 _OF_THE_PROGRAM = {"-h", "--help", "--version"}
-
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 """What `ArgumentParser.add_subparsers` gives."""
+
+_REFERENCE = "${user_config."
 
 
 class CommandReport(Protocol):
@@ -285,3 +286,19 @@ def show_health(report: HealthReport, *, as_json: bool) -> int:
         for line in report_lines(report):
             out(line)
     return 0 if report.healthy else 1
+
+
+def bundled_line(given: Sequence[str], *, options: Iterable[str]) -> list[str]:
+    """The command line of a server in a bundle.
+
+    Args:
+        given: what the host gives, in the order of the manifest. What is not chosen it may leave as the
+            reference to it, or as an empty text.
+        options: those of `serve` that it is for, one for each.
+    """
+    chosen = (
+        (option, value)
+        for option, value in zip(options, given, strict=False)
+        if value and not value.startswith(_REFERENCE)
+    )
+    return ["serve", *(part for pair in chosen for part in pair)]

@@ -1,4 +1,4 @@
-"""The commands that every server has, declared; what they do is in `server_program`.
+"""The commands that every server has, declared; what they do is in `server.program`.
 
 A server has others of its own beside them, and leaves out what makes no sense for it.
 """
@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from loom_core.server.cli.audit_command import add_audit_options
-from loom_core.server.cli.command_line import Commands
+from loom_core.server.cli.command_line import add_command
 from loom_core.server.cli.http_options import add_http_options
 from loom_core.server.cli.install_options import add_install_options, add_uninstall_options
 from loom_core.server.cli.token_command import add_token_options
@@ -23,40 +23,91 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMPORTED_FROM",
-    "Declare",
     "ImportedFrom",
-    "add_audit",
-    "add_doctor",
-    "add_install",
-    "add_mcp",
+    "ServerCommands",
     "add_mcp_options",
     "add_profile",
-    "add_serve",
-    "add_token",
-    "program_parser",
+    "configuration_file",
 ]
 
-Declare: TypeAlias = Callable[[str, str], argparse.ArgumentParser]
-"""Declares a command by its name and what it does, with the options that all commands of a server have."""
 
+class ServerCommands:
+    """The commands of a server: each takes the options that all of them have.
 
-def program_parser(program: str, *, description: str) -> tuple[argparse.ArgumentParser, Commands]:
-    """The parser of a server's command line, and where its commands go.
-
-    Args:
-        program: the server's command, and the name of its distribution.
-        description: what the server does.
+    Attributes:
+        parser: of all arguments; gives the command as `command`.
     """
-    top = argparse.ArgumentParser(prog=program, description=description)
-    top.add_argument("--version", action="version", version=f"{program} {version(program)}")
-    return top, top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
+    def __init__(
+        self, program: str, *, description: str, options: Callable[[argparse.ArgumentParser], None]
+    ) -> None:
+        """Begin without a command.
 
-def add_serve(declare: Declare) -> argparse.ArgumentParser:
-    """Declare `serve`; gives its parser, for what else a server takes."""
-    serve = declare("serve", "serve MCP over stdio (the default), or over HTTP")
-    add_http_options(serve)
-    return serve
+        Args:
+            program: the server's command, and the name of its distribution.
+            description: what the server does.
+            options: adds to a command what all commands of this server take.
+        """
+        self.parser = argparse.ArgumentParser(prog=program, description=description)
+        self.parser.add_argument("--version", action="version", version=f"{program} {version(program)}")
+        self._commands = self.parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+        self._program = program
+        self._options = options
+
+    def add(self, name: str, text: str) -> argparse.ArgumentParser:
+        """Declare a command by its name and what it does, see `add_command`."""
+        command = add_command(self._commands, name, text)
+        self._options(command)
+        return command
+
+    def add_serve(self) -> argparse.ArgumentParser:
+        """Declare `serve`; gives its parser, for what else a server takes."""
+        serve = self.add("serve", "serve MCP over stdio (the default), or over HTTP")
+        add_http_options(serve)
+        return serve
+
+    def add_mcp(self) -> None:
+        """Declare `mcp`, for a server that uses other servers."""
+        add_mcp_options(
+            self.add("mcp", "list, add, remove, test, trust, approve or import other MCP servers")
+        )
+
+    def add_install(self) -> argparse.ArgumentParser:
+        """Declare `install` and `uninstall`; gives the parser of `install`."""
+        install = self.add("install", "put this server into the configuration of an MCP client")
+        add_install_options(install, program=self._program)
+        uninstall = self.add("uninstall", "take this server out of the configuration of an MCP client")
+        add_uninstall_options(uninstall, program=self._program)
+        return install
+
+    def add_token(
+        self, *, source_option: str, source: str, key: str = "sources", scope: Scope = "read"
+    ) -> argparse.ArgumentParser:
+        """Declare `token`; gives its parser. The arguments are those of `add_token_options`."""
+        token = self.add("token", "make, list or revoke tokens for `serve --http --tokens`")
+        add_token_options(token, source_option=source_option, source=source, key=key, scope=scope)
+        return token
+
+    def add_audit(self) -> None:
+        """Declare `audit`."""
+        add_audit_options(
+            self.add("audit", "show what was done that matters, or see whether that was changed")
+        )
+
+    def add_doctor(self, *, named: str) -> None:
+        """Declare `doctor`.
+
+        Args:
+            named: names of what stand in its answer, such as `sources and folders`.
+        """
+        doctor = self.add("doctor", "look quickly whether anything is wrong, and change nothing")
+        doctor.add_argument(
+            "--port", type=int, default=8765, help="what `serve --http` would use (default 8765)"
+        )
+        doctor.epilog = (
+            "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds"
+            f" no key and can be pasted into an issue; names of {named} stand in it."
+        )
 
 
 def add_profile(serve: argparse.ArgumentParser) -> None:
@@ -66,47 +117,10 @@ def add_profile(serve: argparse.ArgumentParser) -> None:
     )
 
 
-def add_mcp(declare: Declare) -> None:
-    """Declare `mcp`, for a server that uses other servers."""
-    add_mcp_options(declare("mcp", "list, add, remove, test, trust, approve or import other MCP servers"))
-
-
-def add_install(declare: Declare, *, program: str) -> argparse.ArgumentParser:
-    """Declare `install` and `uninstall`; gives the parser of `install`."""
-    install = declare("install", "put this server into the configuration of an MCP client")
-    add_install_options(install, program=program)
-    uninstall = declare("uninstall", "take this server out of the configuration of an MCP client")
-    add_uninstall_options(uninstall, program=program)
-    return install
-
-
-def add_token(
-    declare: Declare, *, source_option: str, source: str, key: str = "sources", scope: Scope = "read"
-) -> argparse.ArgumentParser:
-    """Declare `token`; gives its parser. The arguments are those of `add_token_options`."""
-    token = declare("token", "make, list or revoke tokens for `serve --http --tokens`")
-    add_token_options(token, source_option=source_option, source=source, key=key, scope=scope)
-    return token
-
-
-def add_audit(declare: Declare) -> None:
-    """Declare `audit`."""
-    add_audit_options(declare("audit", "show what was done that matters, or see whether that was changed"))
-
-
-def add_doctor(declare: Declare, *, named: str) -> None:
-    """Declare `doctor`.
-
-    Args:
-        declare: as for the others.
-        named: names of what stand in its answer, such as `sources and folders`.
-    """
-    doctor = declare("doctor", "look quickly whether anything is wrong, and change nothing")
-    doctor.add_argument("--port", type=int, default=8765, help="what `serve --http` would use (default 8765)")
-    doctor.epilog = (
-        "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds no"
-        f" key and can be pasted into an issue; names of {named} stand in it."
-    )
+def configuration_file(args: argparse.Namespace, home: Path, *, default: str) -> Path:
+    """The file that `--config` names; without it, the one of this name in Loom's folder."""
+    given: Path | None = args.config
+    return given.expanduser().absolute() if given else home / default
 
 
 ImportedFrom = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]

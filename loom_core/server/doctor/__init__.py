@@ -3,14 +3,11 @@
 | module | what it is for |
 |---|---|
 | `examination` | `examine`: runs checks side by side, each with its deadline |
-| `program` | Python, and the packages against what is required |
-| `home` | Loom's folder: writable, and with room |
-| `port`, `port_holder` | whether a port is free, and who has it |
-| `keys` | which keys the environment has, never what they are |
-| `telemetry` | that no dependency reports to its maker, and what one has left |
-| `self_test`, `stdio_probe` | the server started as a host starts it, and spoken with in both eras |
-| `hosts` | what the configurations of MCP clients say of the server |
-| `redaction` | a report that people can paste into an issue |
+| `checks` | the checks of any server: packages, clients, folder, audit, telemetry; a report to show |
+| `port` | whether a port is free, and which process has it |
+| `language_model` | which keys the environment has, never what they are; whether a model can be asked |
+| `runs` | which runs wait or were left |
+| `self_test` | the server started as a host starts it, and spoken with in both eras |
 
 A `doctor` ends with exit code 0 if there is no problem (there may be warnings), and 1 if there is one.
 """

@@ -1,42 +1,98 @@
-"""What `doctor` looks at for any server."""
+"""The checks of `doctor` that are the same for any server, and a report of them that can be shown to others.
+
+They look at the program and its packages, the configurations of MCP clients (read, never written), Loom's
+folder, keys, the audit, telemetry, and the port of HTTP; the last one starts the server.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import SecretStr
 
 from loom_core import TELEMETRY_SWITCHES
-from loom_core.errors import RecordError
+from loom_core.errors import ConfigError, RecordError, UnreadableTextError
 from loom_core.keys import redacted
 from loom_core.paths import audit_path
 from loom_core.redaction import hide_assigned, hide_forms, secrets_in_environment
 from loom_core.server.cli.health import Finding, HealthReport, Section, fine, problem, told_by, warning
 from loom_core.server.doctor.examination import Check, blocking, examine
-from loom_core.server.doctor.hosts import hosts_section
-from loom_core.server.doctor.keys import keys_section
+from loom_core.server.doctor.language_model import keys_section
 from loom_core.server.doctor.port import port_section
-from loom_core.server.doctor.program import program_section
 from loom_core.server.doctor.self_test import SELF_TEST_SECONDS, self_test_section
+from loom_core.server.install.clients import CLIENTS, Client, Machine, Scope
+from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.launch import Interpreter, launch_of
+from loom_core.server.install.server import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from importlib.metadata import Distribution
+
+    from packaging.requirements import Requirement
 
 __all__ = [
     "ExaminedServer",
+    "RunningPython",
     "audit_section",
     "common_checks",
     "examined",
     "home_section",
+    "hosts_section",
     "paste_safe",
+    "program_section",
     "telemetry_section",
 ]
+
+_LITTLE_DISK = 500 << 20  # bytes; an ingest that fills the disk stops there
+_REPORTS = Path("Microsoft", "DeveloperTools", ".onnxruntime")
+_TRUE = {"1", "true", "yes", "on"}
+_SECTIONS = {client.section for client in CLIENTS.values()}
+"""What clients call the part that holds the servers; people take the one of another client."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPython:
+    """A Python.
+
+    Attributes:
+        version: such as `3.11.7`.
+        implementation: `CPython` or another.
+        system: such as `Linux`.
+        machine: its processor, such as `x86_64`.
+        bits: how wide its addresses are.
+    """
+
+    version: str
+    implementation: str
+    system: str
+    machine: str
+    bits: int
+
+    @classmethod
+    def running(cls) -> RunningPython:
+        """The one that runs this."""
+        return cls(
+            version=platform.python_version(),
+            implementation=platform.python_implementation(),
+            system=platform.system(),
+            machine=platform.machine(),
+            bits=sys.maxsize.bit_length() + 1,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.implementation} {self.version} ({self.bits} bits) on {self.system} {self.machine}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +171,6 @@ def audit_section(home: Path) -> Section:
     return Section(name="audit", facts=facts, findings=findings)
 
 
-_LITTLE_DISK = 500 << 20  # bytes; an ingest that fills the disk stops there
-
-
 def home_section(home: Path, *, needed: int = _LITTLE_DISK) -> Section:
     """Look at the folder, or at what it would be made in. Blocks, and writes nothing.
 
@@ -153,10 +206,6 @@ def _findings(nearest: Path, writable: bool, free: int, needed: int) -> list[Fin
         remedy = "Free some space, or choose a folder on another disk with --home or LOOM_HOME."
         findings.append(problem("disk-full", message, remedy))
     return findings or [fine("home", "It can be written, and there is room.")]
-
-
-_REPORTS = Path("Microsoft", "DeveloperTools", ".onnxruntime")
-_TRUE = {"1", "true", "yes", "on"}
 
 
 def telemetry_section(
@@ -256,3 +305,197 @@ class _Redactor:
         """A text of any kind."""
         text = hide_assigned(hide_forms(redacted(text, self._secrets)))
         return self._home.sub("~", text) if self._home else text
+
+
+@dataclass(slots=True)
+class _Host:
+    """A client, and the entries of all its files that start the server, by name."""
+
+    client: Client
+    files: int = 0
+    entries: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+
+def hosts_section(program: str, module: str, *, machine: Machine | None = None) -> Section:
+    """Look into the configuration files of all known clients, of the user and of the current folder. Blocks.
+
+    Of an entry only its name and its command are shown: there may be secrets in the rest.
+
+    Args:
+        program: the server's command, such as `loom-kb`.
+        module: the module behind it, such as `loom_kb`.
+        machine: where the files are; this machine if not given.
+    """
+    machine = machine or Machine.this()
+    hosts = [_host(client, machine, program, module) for client in CLIENTS.values()]
+    facts: dict[str, object] = {
+        host.client.title: f"starts it as {', '.join(map(repr, host.entries))}"
+        if host.entries
+        else "does not start it"
+        for host in hosts
+        if host.files
+    }
+    facts["without_configuration"] = [host.client.title for host in hosts if not host.files]
+    findings = [finding for host in hosts for finding in (*host.findings, *_entry_findings(host, program))]
+    if not findings and any(host.entries for host in hosts):
+        findings = [fine("hosts", "All clients that start it can do so.")]
+    return Section(name="clients", facts=facts, findings=findings)
+
+
+def _host(client: Client, machine: Machine, program: str, module: str) -> _Host:
+    host = _Host(client)
+    for scope in get_args(Scope):
+        place = client.file(machine, scope)
+        if place is None:
+            continue
+        path = Path(place)
+        try:
+            file = ConfigFile.read(path)
+            if file.raw is None:
+                continue
+            host.files += 1
+            configuration = client.format.read(file.text)
+        except UnreadableTextError as error:
+            message = f"{client.title} cannot read {path}:{error.line}:{error.column}: {error.reason}."
+            host.findings.append(problem("broken-config", message, "Correct that line, and start it again."))
+            continue
+        except ConfigError as error:
+            host.findings.append(told_by(error, "broken-config", remedy="Correct the file."))
+            continue
+        host.findings += _section_findings(client, path, configuration)
+        for name, entry in _mapping(configuration.get(client.section)).items():
+            if runs(_mapping(entry), program=program, module=module):
+                host.entries[name] = _mapping(entry)  # a project's entry takes the place of the user's
+    return host
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _section_findings(client: Client, path: Path, configuration: Mapping[str, Any]) -> Iterator[Finding]:
+    others = sorted((_SECTIONS - {client.section}) & configuration.keys())
+    if others and client.section not in configuration:
+        message = f"{path} has {others[0]!r}, which {client.title} does not read."
+        yield warning("wrong-section", message, f"Call it {client.section!r}.")
+
+
+def _entry_findings(host: _Host, program: str) -> Iterator[Finding]:
+    client, title = host.client, host.client.title
+    anew = f"Write the entry anew: {program} install {client.id}"
+    for name, entry in host.entries.items():
+        command = str(entry.get("command", entry.get("cmd")))
+        if shutil.which(Path(command).expanduser()) is None:
+            message = f"{title} starts {name!r} by {command}, and there is no such command."
+            yield problem("command-missing", message, anew)
+        if not client.names.fullmatch(name):
+            yield warning("host-name", f"{title} may refuse a server of the name {name!r}.", anew)
+    if len(host.entries) > 1:
+        names = ", ".join(map(repr, host.entries))
+        first, *rest = (_started(entry) for entry in host.entries.values())
+        how = "with other options" if any(other != first for other in rest) else "in the same way"
+        message = f"{title} starts {program} {len(host.entries)} times, as {names}, {how}."
+        remedy = "Keep one: models see each tool as often, and each is a process of its own."
+        yield warning("duplicate-entries", message, f"{remedy} {program} uninstall {client.id} --name NAME")
+
+
+def _started(entry: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(entry.get(key) for key in ("command", "cmd", "args", "env", "envs"))
+
+
+def program_section(name: str, *, interpreter: RunningPython | None = None) -> Section:
+    """Look at a distribution that is installed, and at all that it requires. Blocks for about half a second.
+
+    Args:
+        name: its name, such as `loom-kb`.
+        interpreter: the Python to judge; the running one if not given.
+    """
+    interpreter = interpreter or RunningPython.running()
+    try:
+        top = distribution(name)
+    except PackageNotFoundError:
+        finding = problem(
+            "package-missing", f"{name} itself is not installed.", f"Install it: uv tool install {name}"
+        )
+        return Section(name="program", facts={"python": str(interpreter)}, findings=[finding])
+    packages: dict[str, str] = {}
+    findings = [*_python_findings(top, interpreter), *_package_findings(top, packages)]
+    facts = {
+        name: top.version,
+        "python": str(interpreter),
+        "executable": sys.executable,
+        "packages": dict(sorted(packages.items())),
+    }
+    return Section(
+        name="program",
+        facts=facts,
+        findings=findings or [fine("program", "Python and all packages are as they are required.")],
+    )
+
+
+def _python_findings(top: Distribution, interpreter: RunningPython) -> Iterator[Finding]:
+    from packaging.specifiers import SpecifierSet
+
+    name, wanted = top.metadata["Name"], ",".join(top.metadata.get_all("Requires-Python") or ())
+    install = f"uv tool install --python 3.12 {name}"
+    if not SpecifierSet(wanted).contains(interpreter.version, prereleases=True):
+        message = f"Python {interpreter.version} is not {wanted}, which {name} requires."
+        yield problem("wrong-python", message, f"Install it with another Python: {install}")
+    if interpreter.bits < 64:
+        message = f"This Python is a {interpreter.bits}-bit program, and stores need 64 bits."
+        yield problem("wrong-python", message, f"Install it with a 64-bit Python: {install}")
+    if interpreter.implementation != "CPython":
+        message = f"This Python is {interpreter.implementation}; {name} is tested with CPython only."
+        yield warning("wrong-python", message, f"Install it with CPython: {install}")
+
+
+def _package_findings(top: Distribution, direct: dict[str, str]) -> Iterator[Finding]:
+    """What is missing or of a wrong version; Loom's own requirements come before those of others.
+
+    Args:
+        top: whose requirements, and theirs in turn.
+        direct: gets the versions of what Loom's own distributions require, by name.
+    """
+    program = top.metadata["Name"]
+    remedy = f"Install {program} anew in a place of its own: uv tool install --force {program}"
+    waiting: deque[tuple[Distribution, frozenset[str]]] = deque([(top, frozenset())])
+    seen: set[tuple[str, frozenset[str]]] = set()
+    told: set[str] = set()
+    while waiting:
+        owner, extras = waiting.popleft()
+        ours = owner.metadata["Name"].startswith("loom-")
+        for requirement in _required(owner, extras):
+            name, wanted = requirement.name, frozenset(requirement.extras)
+            by = f"which {owner.metadata['Name']} requires"
+            try:
+                found = distribution(name)
+            except PackageNotFoundError:
+                if name not in told:
+                    yield problem("package-missing", f"{name} is not installed, {by}.", remedy)
+                told.add(name)
+                continue
+            if ours:
+                direct[name] = found.version
+            if name not in told and not requirement.specifier.contains(found.version, prereleases=True):
+                tell = problem if ours else warning  # others often require more than they need
+                message = f"{name} is of version {found.version} and not {requirement.specifier}, {by}."
+                yield tell("package-version", message, remedy)
+                told.add(name)
+            if (name, wanted) not in seen:
+                seen.add((name, wanted))
+                waiting.append((found, wanted))
+
+
+def _required(owner: Distribution, extras: Collection[str]) -> Iterator[Requirement]:
+    """What a distribution requires on this machine, with these extras."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in owner.requires or ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:  # of a package from before there were rules
+            continue
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield requirement

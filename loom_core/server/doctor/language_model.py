@@ -1,11 +1,16 @@
-"""`doctor`: which language model is set, and whether it can be asked."""
+"""The checks of the language model: which one is set, whether it can be asked, which keys there are.
+
+Only the names of keys are ever shown.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
+from loom_core.keys import find_key
 from loom_core.server.cli.health import Finding, Section, problem, told_by
 
 if TYPE_CHECKING:
@@ -13,7 +18,7 @@ if TYPE_CHECKING:
 
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["model_section", "unasked"]
+__all__ = ["keys_section", "language_model_variables", "model_section", "unasked"]
 
 _CAUSE_END = re.compile(r"[.:] (?=\S)")
 
@@ -48,3 +53,32 @@ def unasked(code: str, reason: str, *, otherwise: str) -> Finding:
     """
     cause, _, remedy = _CAUSE_END.sub("\n", reason, count=1).partition("\n")
     return problem(code, f"{cause[:1].upper()}{cause[1:].rstrip('.')}.", remedy.rstrip(".") or otherwise)
+
+
+def keys_section(variables: Iterable[str]) -> Section:
+    """Look for keys in environment variables; the keyring is not asked, as that may show the user a prompt.
+
+    A key that is not there is no finding: only who needs it knows that it is missing. One that no vendor
+    would take, such as one with a line break in it, is a problem.
+
+    Args:
+        variables: their names.
+    """
+    present: list[str] = []
+    absent: list[str] = []
+    findings: list[Finding] = []
+    for variable in sorted(set(variables)):
+        try:
+            key = find_key(variable, keyring=False)
+        except ConfigError as error:
+            findings.append(told_by(error, "key-unusable", remedy="Copy it again."))
+        else:
+            (absent if key is None else present).append(variable)
+    return Section(name="keys", facts={"set": present, "not_set": absent}, findings=findings)
+
+
+def language_model_variables() -> set[str]:
+    """The environment variables with the keys of those vendors of language models that need one."""
+    from loom_core.llm.vendors import VENDORS
+
+    return {row.key_variable for row in VENDORS.values() if row.key_variable and row.needs_key}

@@ -5,27 +5,29 @@ What is said here was read in the page that each row names, in November 2026.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from loom_core.server.cli.install_options import ClientId
 from loom_core.server.install.json_text import JsonText
-from loom_core.server.install.machine import Machine
 from loom_core.server.install.server import InstalledServer
 from loom_core.server.install.text_format import TextFormat
 from loom_core.server.install.toml_text import TomlText
 from loom_core.server.install.yaml_text import YamlText
 
-__all__ = ["CLIENTS", "Client", "Scope"]
+__all__ = ["CLIENTS", "Client", "Machine", "Platform", "Scope"]
 
 Scope = Literal["user", "project"]
-
 _ANY_NAME = re.compile(r"[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]{0,62}[^\x00-\x20\x7f])?")
 _ASCII_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOWER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_MCP_SERVERS = "mcpServers"
+Platform = Literal["linux", "macos", "windows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +101,6 @@ def _goose(server: InstalledServer) -> Mapping[str, Any]:
         "timeout": 300,
     }
 
-
-_MCP_SERVERS = "mcpServers"
 
 _ROWS = (
     Client(
@@ -218,3 +218,45 @@ _ROWS = (
 
 CLIENTS: Mapping[str, Client] = {client.id: client for client in _ROWS}
 """All clients by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where a user's files are.
+
+    Attributes:
+        platform: which rules hold.
+        home: the user's folder.
+        project: the folder that a configuration of scope `project` is for.
+        environment: variables that move folders, such as `XDG_CONFIG_HOME`.
+    """
+
+    platform: Platform
+    home: PurePath
+    project: PurePath
+    environment: Mapping[str, str]
+
+    @classmethod
+    def this(cls) -> Machine:
+        """The one that this program runs on, in the current folder."""
+        known: dict[str, Platform] = {"win32": "windows", "darwin": "macos"}
+        return cls(known.get(sys.platform, "linux"), Path.home(), Path.cwd(), os.environ)
+
+    @property
+    def settings(self) -> PurePath:
+        """Where applications keep the user's settings."""
+        if self.platform == "windows":
+            return self.folder("APPDATA", "AppData", "Roaming")
+        if self.platform == "macos":
+            return self.home / "Library" / "Application Support"
+        return self.dot_config
+
+    @property
+    def dot_config(self) -> PurePath:
+        """The folder `.config`, which some applications use on macOS, too."""
+        return self.folder("XDG_CONFIG_HOME", ".config")
+
+    def folder(self, variable: str, *usual: str) -> PurePath:
+        """A folder of the user's that a variable may move."""
+        moved = self.environment.get(variable, "")
+        return type(self.home)(moved) if moved else self.home.joinpath(*usual)

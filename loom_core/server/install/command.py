@@ -1,25 +1,33 @@
-"""What the commands `install` and `uninstall` do, for any server. Nothing is printed here."""
+"""The commands `install` and `uninstall`, for any server. Nothing is printed here.
+
+What is to be changed in a client's configuration is worked out first, shown, and then written.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
-from loom_core.errors import InvalidInputError
-from loom_core.server.install.change import Action, Change, planned_install, planned_uninstall
-from loom_core.server.install.clients import CLIENTS, Client, Scope
+from loom_core.errors import ConfigError, InvalidInputError, UnreadableTextError
+from loom_core.server.install.clients import CLIENTS, Client, Machine, Scope
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.launch import Interpreter, check_launch, launch_of
-from loom_core.server.install.machine import Machine
-from loom_core.server.install.server import InstalledServer
+from loom_core.server.install.server import InstalledServer, runs
+from loom_core.server.install.text_format import UneditableTextError
 
 __all__ = ["InstallReport", "Program", "install", "uninstall"]
+
+Action = Literal["added", "updated", "unchanged", "removed", "absent"]
+_VALUES = ("env", "envs", "headers")
+"""Parts of entries whose values may be secrets: they are kept, and not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,3 +228,222 @@ def _notes_on_variables(client: Client, there: Sequence[str], missing: Sequence[
         for name in missing
     ]
     return notes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one entry.
+
+    Attributes:
+        action: what happens to it.
+        file: where.
+        text: the file's new text; None where nothing changes, or the file is deleted.
+        diff: the entry before and after, as a unified diff without the values of environment variables.
+        deletes_within: the folder that stays where the file is deleted, as `install` made it; else None.
+    """
+
+    action: Action
+    file: ConfigFile
+    text: str | None = None
+    diff: str = ""
+    deletes_within: Path | None = None
+
+    def write(self) -> Path | None:
+        """Carry it out; returns the copy of the file as it was, if there is one. See `ConfigFile.write`."""
+        if self.deletes_within is not None:
+            self.file.remove(within=self.deletes_within)
+        return None if self.text is None else self.file.write(self.text)
+
+
+def planned_install(client: Client, server: InstalledServer, file: ConfigFile) -> Change:
+    """The change that puts a server into a client's configuration, or brings its entry up to date.
+
+    What others have put into the entry stays: settings that `install` knows nothing of, further variables.
+
+    Raises:
+        ConfigError: the file is broken, or written too unusually; or the name is that of something else.
+    """
+    old, servers = _found(client, server.name, file)
+    new = client.entry(server)
+    if old is not None:
+        if not runs(old, program=server.program, module=server.module):
+            raise ConfigError(
+                f"{client.title} already has something else that is called {server.name!r}.",
+                advice="Choose another name with --name.",
+            )
+        new = _merged(client, old, new)
+        if new == old:
+            return Change("unchanged", file)
+    text = _edited(client, file, server.name, {**servers, server.name: new})
+    action = "added" if old is None else "updated"
+    return Change(action, file, text, _diff(client, server.name, file.path, old, new))
+
+
+def planned_uninstall(
+    client: Client,
+    name: str,
+    file: ConfigFile,
+    *,
+    program: str,
+    module: str,
+    within: Path,
+    force: bool = False,
+) -> Change:
+    """The change that takes a server out of a client's configuration.
+
+    Where nothing else has changed since `install`, the file is as it was before, byte for byte, or deleted.
+
+    Args:
+        client: whose.
+        name: what the client calls it.
+        file: its configuration.
+        program: the server's command.
+        module: the module behind it.
+        within: the folder that stays where `install` made the file and its folders.
+        force: whether an entry that holds more than `install` writes may go, too.
+
+    Raises:
+        ConfigError: the file is broken, or written too unusually; the entry is that of something else, or
+            somebody has put into it what would be lost.
+    """
+    old, servers = _found(client, name, file)
+    if old is None:
+        return Change("absent", file)
+    if not runs(old, program=program, module=module):
+        raise ConfigError(
+            f"What {client.title} calls {name!r} is not {program}. It was left as it is.",
+            advice="Name the entry with --name.",
+        )
+    more = _additions(client, old)
+    if more and not force:
+        raise ConfigError(
+            f"The entry {name!r} of {client.title} holds what `install` does not write: {', '.join(more)}.",
+            advice="Give --force to remove it with all that. The file as it was is kept beside it.",
+        )
+    diff = _diff(client, name, file.path, old, None)
+    before = _before_install(client, name, file, old)
+    if before is not None and before.raw is None and not more:
+        return Change("removed", file, None, diff, within)
+    left = {key: entry for key, entry in servers.items() if key != name}
+    text = _edited(client, file, name, left) if before is None or before.raw is None else before.text
+    return Change("removed", file, text, diff)
+
+
+def _before_install(
+    client: Client, name: str, file: ConfigFile, entry: Mapping[str, Any]
+) -> ConfigFile | None:
+    """The file as it was before the entry was put into it: a backup, or no file; None where it is neither."""
+    for backup in (*file.backups(), None):
+        with suppress(ConfigError):  # a backup is passed over that cannot be read
+            before = ConfigFile.read(backup) if backup else ConfigFile(file.path, file.real, None)
+            old, _ = _found(client, name, before)
+            if old is None and client.format.put(before.text, client.section, name, entry) == file.text:
+                return before
+    return None
+
+
+def _found(client: Client, name: str, file: ConfigFile) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The entry of a name, if there is one, and all entries."""
+    servers = _read(client, file, file.text).get(client.section)
+    if servers is None:
+        return None, {}
+    if not isinstance(servers, dict):
+        raise _uneditable(file, f"{client.section!r} holds no servers.")
+    entries = cast("dict[str, Any]", servers)
+    if name in entries and not isinstance(entries[name], dict):
+        raise _uneditable(file, f"{name!r} is no entry of a server.")
+    return entries.get(name), entries
+
+
+def _read(client: Client, file: ConfigFile, text: str) -> dict[str, Any]:
+    try:
+        return client.format.read(text)
+    except UnreadableTextError as error:
+        raise ConfigError(
+            f"{file.path}:{error.line}:{error.column}: {error.reason}.",
+            advice="Correct it there. The file was left as it is.",
+        ) from None
+
+
+def _edited(client: Client, file: ConfigFile, name: str, servers: Mapping[str, Any]) -> str:
+    """The file's text with these servers. It is read again, so that what else it says is sure to be there."""
+    before = file.text
+    try:
+        if name in servers:
+            text = client.format.put(before, client.section, name, servers[name])
+        else:
+            text = client.format.drop(before, client.section, name)
+        says = client.format.read(text)
+    except UneditableTextError as error:
+        raise _uneditable(file, error.message) from None
+    except UnreadableTextError:
+        raise _uneditable(file, "It is written too unusually.") from None
+    expected = {**client.format.read(before), client.section: servers}
+    if {**says, client.section: says.get(client.section) or {}} != expected:
+        raise _uneditable(file, "It is written too unusually.")
+    return text
+
+
+def _uneditable(file: ConfigFile, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{file.path} was left as it is: {reason[:1].lower()}{reason[1:]}",
+        advice="Edit it yourself: `install --print` shows what is to stand there.",
+    )
+
+
+def _merged(client: Client, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with what `install` writes in place of what it wrote, and everything else as it was."""
+    merged = {**old, **new}
+    variables = client.keys[2]
+    if variables and isinstance(known := old.get(variables), list):
+        kept = cast("list[Any]", known)
+        merged[variables] = kept + [name for name in new.get(variables, []) if name not in kept]
+    if client.reference and isinstance(old.get("env"), dict):
+        merged["env"] = {**_own_values(client, old), **new.get("env", {})}
+        if not merged["env"] and old["env"]:
+            del merged["env"]
+    return merged
+
+
+def _own_values(client: Client, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of an entry that do not merely refer to one of the same name."""
+    values = entry.get("env")
+    if not isinstance(values, dict):
+        return {}
+    members = cast("dict[str, Any]", values).items()
+    return {key: value for key, value in members if value != client.reference.format(key)}
+
+
+def _additions(client: Client, entry: Mapping[str, Any]) -> list[str]:
+    """The names in an entry that `install` does not write; empty values, which clients add, do not count."""
+    server = InstalledServer(name="", program="", module="", description="", command="")
+    written = {*client.entry(server), client.keys[2]}
+    more = [
+        key
+        for key, value in entry.items()
+        if key not in written and key != "env" and value not in (None, [], {})
+    ]
+    return more + [f"env.{key}" for key in _own_values(client, entry)]
+
+
+def _diff(
+    client: Client, name: str, path: Path, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+) -> str:
+    def lines(entry: Mapping[str, Any] | None) -> list[str]:
+        if entry is None:
+            return []
+        return client.format.snippet(client.section, name, _without_values(client, entry)).splitlines()
+
+    return "\n".join(difflib.unified_diff(lines(old), lines(new), str(path), str(path), n=99, lineterm=""))
+
+
+def _without_values(client: Client, entry: Mapping[str, Any]) -> dict[str, Any]:
+    hidden: dict[str, Any] = dict(entry)
+    for key in _VALUES:
+        if isinstance(values := entry.get(key), dict):
+            members = cast("dict[str, Any]", values).items()
+            hidden[key] = {
+                name: value if client.reference and value == client.reference.format(name) else "…"
+                for name, value in members
+            }
+    return hidden

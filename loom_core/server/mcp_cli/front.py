@@ -19,8 +19,7 @@ from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import show_report
 from loom_core.server.cli.console import agreed, say
-from loom_core.server.mcp_cli.entries import McpReport, check_entry, notes_on_entry
-from loom_core.server.mcp_cli.file import drop_entry, put_entries
+from loom_core.server.mcp_cli.entries import McpReport, check_entry, drop_entry, notes_on_entry, put_entries
 from loom_core.server.mcp_cli.login import log_in, log_out
 from loom_core.server.mcp_cli.trust import Asking
 
@@ -103,7 +102,7 @@ def run_mcp_command(
 
         return trust_file(args, home=home, folder=folder, asking=asking)
     if args.action == "approve":
-        from loom_core.server.mcp_cli.approve import approve_tools
+        from loom_core.server.mcp_cli.trust import approve_tools
 
         return approve_tools(args, home=home, project=project_file(folder), asking=asking)
     if args.action == "import":

@@ -24,8 +24,7 @@ from loom_core.mcp_client.configuration.server_config import in_names
 from loom_core.server.install.clients import CLIENTS, Client
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.server import runs
-from loom_core.server.mcp_cli.entries import McpReport, check_entry, notes_on_entry
-from loom_core.server.mcp_cli.file import put_entries
+from loom_core.server.mcp_cli.entries import McpReport, check_entry, notes_on_entry, put_entries
 
 if TYPE_CHECKING:
     import argparse

@@ -1,27 +1,35 @@
-"""`mcp trust`: what the servers of a project's file would do is shown, and the user says yes or no."""
+"""Consent of the operator: `mcp trust` for the servers of a project's file, `mcp approve` for tools.
+
+What servers would do, and what their tools say of themselves, is shown as it is before it is asked about.
+"""
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.errors import NotFoundError
+from loom_core.errors import InvalidInputError, NotFoundError, SourceError
 from loom_core.jsonc import object_of
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.mcp_client.configuration.command_names import verb
 from loom_core.mcp_client.configuration.config_file import ServerFile, project_file
 from loom_core.mcp_client.configuration.expansion import variables_of
 from loom_core.mcp_client.configuration.masking import HIDDEN, is_literal_secret
-from loom_core.mcp_client.configuration.trust import TrustedFiles
+from loom_core.mcp_client.configuration.trust import ToolPins, TrustedFiles
+from loom_core.mcp_client.tools.tool import MCPTool
 from loom_core.server.mcp_cli.entries import McpReport, texts_of
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["Asking", "trust_file"]
+    from loom_core.mcp_client.configuration.trust import ToolPin
+    from loom_core.mcp_client.registry import MCPToolRegistry
+
+__all__ = ["Asking", "approve_tools", "trust_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +124,157 @@ def _disclosed(entry: Mapping[str, Any]) -> dict[str, Any]:
                 for name, value in object_of(entry[section]).items()
             }
     return disclosed
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A tool as the operator is shown it.
+
+    Attributes:
+        tool: as its server has it now.
+        pinned: as it was when it was approved; None if it never was.
+    """
+
+    tool: MCPTool
+    pinned: ToolPin | None
+
+    @property
+    def state(self) -> Literal["approved", "changed", "new"]:
+        """Whether it is approved as it is now."""
+        if self.pinned is None:
+            return "new"
+        return "approved" if self.pinned.digest == self.tool.fingerprint else "changed"
+
+    @property
+    def changes(self) -> list[str]:
+        """What it says otherwise than when it was approved; nothing where that was not kept."""
+        if self.state != "changed" or self.pinned is None or not self.pinned.says:
+            return []
+        before, now = (_json_lines(says) for says in (self.pinned.says, self.tool.pin.says))
+        lines = difflib.unified_diff(before, now, n=0, lineterm="")
+        return [line for line in lines if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
+
+    def lines(self) -> Iterator[str]:
+        """What a person is told."""
+        states = {"new": "not approved yet", "changed": "has changed since it was approved"}
+        yield f"{visible(self.tool.name)}  [{states.get(self.state, 'approved already')}]"
+        if self.state == "approved":
+            return
+        yield from (f"  {visible(line)}" for line in self.tool.description.splitlines())
+        yield f"  takes: {visible(_arguments(self.tool.args_schema))}"
+        yield f"  says of itself that it {_claim(self.tool)}"
+        if self.changes:
+            yield "  what has changed:"
+            yield from (f"    {visible(line)}" for line in self.changes)
+        elif self.state == "changed":
+            yield "  What it said when it was approved was not kept."
+
+    def data(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "name": self.tool.name,
+            "state": self.state,
+            "description": self.tool.description,
+            "arguments": dict(self.tool.args_schema),
+            "changes": self.changes,
+        }
+
+
+def approve_tools(args: argparse.Namespace, *, home: Path, project: Path | None, asking: Asking) -> McpReport:
+    """Approve tools of servers as they are now, or no longer. Blocks, while their servers are asked.
+
+    Args:
+        args: options of `mcp approve`.
+        home: Loom's folder.
+        project: the project's `.mcp.json`, if there is one.
+        asking: the person at the terminal.
+
+    Raises:
+        InvalidInputError: a name is none.
+        NotFoundError: there is no such server or tool.
+        SourceError: a server cannot be asked.
+        ConfigError: what is approved cannot be read or written.
+        StoreBusyError: another process writes that.
+    """
+    if args.revoke:
+        return _revoked(args.names, home)
+    import anyio
+
+    return anyio.run(_approved, args, home, project, asking)
+
+
+def _revoked(names: Sequence[str], home: Path) -> McpReport:
+    pins = ToolPins(home)
+    gone: list[str] = []
+    for name in names:
+        server, colon, tool = name.partition(":")
+        known = [each for each in pins.of(server) if not colon or each == tool]
+        pins.forget(server, known)
+        gone += (f"{server}:{each}" for each in known)
+    lines = [f"{visible(name)} is not approved any more." for name in gone] or ["None of it was approved."]
+    return McpReport(lines, data={"revoked": gone})
+
+
+async def _approved(args: argparse.Namespace, home: Path, project: Path | None, asking: Asking) -> McpReport:
+    from loom_core.mcp_client.registry import MCPToolRegistry
+
+    servers = list(dict.fromkeys(name.partition(":")[0] for name in args.names))
+    asking.show(f"Asking {', '.join(servers)}.")
+    async with MCPToolRegistry(home=home, project=project) as registry:
+        await registry.load_servers(servers)
+        tools = _tools(registry, args.names)
+        pins = {server: ToolPins(home).of(server) for server in servers}
+        shown = [_Shown(tool, pins[tool.server].get(tool.own_name)) for tool in tools]
+        for each in shown:
+            for line in each.lines():
+                asking.show(line)
+        wanted = [each.tool for each in shown if each.state != "approved"]
+        data = {"tools": [each.data() for each in shown], "approved": [tool.name for tool in tools]}
+        if not wanted:
+            return McpReport(["All of it is approved already."], data=data)
+        number = "this tool as it is" if len(wanted) == 1 else f"these {len(wanted)} tools as they are"
+        if not args.yes and not asking.agreed(f"Approve {number}?"):
+            before = [each.tool.name for each in shown if each.state == "approved"]
+            notes = ["Nothing was changed. With --yes it is not asked."]
+            return McpReport([], notes, {**data, "approved": before}, code=1)
+        await registry.approve(wanted)
+    return McpReport([f"{visible(tool.name)} is approved as it is now." for tool in wanted], data=data)
+
+
+def _tools(registry: MCPToolRegistry, names: Sequence[str]) -> list[MCPTool]:
+    """The tools that are named, each once: by their own names, or by those of their servers for all."""
+    for status in registry.servers():
+        if status.state != "ready":
+            told = f"{status.name} cannot be asked: {status.problem or status.state}"
+            raise SourceError(told, advice=f"See what is wrong: {verb(f'test {status.name}')}.")
+    found: dict[str, MCPTool] = {}
+    for name in names:
+        if ":" in name:
+            tools = [registry.find(name)]
+            if not isinstance(tools[0], MCPTool):
+                raise InvalidInputError(f"{name} is Loom's own, and needs no approval.")
+        else:
+            tools = [tool for tool in registry.tools() if tool.server == name]
+        found |= {tool.name: tool for tool in tools if isinstance(tool, MCPTool)}
+    return list(found.values())
+
+
+def _json_lines(says: Mapping[str, Any]) -> list[str]:
+    return json.dumps(says, ensure_ascii=False, indent=1, sort_keys=True).splitlines()
+
+
+def _arguments(schema: Mapping[str, Any]) -> str:
+    """The arguments of a tool in a line."""
+    required = schema.get("required", ())
+    named = [
+        f"{name} ({object_of(part).get('type', 'any')}{', required' if name in required else ''})"
+        for name, part in object_of(schema.get("properties")).items()
+    ]
+    return ", ".join(named) or "nothing"
+
+
+def _claim(tool: MCPTool) -> str:
+    """What a tool says that calling it may do, in words."""
+    does = tool.claimed
+    what = "only reads" if does.read_only else "may remove or overwrite" if does.destructive else "may add"
+    return f"{what}{', and reaches beyond a closed set of things' if does.open_world else ''}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp.server import CacheHint, NotificationOptions, Server
@@ -22,7 +23,8 @@ from mcp_types import ToolAnnotations
 
 from loom_core.observability.families import BUILD_INFO
 from loom_core.observability.metrics import process_metrics
-from loom_core.server.calls.request_state import SealedState, StateKeys
+from loom_core.paths import audit_path
+from loom_core.server.calls.request_state import SealedState, StateKeys, state_keys
 from loom_core.server.calls.tasks import TasksExtension, TaskSupport, with_tasks
 from loom_core.server.middleware.audit import Auditing
 from loom_core.server.middleware.authorization import Admission
@@ -42,16 +44,19 @@ from loom_core.server.protocol.tools import (
     Tools,
     WordingFunction,
 )
+from loom_core.tools.auditing.audit import AuditLog
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp.server.models import InitializationOptions
     from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
 
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.server.auth.caller import Scope
+    from loom_core.server.protocol.handshake import Introduction
     from loom_core.server.protocol.tools import SchemaTool
-    from loom_core.tools.auditing.audit import AuditLog
 
 __all__ = ["LoomServer"]
 
@@ -177,6 +182,31 @@ class LoomServer:
         self._resources = Resources(self.protocol)
         self._prompts = Prompts(self.protocol)
         self._completions = Completions(self.protocol, self._prompts, self._resources)
+
+    @classmethod
+    def introduced(
+        cls,
+        introduction: Introduction,
+        *,
+        home: Path,
+        lifespan: Callable[[], AbstractAsyncContextManager[object]],
+    ) -> LoomServer:
+        """Make the server of an introduction, whose keys for state and whose audit are in Loom's folder.
+
+        Args:
+            introduction: what the handshake tells of it, too.
+            home: Loom's folder.
+            lifespan: as of the server itself.
+        """
+        return cls(
+            introduction.name,
+            version=introduction.version,
+            title=introduction.title,
+            instructions=introduction.instructions,
+            lifespan=lifespan,
+            state_keys=partial(state_keys, home),
+            audit=AuditLog(audit_path(home), server=introduction.name),
+        )
 
     def tool(
         self,

@@ -3,7 +3,8 @@
 The SDK takes the first request for the client's choice: after a `server/discover` it refuses `initialize`
 (-32022). A client that gives up its probe before a slow server has answered, as `@ai-sdk/mcp` does after a
 second, then cannot connect at all. Here another loop of the SDK answers probes until the first other request
-makes the choice. tests/unit/server/test_negotiation.py has a test that fails once the SDK needs no such help.
+makes the choice. tests/unit/server/protocol/test_negotiation.py has a test that fails once the SDK needs no
+such help.
 """
 
 from __future__ import annotations

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from loom_agent.introduction import introduction
 from loom_agent.mcp_tools.prompts import register_prompts
-from loom_agent.mcp_tools.read_only_tools import register_looking_tools
 from loom_agent.mcp_tools.resources import register_resources
-from loom_agent.mcp_tools.tools import register_run_tools
+from loom_agent.mcp_tools.tools import register_looking_tools, register_run_tools
 from loom_agent.service import Service
-from loom_core.paths import audit_path
-from loom_core.server.calls.request_state import state_keys
 from loom_core.server.protocol.factory import LoomServer
-from loom_core.tools.auditing.audit import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,16 +35,7 @@ def build(settings: Settings) -> LoomServer:
         async with service:
             yield
 
-    told = introduction(settings)
-    server = LoomServer(
-        told.name,
-        version=told.version,
-        title=told.title,
-        instructions=told.instructions,
-        lifespan=lifespan,
-        state_keys=partial(state_keys, settings.home),
-        audit=AuditLog(audit_path(settings.home), server=told.name),
-    )
+    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     register_run_tools(server, service)
     register_looking_tools(server, service)
     register_resources(server, service)

@@ -8,71 +8,102 @@ reads the answer any more.
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_agent import PROGRAM
 from loom_agent.settings import Settings
+from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command
-from loom_core.server.cli.standard_commands import (
-    add_audit,
-    add_doctor,
-    add_install,
-    add_mcp,
-    add_serve,
-    add_token,
-    program_parser,
-)
+from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
+from loom_core.server.program import ServerProgram
 from loom_core.server.runs.page_option import add_html_option
 
-__all__ = ["parser", "settings_of"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_agent.profiles.agent_file import AgentFile
+
+__all__ = ["SERVER", "run"]
 
 _CONFIG = "agent.json"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all arguments."""
-    top, commands = program_parser(
-        PROGRAM,
-        description="Autonomous agents as an MCP server: runs that survive restarts, approvals, budgets, and"
-        " the tools of your other MCP servers. Without a command it serves MCP over stdio.",
-    )
-    declare = partial(_command, commands)
-    add_serve(declare)
-    _running(commands)
-    _runs(commands)
-    tools = _command(commands, "tools", "list what an agent can call, or find tools by what they do")
-    tools.add_argument("query", nargs="*", help="words, in English or Chinese; left out, all tools")
-    _profile(tools)
-    _command(commands, "schema", "print the JSON Schema of agent.json, for editors")
-    add_mcp(declare)
-    add_install(declare, program=PROGRAM)
-    add_token(declare, source_option="--profile", source="profile")
-    add_audit(declare)
-    add_doctor(declare, named="profiles and folders")
-    return top
+class AgentServer(ServerProgram[Settings]):
+    """The program of loom-agent-server."""
+
+    name = PROGRAM
+    package = "loom_agent"
+    description = "Autonomous agents whose runs survive restarts, with approvals and budgets."
+    end_seconds = 10.0  # for children to end and what runs have written to be on disk
+
+    def parser(self) -> argparse.ArgumentParser:
+        commands = ServerCommands(
+            PROGRAM,
+            description="Autonomous agents as an MCP server: runs that survive restarts, approvals, budgets,"
+            " and the tools of your other MCP servers. Without a command it serves MCP over stdio.",
+            options=_options,
+        )
+        commands.add_serve()
+        _running(commands)
+        _runs(commands)
+        tools = commands.add("tools", "list what an agent can call, or find tools by what they do")
+        tools.add_argument("query", nargs="*", help="words, in English or Chinese; left out, all tools")
+        _profile(tools)
+        commands.add("schema", "print the JSON Schema of agent.json, for editors")
+        commands.add_mcp()
+        commands.add_install()
+        commands.add_token(source_option="--profile", source="profile")
+        commands.add_audit()
+        commands.add_doctor(named="profiles and folders")
+        return commands.parser
+
+    def settings_of(self, args: argparse.Namespace) -> Settings:
+        home = loom_home(args.home)
+        root: Path | None = args.root
+        return Settings(
+            home=home,
+            config=configuration_file(args, home, default=_CONFIG),
+            config_given=args.config is not None,
+            provider=args.provider,
+            root=root.expanduser().absolute() if root else None,
+            over_http=getattr(args, "http", False),
+            version=version(PROGRAM),
+        )
+
+    def options(self, settings: Settings) -> list[str]:
+        options = ["--config", str(settings.config)] if settings.config_given else []
+        options += ["--root", str(settings.root)] if settings.root else []
+        return options + (["--provider", settings.provider] if settings.provider else [])
+
+    def key_variables(self, settings: Settings) -> list[str]:
+        from loom_agent.profiles.model_choice import chosen_model
+        from loom_core.server.install.front import model_variables
+
+        file = _file(settings)
+        names = [*file.variables]
+        for profile in file.profiles.values():
+            try:
+                config, _ = chosen_model(profile, settings)
+            except ConfigError:  # it starts without, and says what to set
+                continue
+            names += model_variables(config)
+        return list(dict.fromkeys(names))
+
+    def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
+        profiles = _file(settings).profiles
+        return [name for name in names if name not in profiles]
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings that arguments ask for."""
-    home = loom_home(args.home)
-    given: Path | None = args.config
-    root: Path | None = args.root
-    return Settings(
-        home=home,
-        config=given.expanduser().absolute() if given else home / _CONFIG,
-        config_given=given is not None,
-        provider=args.provider,
-        root=root.expanduser().absolute() if root else None,
-        over_http=getattr(args, "http", False),
-        version=version(PROGRAM),
-    )
+SERVER = AgentServer()
+"""loom-agent-server, for the commands that every server has."""
+
+run = SERVER.run
+"""Run a command line; returns the exit code."""
 
 
-def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
-    command = add_command(commands, name, text)
+def _options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config",
         type=Path,
@@ -92,19 +123,18 @@ def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParse
         metavar="DIR",
         help="a folder whose files agents may read, where their profile says nothing of files",
     )
-    return command
 
 
 def _profile(command: argparse.ArgumentParser) -> None:
     command.add_argument("--profile", default="", metavar="NAME", help="which kind of agent")
 
 
-def _running(commands: Commands) -> None:
+def _running(commands: ServerCommands) -> None:
     for name, text in (
         ("run", "have an agent work on a goal, and show what it does"),
         ("chat", "talk with an agent; Ctrl-C pauses it, twice aborts"),
     ):
-        command = _command(commands, name, text)
+        command = commands.add(name, text)
         if name == "run":
             command.add_argument("goal", nargs="+", help="what is wanted; - reads it from standard input")
         _profile(command)
@@ -123,8 +153,8 @@ def _running(commands: Commands) -> None:
         command.add_argument("--quiet", action="store_true", help="show the answer only")
 
 
-def _runs(commands: Commands) -> None:
-    runs = _command(commands, "runs", "list runs; show, resume, pause, abort, decide, forget one")
+def _runs(commands: ServerCommands) -> None:
+    runs = commands.add("runs", "list runs; show, resume, pause, abort, decide, forget one")
     runs.add_argument(
         "action",
         nargs="?",
@@ -151,7 +181,13 @@ def _runs(commands: Commands) -> None:
     add_html_option(runs)
     runs.add_argument("--quiet", action="store_true", help="with resume: show the answer only")
 
-    events = _command(commands, "events", "show what happened in a run")
+    events = commands.add("events", "show what happened in a run")
     events.add_argument("run_id", metavar="RUN", help="id of the run")
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one")
     events.add_argument("--follow", action="store_true", help="go on as they come, to the end of the run")
+
+
+def _file(settings: Settings) -> AgentFile:
+    from loom_agent.profiles.agent_file import read_agent_file
+
+    return read_agent_file(settings.config, required=settings.config_given, provider=settings.provider)

@@ -12,7 +12,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command with the process's arguments."""
     require_python("loom-flow-server")
-    from loom_flow.program import run
+    from loom_flow.cli import run
 
     sys.exit(run(sys.argv[1:]))
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
 from loom_core.errors import ConfigError
-from loom_core.paths import audit_path
-from loom_core.server.calls.request_state import state_keys
 from loom_core.server.protocol.factory import LoomServer
-from loom_core.tools.auditing.audit import AuditLog
 from loom_flow.introduction import introduction
 from loom_flow.mcp_tools.flow_tools import register_flow_tools
 from loom_flow.mcp_tools.prompts import register_prompts
@@ -55,16 +51,7 @@ def build(settings: Settings) -> LoomServer:
             finally:
                 tasks.cancel_scope.cancel()
 
-    told = introduction(settings)
-    server = LoomServer(
-        told.name,
-        version=told.version,
-        title=told.title,
-        instructions=told.instructions,
-        lifespan=lifespan,
-        state_keys=partial(state_keys, settings.home),
-        audit=AuditLog(audit_path(settings.home), server=told.name),
-    )
+    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     register_talking_tools(server, service)
     register_looking_tools(server, service)
     register_flow_tools(server, service)

@@ -8,76 +8,110 @@ waits for somebody, 130 interrupted, 141 nobody reads the answer any more.
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command
-from loom_core.server.cli.standard_commands import (
-    add_audit,
-    add_doctor,
-    add_install,
-    add_mcp,
-    add_serve,
-    add_token,
-    program_parser,
-)
+from loom_core.server.cli.command_line import parsed
+from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
+from loom_core.server.program import ServerProgram
 from loom_core.server.runs.page_option import add_html_option
 from loom_flow import PROGRAM
 from loom_flow.settings import Settings
 
-__all__ = ["parser", "settings_of"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SERVER", "run"]
 
 _CONFIG = "flow.json"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all arguments."""
-    top, commands = program_parser(
-        PROGRAM,
-        description="Business flows as an MCP server: rules first, then one decision of a model; durable"
-        " steps, questions, confirmations, skills. Without a command it serves MCP over stdio.",
-    )
-    declare = partial(_command, commands)
-    add_serve(declare)
-    _files(commands)
-    _talking(commands)
-    _runs(commands)
-    add_mcp(declare)
-    add_install(declare, program=PROGRAM)
-    # Whoever may read alone can begin nothing: that is no token for a conversation.
-    token = add_token(declare, source_option="--flow", source="flow", key="flows", scope="write")
-    token.add_argument(
-        "--context",
-        action="append",
-        default=[],
-        dest="token_context",
-        metavar="NAME=VALUE",
-        help="with create: a variable that is theirs whatever a call says, such as tenantId=acme (may be"
-        " repeated)",
-    )
-    add_audit(declare)
-    add_doctor(declare, named="flows and hosts")
-    return top
+class FlowServer(ServerProgram[Settings]):
+    """The program of loom-flow-server."""
+
+    name = PROGRAM
+    package = "loom_flow"
+    description = "Business flows: rules first, then a model; questions, confirmations, durable steps."
+    end_seconds = 10.0  # for what must not be done twice to end, and what runs have written to be on disk
+
+    def parser(self) -> argparse.ArgumentParser:
+        commands = ServerCommands(
+            PROGRAM,
+            description="Business flows as an MCP server: rules first, then one decision of a model; durable"
+            " steps, questions, confirmations, skills. Without a command it serves MCP over stdio.",
+            options=_options,
+        )
+        commands.add_serve()
+        _files(commands)
+        _talking(commands)
+        _runs(commands)
+        commands.add_mcp()
+        commands.add_install()
+        # Whoever may read alone can begin nothing: that is no token for a conversation.
+        token = commands.add_token(source_option="--flow", source="flow", key="flows", scope="write")
+        token.add_argument(
+            "--context",
+            action="append",
+            default=[],
+            dest="token_context",
+            metavar="NAME=VALUE",
+            help="with create: a variable that is theirs whatever a call says, such as tenantId=acme (may be"
+            " repeated)",
+        )
+        commands.add_audit()
+        commands.add_doctor(named="flows and hosts")
+        return commands.parser
+
+    def parse(self, line: Sequence[str]) -> argparse.Namespace:
+        return parsed(self.parser(), line)
+
+    def settings_of(self, args: argparse.Namespace) -> Settings:
+        home = loom_home(args.home)
+        return Settings(
+            home=home,
+            config=configuration_file(args, home, default=_CONFIG),
+            config_given=args.config is not None,
+            home_given=args.home is not None,
+            provider=args.provider,
+            version=version(PROGRAM),
+        )
+
+    def options(self, settings: Settings) -> list[str]:
+        from loom_flow.invocation import own_options
+
+        options = own_options(replace(settings, home_given=False))
+        return options + (["--provider", settings.provider] if settings.provider else [])
+
+    def key_variables(self, settings: Settings) -> list[str]:
+        from loom_core.flow.config import read_flow_file
+        from loom_core.server.install.front import model_variables
+        from loom_flow.model_choice import chosen_model
+
+        if not settings.config_given and not settings.config.exists():
+            return []  # it starts without, and says what to write
+        loaded = read_flow_file(settings.config)
+        config = chosen_model(loaded.file, settings)
+        names = [*loaded.variables, *(model_variables(config) if config else ())]
+        return list(dict.fromkeys(names))
+
+    def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
+        from loom_core.flow.config import read_flow_file
+
+        file = read_flow_file(settings.config).file
+        return [name for name in names if file.flow(name) is None]
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings that arguments ask for."""
-    home = loom_home(args.home)
-    given: Path | None = args.config
-    return Settings(
-        home=home,
-        config=given.expanduser().absolute() if given else home / _CONFIG,
-        config_given=given is not None,
-        home_given=args.home is not None,
-        provider=args.provider,
-        version=version(PROGRAM),
-    )
+SERVER = FlowServer()
+"""loom-flow-server, for the commands that every server has."""
+
+run = SERVER.run
+"""Run a command line; returns the exit code."""
 
 
-def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
-    command = add_command(commands, name, text)
+def _options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config",
         type=Path,
@@ -91,17 +125,16 @@ def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParse
         help="the language model, where the file names none, such as deepseek or ollama/qwen3 (default: rules"
         " alone)",
     )
-    return command
 
 
-def _files(commands: Commands) -> None:
-    init = _command(commands, "init", "write a flow.json that works, to begin with")
+def _files(commands: ServerCommands) -> None:
+    init = commands.add("init", "write a flow.json that works, to begin with")
     init.add_argument("--force", action="store_true", help="also in the place of one that is there")
-    _command(commands, "validate", "say everything that is wrong with the file, with line and column")
-    _command(commands, "schema", "print the JSON Schema of flow.json, for editors")
-    graph = _command(commands, "graph", "draw flows as Mermaid diagrams")
+    commands.add("validate", "say everything that is wrong with the file, with line and column")
+    commands.add("schema", "print the JSON Schema of flow.json, for editors")
+    graph = commands.add("graph", "draw flows as Mermaid diagrams")
     graph.add_argument("flow", nargs="?", default="", metavar="FLOW", help="id of a flow; left out, all")
-    importing = _command(commands, "import-arazzo", "make a flow.json of an Arazzo document (1.0, 1.1)")
+    importing = commands.add("import-arazzo", "make a flow.json of an Arazzo document (1.0, 1.1)")
     importing.add_argument("document", type=Path, metavar="DOCUMENT", help="the document, JSON or YAML")
     importing.add_argument(
         "--source",
@@ -111,19 +144,19 @@ def _files(commands: Commands) -> None:
         help="an OpenAPI description that it names (may be repeated)",
     )
     importing.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default standard output)")
-    exporting = _command(commands, "export-arazzo", "make an Arazzo document of the flows")
+    exporting = commands.add("export-arazzo", "make an Arazzo document of the flows")
     exporting.add_argument(
         "--out", type=Path, metavar="DIR", help="the folder for it and the OpenAPI descriptions that it needs"
     )
 
 
-def _talking(commands: Commands) -> None:
-    explain = _command(commands, "explain", "say what a message would do, and do nothing")
+def _talking(commands: ServerCommands) -> None:
+    explain = commands.add("explain", "say what a message would do, and do nothing")
     explain.add_argument("message", nargs="+", help="what a user might say")
     explain.set_defaults(takes_more="message")
     _conversation(explain)
 
-    running = _command(commands, "run", "run a flow")
+    running = commands.add("run", "run a flow")
     running.add_argument("flow", metavar="FLOW", help="its id")
     running.add_argument(
         "inputs", nargs="*", default=[], metavar="NAME=VALUE", help="its inputs; JSON, or a text as it is"
@@ -137,7 +170,7 @@ def _talking(commands: Commands) -> None:
         " failed or was aborted, 3 if it waits for somebody."
     )
 
-    chat = _command(commands, "chat", "talk with the assistant; Ctrl-D ends")
+    chat = commands.add("chat", "talk with the assistant; Ctrl-D ends")
     _conversation(chat)
     chat.set_defaults(run_id="")
     chat.epilog = (
@@ -145,7 +178,7 @@ def _talking(commands: Commands) -> None:
         " last has failed; 3 if it waits for an answer: go on with --session or `resume`."
     )
 
-    test = _command(commands, "test", "check that messages go where they should: lines of JSON")
+    test = commands.add("test", "check that messages go where they should: lines of JSON")
     test.add_argument("file", type=Path, metavar="FILE.jsonl", help="see docs/flow.md for what stands in it")
     how = test.add_mutually_exclusive_group()
     how.add_argument("--rules", action="store_true", help="only what rules decide")
@@ -165,19 +198,19 @@ def _conversation(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _runs(commands: Commands) -> None:
-    runs = _command(commands, "runs", "list runs, the latest first; or find some by words")
+def _runs(commands: ServerCommands) -> None:
+    runs = commands.add("runs", "list runs, the latest first; or find some by words")
     runs.add_argument("query", nargs="*", default=[], help="words of their messages and outcomes")
     runs.set_defaults(takes_more="query")
     runs.add_argument("--status", action="append", default=[], help="only these (may be repeated)")
     runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
     add_html_option(runs)
 
-    status = _command(commands, "status", "show how a run stands")
+    status = commands.add("status", "show how a run stands")
     status.add_argument("run_id", metavar="RUN", help="its id, or `latest`")
     status.add_argument("--events", action="store_true", help="and everything that happened in it")
 
-    resume = _command(commands, "resume", "go on with a run that waits, has failed or was left")
+    resume = commands.add("resume", "go on with a run that waits, has failed or was left")
     resume.add_argument("run_id", metavar="RUN", help="its id")
     doing = resume.add_mutually_exclusive_group()
     doing.add_argument("--approve", action="store_true", help="yes to what it waits for")

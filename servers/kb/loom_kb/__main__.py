@@ -12,7 +12,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command with the process's arguments."""
     require_python("loom-kb")
-    from loom_kb.program import run
+    from loom_kb.cli import run
 
     sys.exit(run(sys.argv[1:]))
 

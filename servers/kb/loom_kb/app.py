@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
 from loom_core.errors import NotFoundError
-from loom_core.paths import audit_path
-from loom_core.server.calls.request_state import state_keys
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
-from loom_core.server.search.chatgpt import register_chatgpt_tools
-from loom_core.tools.auditing.audit import AuditLog
+from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
 from loom_kb.command_line.syncing import watch_folders
 from loom_kb.graph_pages.app import register_graph_app
 from loom_kb.introduction import introduction
-from loom_kb.mcp_tools.chatgpt import CHATGPT_WORDING
 from loom_kb.mcp_tools.prompts import register_prompts
-from loom_kb.mcp_tools.tools import register_tools
+from loom_kb.mcp_tools.tools import QUERY_HEAD, register_tools
 from loom_kb.service import Service, position
 
 if TYPE_CHECKING:
@@ -33,11 +28,20 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_kb.settings import Settings
 
-__all__ = ["build", "tell_changes"]
+__all__ = ["build"]
 
 _DOCUMENT = "loom://{source}/{id}"
 _PAGE = 100
 _LOOK = 1.5  # seconds that documents are read before it is said how much a model would have to read
+_CHATGPT_WORDING = ChatGPTWording(
+    search_title="Search knowledge",
+    search_head=QUERY_HEAD,
+    fetch_title="Read a document",
+    fetch_description=(
+        "Read the document that a passage found by `search` is from. Returns its text around the passage."
+    ),
+    id_example="d2409f60bed50.88260223dd7e",
+)
 
 
 def build(settings: Settings) -> LoomServer:
@@ -59,18 +63,9 @@ def build(settings: Settings) -> LoomServer:
         await service.library.hang_up()
         service.library.close()
 
-    told = introduction(settings)
-    server = LoomServer(
-        told.name,
-        version=told.version,
-        title=told.title,
-        instructions=told.instructions,
-        lifespan=lifespan,
-        state_keys=partial(state_keys, settings.home),
-        audit=AuditLog(audit_path(settings.home), server=told.name),
-    )
+    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
-        register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=False)
+        register_chatgpt_tools(server, service, wording=_CHATGPT_WORDING, open_world=False)
         return server
     register_tools(server, service)
     _register_resources(server, service)

@@ -1,4 +1,4 @@
-"""The command line: what can be asked for, and how errors end.
+"""The command line: what can be asked for.
 
 Exit codes: 0 done, 1 an error (for `doctor` and `check`: there is a problem), 2 wrong usage, 3 done but some
 documents failed, 130 interrupted, 141 nobody reads the answer any more.
@@ -7,165 +7,109 @@ documents failed, 130 interrupted, 141 nobody reads the answer any more.
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command
-from loom_core.server.cli.standard_commands import (
-    add_audit,
-    add_doctor,
-    add_install,
-    add_profile,
-    add_serve,
-    add_token,
-    program_parser,
-)
+from loom_core.server.cli.standard_commands import ServerCommands, add_profile
+from loom_core.server.program import ServerProgram
 from loom_kb import PROGRAM
+from loom_kb.language_model import NO_MODEL, configuration
 from loom_kb.settings import DEFAULT_SOURCE, Settings
 
-__all__ = ["checked_settings", "parser", "settings_of"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["SERVER", "run"]
 
 _MOST_ENTITIES = 20_000  # that a browser still draws
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all arguments."""
-    top, commands = program_parser(
-        PROGRAM,
-        description="A GraphRAG knowledge base as an MCP server. Without a command it serves MCP over stdio.",
-    )
-    declare = partial(_command, commands)
+class KnowledgeBaseServer(ServerProgram[Settings]):
+    """The program of loom-kb."""
 
-    serve = add_serve(declare)
-    serve.add_argument(
-        "--kb", action="append", default=[], metavar="NAME", help="only this knowledge base (may be repeated)"
-    )
-    serve.add_argument(
-        "--root",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a folder that the tool `add` may read (may be repeated)",
-    )
-    serve.add_argument(
-        "--watch",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="a folder to keep the knowledge base (the first --kb) in step with (may be repeated)",
-    )
-    serve.add_argument(
-        "--allow-urls",
-        action="store_true",
-        help="let the tool `add` fetch web pages; without it a model cannot make the server ask any address",
-    )
-    _allow_net(serve)
-    add_profile(serve)
+    name = PROGRAM
+    package = "loom_kb"
+    description = "Answers from your own documents, with their sources."
+    end_seconds = 20.0  # a batch under way may have to load an index before it can end
 
-    add = _command(
-        commands, "add", "add files and folders, or web pages; without any, go on with unfinished jobs"
-    )
-    add.add_argument(
-        "paths",
-        nargs="*",
-        type=_path_or_url,
-        help="files and folders, or addresses of web pages (https://…), or - for text from stdin",
-    )
-    _allow_net(add)
-    _one_kb(add)
-    add.add_argument("--title", default="", help="title of the text from stdin")
-    add.add_argument("--description", default="", help="what the knowledge base holds, for models to read")
-    add.add_argument("--tag", action="append", default=[], help="for the filter `tags` (may be repeated)")
-    add.add_argument("--include", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
-    add.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
-    _agreeing(add)
-
-    query = _command(commands, "query", "ask a question")
-    query.add_argument("question", nargs="+")
-    query.add_argument("--kb", metavar="NAME", help="only this knowledge base (default: all)")
-    query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
-    query.add_argument(
-        "--filter", action="append", default=[], metavar="NAME=VALUE", help="such as tags=draft, path=docs/"
-    )
-    query.add_argument(
-        "--strategy",
-        choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
-        help="another than the knowledge base's own",
-    )
-    query.add_argument("--rerank", choices=["features"], help="order the best passages anew, by this")
-    query.add_argument(
-        "--diversity",
-        type=float,
-        metavar="0..1",
-        help="how much variety counts (default 0)",
-    )
-    query.add_argument(
-        "--expand", choices=["passage", "section"], help="`section`: each passage with the text around it"
-    )
-    query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
-
-    listing = _command(commands, "list", "list knowledge bases, or the documents of one")
-    listing.add_argument("--kb", metavar="NAME", help="list the documents of this one")
-
-    remove = _command(commands, "remove", "remove documents, or a whole knowledge base")
-    remove.add_argument("ids", nargs="*", help="ids, URIs or paths of documents")
-    _one_kb(remove)
-    remove.add_argument("--all", action="store_true", help="the knowledge base with all its files")
-
-    stats = _command(commands, "stats", "show what a knowledge base holds, and how its indexes stand")
-    _one_kb(stats)
-
-    _keeping_in_step(commands)
-    _aliases(commands)
-    _maintenance(commands)
-    add_token(declare, source_option="--kb", source="knowledge base")
-    add_audit(declare)
-    install = add_install(declare, program=PROGRAM)
-    for name, kind in (("kb", str), ("root", _path)):
-        install.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            type=kind,
-            metavar="NAME" if kind is str else "DIR",
-            help="as of `serve` (may be repeated)",
+    def parser(self) -> argparse.ArgumentParser:
+        commands = ServerCommands(
+            PROGRAM,
+            description="A GraphRAG knowledge base as an MCP server. Without a command it serves MCP over"
+            " stdio.",
+            options=_options,
         )
-    add_doctor(declare, named="knowledge bases and folders")
 
-    _command(commands, "demo", "build a small knowledge base and ask it three questions")
-    return top
+        _serving(commands)
+        _documents(commands)
+        _keeping_in_step(commands)
+        _aliases(commands)
+        _maintenance(commands)
+        commands.add_token(source_option="--kb", source="knowledge base")
+        commands.add_audit()
+        _installing(commands)
+        commands.add_doctor(named="knowledge bases and folders")
+        commands.add("demo", "build a small knowledge base and ask it three questions")
+        return commands.parser
+
+    def settings_of(self, args: argparse.Namespace) -> Settings:
+        from loom_kb.language_model import chosen
+
+        names: list[str] | str | None = getattr(args, "kb", None)
+        only = tuple(names) if isinstance(names, list) else ()
+        settings = Settings(
+            home=loom_home(args.home),
+            sources=only,
+            roots=tuple(root.expanduser().absolute() for root in getattr(args, "root", ())),
+            watched=_folders(args) if args.command == "serve" else (),
+            allow_urls=getattr(args, "allow_urls", True),  # a person who types an address means it
+            allow_net=tuple(getattr(args, "allow_net", ())),
+            embedder=args.embedder,
+            llm=chosen(args.llm),
+            profile=getattr(args, "profile", "full"),
+            version=version(PROGRAM),
+        )
+        if args.command == "serve":
+            _check(settings)
+        return settings
+
+    def options(self, settings: Settings) -> list[str]:
+        options = ["--embedder", settings.embedder] if settings.embedder != "auto" else []
+        options += ["--llm", settings.llm] if settings.llm else []
+        for name in settings.sources:
+            options += ["--kb", name]
+        for root in settings.roots:
+            options += ["--root", str(root)]
+        return options
+
+    def key_variables(self, settings: Settings) -> list[str]:
+        return list(dict.fromkeys([*_of_language_model(settings.llm), *_of_embedder(settings.embedder)]))
+
+    def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
+        from loom_core.knowledge.sources.catalogue import Catalogue
+
+        catalogue = Catalogue(settings.home)
+        for name in names:
+            catalogue.folder(name)  # an error, if a name cannot be one of a knowledge base
+        known = {entry.name for entry in catalogue.list()}
+        return [name for name in names if name not in known]
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings that arguments ask for."""
-    from loom_kb.language_model import chosen
+SERVER = KnowledgeBaseServer()
+"""loom-kb, for the commands that every server has."""
 
-    names: list[str] | str | None = getattr(args, "kb", None)
-    only = tuple(names) if isinstance(names, list) else ()
-    return Settings(
-        home=loom_home(args.home),
-        sources=only,
-        roots=tuple(root.expanduser().absolute() for root in getattr(args, "root", ())),
-        watched=_folders(args) if args.command == "serve" else (),
-        allow_urls=getattr(args, "allow_urls", True),  # a person who types an address means it
-        allow_net=tuple(getattr(args, "allow_net", ())),
-        embedder=args.embedder,
-        llm=chosen(args.llm),
-        profile=getattr(args, "profile", "full"),
-        version=version(PROGRAM),
-    )
+run = SERVER.run
+"""Run a command line; returns the exit code."""
 
 
-def checked_settings(settings: Settings) -> Settings:
-    """The settings of a server as they are.
+def _check(settings: Settings) -> None:
+    """Look whether a server can be started with these settings.
 
     Raises:
-        ConfigError: a server cannot be started with them.
+        ConfigError: it cannot.
     """
     for root in settings.roots:
         if not root.is_dir():
@@ -176,7 +120,6 @@ def checked_settings(settings: Settings) -> Settings:
         NetPolicy.allowing(settings.allow_net)
         if not settings.allow_urls:
             raise ConfigError("--allow-net allows nothing by itself.", advice="Give --allow-urls too.")
-    return settings
 
 
 def _path(text: str) -> Path:
@@ -206,8 +149,7 @@ def _allow_net(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
-    command = add_command(commands, name, text)
+def _options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--embedder",
         default="auto",
@@ -222,15 +164,105 @@ def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParse
         " or deepseek/deepseek-flash; or its configuration as JSON; none for rules alone"
         " (default $LOOM_KB_LLM)",
     )
-    return command
 
 
 def _folders(args: argparse.Namespace) -> tuple[Path, ...]:
     return tuple(folder.expanduser().absolute() for folder in args.watch)
 
 
-def _keeping_in_step(commands: Commands) -> None:
-    sync = _command(commands, "sync", "bring a knowledge base in step with folders: add, update, remove")
+def _serving(commands: ServerCommands) -> None:
+    serve = commands.add_serve()
+    serve.add_argument(
+        "--kb",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this knowledge base (may be repeated)",
+    )
+    serve.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder that the tool `add` may read (may be repeated)",
+    )
+    serve.add_argument(
+        "--watch",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder to keep the knowledge base (the first --kb) in step with (may be repeated)",
+    )
+    serve.add_argument(
+        "--allow-urls",
+        action="store_true",
+        help="let the tool `add` fetch web pages; without it a model cannot make the server ask any address",
+    )
+    _allow_net(serve)
+    add_profile(serve)
+
+
+def _documents(commands: ServerCommands) -> None:
+    add = commands.add("add", "add files and folders, or web pages; without any, go on with unfinished jobs")
+    add.add_argument(
+        "paths",
+        nargs="*",
+        type=_path_or_url,
+        help="files and folders, or addresses of web pages (https://…), or - for text from stdin",
+    )
+    _allow_net(add)
+    _one_kb(add)
+    add.add_argument("--title", default="", help="title of the text from stdin")
+    add.add_argument("--description", default="", help="what the knowledge base holds, for models to read")
+    add.add_argument("--tag", action="append", default=[], help="for the filter `tags` (may be repeated)")
+    add.add_argument("--include", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+    add.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
+    _agreeing(add)
+
+    query = commands.add("query", "ask a question")
+    query.add_argument("question", nargs="+")
+    query.add_argument("--kb", metavar="NAME", help="only this knowledge base (default: all)")
+    query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
+    query.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="such as tags=draft, path=docs/",
+    )
+    query.add_argument(
+        "--strategy",
+        choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
+        help="another than the knowledge base's own",
+    )
+    query.add_argument("--rerank", choices=["features"], help="order the best passages anew, by this")
+    query.add_argument(
+        "--diversity",
+        type=float,
+        metavar="0..1",
+        help="how much variety counts (default 0)",
+    )
+    query.add_argument(
+        "--expand", choices=["passage", "section"], help="`section`: each passage with the text around it"
+    )
+    query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
+
+    listing = commands.add("list", "list knowledge bases, or the documents of one")
+    listing.add_argument("--kb", metavar="NAME", help="list the documents of this one")
+
+    remove = commands.add("remove", "remove documents, or a whole knowledge base")
+    remove.add_argument("ids", nargs="*", help="ids, URIs or paths of documents")
+    _one_kb(remove)
+    remove.add_argument("--all", action="store_true", help="the knowledge base with all its files")
+
+    stats = commands.add("stats", "show what a knowledge base holds, and how its indexes stand")
+    _one_kb(stats)
+
+
+def _keeping_in_step(commands: ServerCommands) -> None:
+    sync = commands.add("sync", "bring a knowledge base in step with folders: add, update, remove")
     sync.add_argument("folders", nargs="+", type=_path, metavar="FOLDER", help="the folders")
     _one_kb(sync)
     sync.add_argument("--watch", action="store_true", help="stay, and sync whatever changes")
@@ -244,11 +276,11 @@ def _keeping_in_step(commands: Commands) -> None:
     )
     _agreeing(sync)
 
-    jobs = _command(commands, "jobs", "list the newest jobs, or tell all about one")
+    jobs = commands.add("jobs", "list the newest jobs, or tell all about one")
     jobs.add_argument("id", nargs="?", metavar="ID", help="id of a job")
     jobs.add_argument("--cancel", action="store_true", help="with ID: cancel it")
 
-    graph = _command(commands, "graph", "write the graph as a page for a browser, which needs no network")
+    graph = commands.add("graph", "write the graph as a page for a browser, which needs no network")
     graph.add_argument("--html", required=True, type=_path, metavar="FILE", help="the page to write")
     _one_kb(graph)
     graph.add_argument("--entity", metavar="NAME", help="only what is around this one")
@@ -263,12 +295,12 @@ def _keeping_in_step(commands: Commands) -> None:
         help=f"entities at the most, the best connected first (default 2000, at the most {_MOST_ENTITIES})",
     )
 
-    duplicates = _command(commands, "duplicates", "list documents that are the same, or nearly")
+    duplicates = commands.add("duplicates", "list documents that are the same, or nearly")
     _one_kb(duplicates)
 
 
-def _aliases(commands: Commands) -> None:
-    aliases = _command(commands, "aliases", "list entities under several names, merge or split them")
+def _aliases(commands: ServerCommands) -> None:
+    aliases = commands.add("aliases", "list entities under several names, merge or split them")
     aliases.add_argument("names", nargs="*", metavar="NAME", help="names as the documents use them")
     _one_kb(aliases)
     aliases.add_argument("--suggested", action="store_true", help="list names that may be the same")
@@ -282,13 +314,12 @@ def _aliases(commands: Commands) -> None:
     deciding.add_argument("--undecide", action="store_true", help="forget what you decided of two names")
 
 
-def _maintenance(commands: Commands) -> None:
-    check = _command(commands, "check", "check a knowledge base through and through")
+def _maintenance(commands: ServerCommands) -> None:
+    check = commands.add("check", "check a knowledge base through and through")
     _one_kb(check)
     check.add_argument("--repair", action="store_true", help="put right what can be")
 
-    rebuild = _command(
-        commands,
+    rebuild = commands.add(
         "rebuild",
         "build indexes anew, or with --embedder all vectors by another model, in the background",
     )
@@ -306,14 +337,27 @@ def _maintenance(commands: Commands) -> None:
     )
     _agreeing(rebuild)
 
-    export = _command(commands, "export", "write a knowledge base into one file")
+    export = commands.add("export", "write a knowledge base into one file")
     export.add_argument("file", type=_path, help="the archive to make, such as notes.loom.zip")
     _one_kb(export)
 
-    import_ = _command(commands, "import", "take such a file into a knowledge base")
+    import_ = commands.add("import", "take such a file into a knowledge base")
     import_.add_argument("file", type=_path, help="the archive")
     import_.add_argument("--kb", metavar="NAME", help="default: the name in the archive, if that is free")
     _agreeing(import_)
+
+
+def _installing(commands: ServerCommands) -> None:
+    install = commands.add_install()
+    for name, kind in (("kb", str), ("root", _path)):
+        install.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            type=kind,
+            metavar="NAME" if kind is str else "DIR",
+            help="as of `serve` (may be repeated)",
+        )
 
 
 def _agreeing(command: argparse.ArgumentParser) -> None:
@@ -322,3 +366,25 @@ def _agreeing(command: argparse.ArgumentParser) -> None:
 
 def _one_kb(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kb", default=DEFAULT_SOURCE, metavar="NAME", help=f"default: {DEFAULT_SOURCE}")
+
+
+def _of_language_model(choice: str) -> Iterator[str]:
+    if not choice or choice == NO_MODEL:
+        return
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.server.install.front import model_variables
+
+    yield from model_variables(ProviderConfig.of(configuration(choice)))
+
+
+def _of_embedder(choice: str) -> Iterator[str]:
+    from loom_core.embedding.registry import is_remote
+    from loom_core.embedding.remote_models.config import config_of_text
+    from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
+
+    config = config_of_text(choice)
+    if config is None or not is_remote(config):
+        return
+    vendor = EMBEDDING_VENDORS.get(str(config.get("provider")))
+    if name := config.get("api_key_env") or (vendor and vendor.needs_key and vendor.key_variable):
+        yield str(name)

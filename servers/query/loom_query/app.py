@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.paths import audit_path
-from loom_core.server.calls.request_state import state_keys
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent
 from loom_core.server.protocol.results import TOKEN_CAP
-from loom_core.server.search.chatgpt import register_chatgpt_tools
-from loom_core.tools.auditing.audit import AuditLog
+from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
 from loom_query.introduction import introduction
-from loom_query.mcp_tools.chatgpt import CHATGPT_WORDING
-from loom_query.mcp_tools.tools import register_tools
+from loom_query.mcp_tools.tools import QUERY_HEAD, register_tools
 from loom_query.service import Service
 
 if TYPE_CHECKING:
@@ -26,7 +21,18 @@ if TYPE_CHECKING:
     from loom_query.federation.sources import Sources
     from loom_query.settings import Settings
 
-__all__ = ["build", "watch_sources"]
+__all__ = ["build"]
+
+_CHATGPT_WORDING = ChatGPTWording(
+    search_title="Search all knowledge",
+    search_head=QUERY_HEAD,
+    fetch_title="Read on",
+    fetch_description=(
+        "Read what a passage found by `search` is from. Returns the text of its document around the "
+        "passage, or as much as its source gives."
+    ),
+    id_example="notes:d2409f60bed50.88260223dd7e",
+)
 
 
 def build(settings: Settings) -> LoomServer:
@@ -47,18 +53,9 @@ def build(settings: Settings) -> LoomServer:
             finally:
                 tasks.cancel_scope.cancel()
 
-    told = introduction(settings)
-    server = LoomServer(
-        told.name,
-        version=told.version,
-        title=told.title,
-        instructions=told.instructions,
-        lifespan=lifespan,
-        state_keys=partial(state_keys, settings.home),
-        audit=AuditLog(audit_path(settings.home), server=told.name),
-    )
+    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
-        register_chatgpt_tools(server, service, wording=CHATGPT_WORDING, open_world=True)
+        register_chatgpt_tools(server, service, wording=_CHATGPT_WORDING, open_world=True)
     else:
         register_tools(server, service)
         _register_resources(server, service)

@@ -7,80 +7,109 @@ without a source that was asked, 130 interrupted, 141 nobody reads the answer an
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import Commands, add_command
-from loom_core.server.cli.standard_commands import (
-    add_audit,
-    add_doctor,
-    add_install,
-    add_mcp,
-    add_profile,
-    add_serve,
-    add_token,
-    program_parser,
-)
+from loom_core.server.cli.standard_commands import ServerCommands, add_profile, configuration_file
+from loom_core.server.program import ServerProgram
 from loom_query import PROGRAM
 from loom_query.settings import Settings
 
-__all__ = ["parser", "settings_of"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SERVER", "run"]
 
 _CONFIG = "query.json"
 _PATTERNS = ("rag", "multi_query", "hierarchical")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all arguments."""
-    top, commands = program_parser(
-        PROGRAM,
-        description="One search over all your knowledge as an MCP server: local knowledge bases, knowledge"
-        " services behind HTTP, other MCP servers. Without a command it serves MCP over stdio.",
-    )
-    declare = partial(_command, commands)
-    add_profile(add_serve(declare))
+class QueryServer(ServerProgram[Settings]):
+    """The program of loom-query-server."""
 
-    query = _command(commands, "query", "ask all sources a question")
-    _question(query)
-    query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
-    query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
+    name = PROGRAM
+    package = "loom_query"
+    description = "One search over all your knowledge sources, with citations."
+    end_seconds = 10.0  # for children to end and a batch of a local base to be written
 
-    fetch = _command(commands, "fetch", "read what a passage is from")
-    fetch.add_argument("id", help="id of a passage, as `query` shows it")
-    fetch.add_argument("--start", type=int, help="character to read from")
-    fetch.add_argument("--max-tokens", type=int, default=4000, help="limit of the text (default 4000)")
+    def parser(self) -> argparse.ArgumentParser:
+        commands = ServerCommands(
+            PROGRAM,
+            description="One search over all your knowledge as an MCP server: local knowledge bases,"
+            " knowledge services behind HTTP, other MCP servers. Without a command it serves MCP over stdio.",
+            options=_options,
+        )
+        add_profile(commands.add_serve())
 
-    ask = _command(commands, "ask", "have a language model answer a question, with citations")
-    _question(ask)
-    ask.add_argument("--pattern", choices=_PATTERNS, default="rag", help="how it finds what it answers from")
-    ask.add_argument("--limit", type=int, default=10, help="how many passages to answer from (default 10)")
+        query = commands.add("query", "ask all sources a question")
+        _question(query)
+        query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
+        query.add_argument(
+            "--detailed", action="store_true", help="with scores and why each passage was found"
+        )
 
-    _command(commands, "sources", "list the sources, and what is wrong with any of them")
-    add_mcp(declare)
-    add_install(declare, program=PROGRAM)
-    add_token(declare, source_option="--source", source="source")
-    add_audit(declare)
-    add_doctor(declare, named="sources and folders")
-    return top
+        fetch = commands.add("fetch", "read what a passage is from")
+        fetch.add_argument("id", help="id of a passage, as `query` shows it")
+        fetch.add_argument("--start", type=int, help="character to read from")
+        fetch.add_argument("--max-tokens", type=int, default=4000, help="limit of the text (default 4000)")
+
+        ask = commands.add("ask", "have a language model answer a question, with citations")
+        _question(ask)
+        ask.add_argument(
+            "--pattern", choices=_PATTERNS, default="rag", help="how it finds what it answers from"
+        )
+        ask.add_argument(
+            "--limit", type=int, default=10, help="how many passages to answer from (default 10)"
+        )
+
+        commands.add("sources", "list the sources, and what is wrong with any of them")
+        commands.add_mcp()
+        commands.add_install()
+        commands.add_token(source_option="--source", source="source")
+        commands.add_audit()
+        commands.add_doctor(named="sources and folders")
+        return commands.parser
+
+    def settings_of(self, args: argparse.Namespace) -> Settings:
+        home = loom_home(args.home)
+        return Settings(
+            home=home,
+            config=configuration_file(args, home, default=_CONFIG),
+            config_given=args.config is not None,
+            profile=getattr(args, "profile", "full"),
+            version=version(PROGRAM),
+        )
+
+    def options(self, settings: Settings) -> list[str]:
+        return ["--config", str(settings.config)] if settings.config_given else []
+
+    def key_variables(self, settings: Settings) -> list[str]:
+        from loom_core.server.install.front import model_variables
+        from loom_query.configuration.query_file import read_query_file
+
+        file = read_query_file(settings.config, required=settings.config_given)
+        names = [*file.variables]
+        if file.llm is not None:
+            names += model_variables(file.llm)
+        return list(dict.fromkeys(names))
+
+    def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
+        from loom_query.federation.plan import plan
+
+        known = {source.name for source in plan(settings).sources}
+        return [name for name in names if name not in known]
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings that arguments ask for."""
-    home = loom_home(args.home)
-    given: Path | None = args.config
-    return Settings(
-        home=home,
-        config=given.expanduser().absolute() if given else home / _CONFIG,
-        config_given=given is not None,
-        profile=getattr(args, "profile", "full"),
-        version=version(PROGRAM),
-    )
+SERVER = QueryServer()
+"""loom-query-server, for the commands that every server has."""
+
+run = SERVER.run
+"""Run a command line; returns the exit code."""
 
 
-def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
-    command = add_command(commands, name, text)
+def _options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config",
         type=Path,
@@ -88,7 +117,6 @@ def _command(commands: Commands, name: str, text: str) -> argparse.ArgumentParse
         help="which file names the sources (default query.json in Loom's folder; without it, all knowledge"
         " bases there)",
     )
-    return command
 
 
 def _question(command: argparse.ArgumentParser) -> None:

@@ -6,8 +6,7 @@ import io
 import json
 
 import pytest
-from loom_agent.cli import parser, settings_of
-from loom_agent.program import run
+from loom_agent.cli import SERVER, run
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +27,13 @@ def command(home, capsys, monkeypatch):
 
 def test_settings_are_what_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
-    usual = settings_of(parser().parse_args(["serve"]))
+    usual = SERVER.settings_of(SERVER.parser().parse_args(["serve"]))
     assert (usual.home, usual.config, usual.config_given) == (tmp_path, tmp_path / "agent.json", False)
     assert (usual.provider, usual.root, usual.over_http) == ("", None, False)
     assert usual.journal == tmp_path / "agent" / "runs.db"
-    other = settings_of(parser().parse_args(["serve", "--http", "--config", "a.json", "--root", "文档"]))
+    other = SERVER.settings_of(
+        SERVER.parser().parse_args(["serve", "--http", "--config", "a.json", "--root", "文档"])
+    )
     assert other.config.is_absolute()
     assert other.root is not None
     assert other.root.is_absolute()

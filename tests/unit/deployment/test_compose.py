@@ -48,7 +48,7 @@ def test_every_server_takes_its_command_and_is_known_by_its_name(
     compose: dict[str, Any], name: str, package: str
 ):
     service = compose["services"][name]
-    parser: Callable[[], Any] = import_module(f"{package}.cli").parser
+    parser: Callable[[], Any] = import_module(f"{package}.cli").SERVER.parser
     args = parser().parse_args(service["command"])
     assert (args.http, args.host, args.tokens, args.allow_host) == (True, "0.0.0.0", True, [name])
     assert args.port == 8765

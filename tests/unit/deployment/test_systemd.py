@@ -28,7 +28,7 @@ def settings(name: str) -> list[str]:
 
 @pytest.mark.parametrize(("instance", "package"), _SERVERS.items())
 def test_an_instance_is_the_end_of_a_commands_name(instance: str, package: str):
-    parser = import_module(f"{package}.cli").parser()
+    parser = import_module(f"{package}.cli").SERVER.parser()
     [command] = settings("ExecStart")
     program, *line = shlex.split(command.replace("%i", instance).replace("$LOOM_OPTIONS", "--port 8766"))
     assert Path(program).name == parser.prog
@@ -117,6 +117,6 @@ def test_the_options_of_the_recipe_are_those_of_its_servers():
         instance = Path(file).stem
         assert Path(file) == Path(f"/etc/loom/{instance}.env")
         assert f"loom@{instance}" in started.split()
-        parser = import_module(f"{_SERVERS[instance]}.cli").parser()
+        parser = import_module(f"{_SERVERS[instance]}.cli").SERVER.parser()
         parser.parse_args(["serve", "--http", "--tokens", *options.split()])
     assert len(given) == 2

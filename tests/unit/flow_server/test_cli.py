@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from loom_flow.cli import parser, settings_of
-from loom_flow.program import run
+from loom_flow.cli import SERVER, run
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +40,12 @@ def command(home, capsys, monkeypatch):
 
 def test_settings_are_what_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
-    usual = settings_of(parser().parse_args(["serve"]))
+    usual = SERVER.settings_of(SERVER.parser().parse_args(["serve"]))
     assert (usual.home, usual.config, usual.config_given) == (tmp_path, tmp_path / "flow.json", False)
     assert usual.journal == tmp_path / "flow" / "runs.db"
-    other = settings_of(parser().parse_args(["serve", "--config", "a.json", "--provider", "mock"]))
+    other = SERVER.settings_of(
+        SERVER.parser().parse_args(["serve", "--config", "a.json", "--provider", "mock"])
+    )
     assert other.config.is_absolute()
     assert (other.config_given, other.provider) == (True, "mock")
 

@@ -8,9 +8,8 @@ from functools import partial
 
 import anyio
 import pytest
-from loom_flow.cli import parser, settings_of
+from loom_flow.cli import SERVER
 from loom_flow.command_line.doctor import own_checks
-from loom_flow.program import SERVER
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.doctor.checks import examined
@@ -94,7 +93,7 @@ def test_a_model_without_a_key_is_a_problem_and_one_that_needs_none_is_fine(foun
 
 
 def served(*line, after=()):
-    return served_arguments(SERVER, parser().parse_args(["install", "zed", *line]), after)
+    return served_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
 
 
 def test_what_the_shell_knows_is_told_to_the_client(monkeypatch, home):
@@ -111,7 +110,7 @@ def test_the_keys_that_the_file_names_are_handed_on(write, home, monkeypatch):
     monkeypatch.setenv("LOOM_HOME", str(home))
 
     def variables(*options):
-        return set(SERVER.key_variables(settings_of(parser().parse_args(["serve", *options]))))
+        return set(SERVER.key_variables(SERVER.settings_of(SERVER.parser().parse_args(["serve", *options]))))
 
     assert variables() == set()
     write(

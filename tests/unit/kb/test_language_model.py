@@ -13,9 +13,8 @@ from typing import Any
 
 import anyio
 import pytest
-from loom_kb.cli import parser, settings_of
+from loom_kb.cli import SERVER, run
 from loom_kb.language_model import chosen, configuration, model_section, with_agreement
-from loom_kb.program import run
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line
@@ -65,9 +64,9 @@ def test_the_option_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("LOOM_KB_LLM", " deepseek ")
     assert chosen(None) == "deepseek"
     assert chosen("ollama/qwen") == "ollama/qwen"
-    assert settings_of(parser().parse_args(["add", "x", "--llm", "none"])).llm == "none"
+    assert SERVER.settings_of(SERVER.parser().parse_args(["add", "x", "--llm", "none"])).llm == "none"
     monkeypatch.delenv("LOOM_KB_LLM")
-    assert settings_of(parser().parse_args(["add", "x"])).llm == ""
+    assert SERVER.settings_of(SERVER.parser().parse_args(["add", "x"])).llm == ""
 
 
 def test_a_text_is_taken_as_it_is_and_json_is_read():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from loom_kb.command_line.health import damaged_indexes
+from loom_kb.command_line.doctor import damaged_indexes
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from loom_query.cli import parser, settings_of
-from loom_query.program import run
+from loom_query.cli import SERVER, run
 
 
 @pytest.fixture
@@ -23,9 +22,11 @@ def command(home, capsys):
 
 def test_settings_are_what_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
-    usual = settings_of(parser().parse_args(["serve"]))
+    usual = SERVER.settings_of(SERVER.parser().parse_args(["serve"]))
     assert (usual.home, usual.config, usual.config_given) == (tmp_path, tmp_path / "query.json", False)
-    other = settings_of(parser().parse_args(["query", "--config", "a.json", "--home", "/h", "x"]))
+    other = SERVER.settings_of(
+        SERVER.parser().parse_args(["query", "--config", "a.json", "--home", "/h", "x"])
+    )
     assert other.config.is_absolute()
     assert other.config.name == "a.json"
     assert (str(other.home), other.config_given) == ("/h", True)

@@ -13,7 +13,7 @@ import anyio
 
 from loom_agent import PROGRAM
 from loom_agent.command_line.terminal import Terminal
-from loom_agent.mcp_tools.read_only_tools import found_tools
+from loom_agent.mcp_tools.tools import found_tools
 from loom_agent.models import BudgetInput, RunsResult
 from loom_agent.service import Service
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
@@ -21,7 +21,7 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
-from loom_core.server.cli.interrupts import Interrupted, Interrupts
+from loom_core.server.cli.terminal import Interrupted, Interrupts
 from loom_core.server.runs.models import event_info
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import Order
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
-    from loom_core.server.cli.keyboard import Keyboard
+    from loom_core.server.cli.terminal import Keyboard
 
 __all__ = ["run_code", "run_command"]
 
@@ -91,7 +91,7 @@ async def _typed() -> str:
 
 
 async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
-    from loom_core.server.cli.keyboard import Keyboard
+    from loom_core.server.cli.terminal import Keyboard
 
     keyboard = Keyboard()
     last: Run | None = None
@@ -295,8 +295,8 @@ async def _watched(
     keyboard: Keyboard | None = None,
 ) -> tuple[Run, bool]:
     """The run when it stands, and whether it was interrupted."""
-    from loom_agent.command_line.attach import Watched
-    from loom_core.server.cli.keyboard import Keyboard
+    from loom_agent.command_line.terminal import Watched
+    from loom_core.server.cli.terminal import Keyboard
 
     terminal = Terminal(quiet=args.quiet, as_json=args.json)
     watched = Watched(service, terminal, keyboard or Keyboard(), interrupts)

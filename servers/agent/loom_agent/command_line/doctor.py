@@ -16,7 +16,7 @@ from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.server.cli.health import Section, fine, problem, told_by, warning
 from loom_core.server.doctor.examination import Check, blocking
-from loom_core.server.doctor.keys import language_model_variables
+from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 
 if TYPE_CHECKING:

@@ -1,26 +1,37 @@
-"""A run at a terminal: what it writes and does as it goes, and what it asks."""
+"""A run at a terminal: shown as it goes, asked about, paused by Ctrl-C, until it stands."""
 
 from __future__ import annotations
 
 import json
 import sys
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from loom_agent.texts import run_summary
+import anyio
+
+from loom_agent.texts import question_of, run_summary
+from loom_agent.wording import Wording
+from loom_core.errors import InvalidInputError
 from loom_core.knowledge.text.control_characters import visible
+from loom_core.runs.commands import Abort, Pause
+from loom_core.runs.run import Pending
 from loom_core.server.cli.console import out, say
+from loom_core.server.cli.terminal import asked_at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from loom_agent.service import Service
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
+    from loom_core.server.cli.terminal import Interrupts, Keyboard
 
-__all__ = ["Terminal"]
+__all__ = ["Terminal", "Watched"]
 
 _ARGUMENTS = 300
 _RESULT = 200
 _BY = "the user at the terminal"
+_ENDED = frozenset({"agent_finish", "error", "aborted"})
 
 
 class Terminal:
@@ -102,3 +113,130 @@ class Terminal:
 def _shown(value: Mapping[str, Any], most: int) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else f"{text[:most]} …"
+
+
+class Watched:
+    """A run that is driven or looked at, and the person at the terminal.
+
+    It stands when it has ended; when it was paused and no call is under way; and, where nobody can be asked,
+    when all that is left to do waits for a decision.
+
+    Args:
+        service: has the run.
+        terminal: is told what happens.
+        keyboard: where the person types.
+        interrupts: what they break off.
+    """
+
+    def __init__(
+        self, service: Service, terminal: Terminal, keyboard: Keyboard, interrupts: Interrupts
+    ) -> None:
+        self._service = service
+        self._terminal = terminal
+        self._keyboard = keyboard
+        self._interrupts = interrupts
+        self._calls: set[str] = set()
+        self._waiting: dict[str, Pending] = {}
+        self._asked: tuple[str, anyio.CancelScope] | None = None
+        self._news = anyio.Event()
+        self._paused = False
+        self._given_up = False
+        self.was_interrupted = False
+
+    async def until_it_stands(self, run: Run, *, after: int | None = None) -> Run:
+        """Stay with it.
+
+        Args:
+            run: which.
+            after: seq of the last event that was shown; None to show all from where it stands.
+        """
+        seen = run.last_seq if after is None else after
+        for pending in run.pending:
+            self._waiting[pending.id] = pending
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._heed_interrupts, run.id)
+            if self._keyboard.attended:
+                tasks.start_soon(self._ask, run, tasks.cancel_scope)
+            async with aclosing(self._service.journal().follow(run.id, after=seen)) as events:
+                async for event in events:
+                    self._terminal.show(event)
+                    self._note(event)
+                    if self._stands():
+                        break
+            tasks.cancel_scope.cancel()
+        return await self._service.run(run.id)
+
+    def _note(self, event: StreamEvent) -> None:
+        payload = event.payload
+        match event.type:
+            case "tool_start":
+                self._calls.add(payload["call_id"])
+            case "tool_result":
+                self._calls.discard(payload["call_id"])
+            case "approval_required":
+                pending = Pending(**payload["pending"])
+                self._waiting[pending.id] = pending
+                self._news.set()
+            case "approval_decided":
+                self._waiting.pop(payload["call_id"], None)
+                if self._asked is not None and self._asked[0] == payload["call_id"]:
+                    self._asked[1].cancel()
+            case "paused":
+                self._paused = True
+            case "resumed":
+                self._paused = False
+            case _:
+                pass
+
+    def _stands(self) -> bool:
+        asking = {each.id.rpartition(".")[0] for each in self._waiting.values() if each.kind == "question"}
+        if self._calls - asking:
+            return False
+        if self._given_up:
+            return False
+        return self._paused or (bool(self._waiting) and not self._keyboard.attended)
+
+    async def _ask(self, run: Run, everything: anyio.CancelScope) -> None:
+        while True:
+            while not self._waiting:
+                self._news = anyio.Event()
+                await self._news.wait()
+            pending = next(iter(self._waiting.values()))
+            self._keyboard.forget()
+            decision = None
+            with anyio.CancelScope() as scope:
+                self._asked = (pending.id, scope)
+                question = question_of(pending, Wording.for_goal(run.request.goal))
+                decision = await asked_at_terminal(self._keyboard, question, pending, by=_BY)
+            self._asked = None
+            if scope.cancelled_caught:
+                say("(It was decided elsewhere.)")
+                continue
+            if decision is None:  # nobody is there any more
+                everything.cancel()
+                return
+            try:
+                await self._service.decide(run, decision)
+            except InvalidInputError as error:  # decided elsewhere meanwhile, too late, or not so
+                say(str(error))
+                run = await self._service.run(run.id)
+                if any(each.id == pending.id for each in run.pending):
+                    continue
+            self._waiting.pop(pending.id, None)
+
+    async def _heed_interrupts(self, run_id: str) -> None:
+        while True:
+            await self._interrupts.next()
+            await self._interrupt(run_id)
+
+    async def _interrupt(self, run_id: str) -> None:
+        first = not self.was_interrupted
+        self.was_interrupted = True
+        order = Pause(by=_BY) if first else Abort(reason="Interrupted at the terminal.", by=_BY)
+        if first:
+            say("\nPaused; what is under way ends first. Ctrl-C again aborts.")
+        self._given_up = not first  # it does not stand before it is aborted
+        try:
+            await self._service.order(run_id, order)
+        except InvalidInputError:  # it has just ended, or is paused already
+            self._given_up = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from loom_agent.mcp_tools.read_only_tools import found_tools
+from loom_agent.mcp_tools.tools import found_tools
 from loom_agent.texts import run_info
 from loom_core.errors import LoomError
 from loom_core.server.auth.caller import current_caller

@@ -1,34 +1,51 @@
-"""The tools that start runs and wait for them."""
+"""The tools: they start runs, wait for them and give them orders, and look at runs, events and tools."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from loom_agent.mcp_tools.arguments import LAST_SEQ, RunId
-from loom_agent.mcp_tools.long_polling import attending
 from loom_agent.models import (
     BudgetInput,
     DecisionInput,
+    EventsResult,
+    FoundTool,
     RunInfo,
+    RunsResult,
+    SearchResult,
 )
-from loom_agent.texts import goal_line, run_info, run_text
+from loom_agent.texts import (
+    events_text,
+    goal_line,
+    question_of,
+    run_info,
+    run_line,
+    run_text,
+    runs_text,
+    search_text,
+)
+from loom_agent.wording import Wording
 from loom_core.errors import InvalidInputError
+from loom_core.knowledge.text.control_characters import visible
 from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume
+from loom_core.runs.run import RunStatus
 from loom_core.server.calls.context import ToolContext
-from loom_core.server.calls.long_polling import LONGEST_WAIT, decided_by
+from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending, decided_by
 from loom_core.server.protocol.results import ToolReply, tool_result
+from loom_core.server.runs.models import event_info
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_agent.service import Service
     from loom_core.runs.commands import Order
-    from loom_core.runs.run import Run
+    from loom_core.runs.events import EventType, StreamEvent
+    from loom_core.runs.run import Pending, Run
     from loom_core.server.protocol.factory import LoomServer
 
-__all__ = ["register_run_tools"]
+__all__ = ["found_tools", "register_looking_tools", "register_run_tools"]
 
 _Wait = Annotated[
     float,
@@ -41,7 +58,6 @@ _Wait = Annotated[
 _SessionId = Annotated[
     str, Field(description="`session_id` of an answer.", min_length=1, examples=["ses_qmqsso3etrjppxfl"])
 ]
-
 _RUN = (
     "Have an autonomous agent work on a goal, with tools, knowledge bases and other MCP servers of its own. "
     "Use it for work of several steps that needs no more of this conversation than you put into the goal. "
@@ -50,6 +66,18 @@ _RUN = (
     "far as there is one, what it waits for, and in `next` what to do. "
     'Example: {"goal": "Compare the three offers in ~/offers and recommend one."}'
 )
+_OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+_LAST_SEQ = 2**32 - 1
+"""No event has a higher number."""
+
+_RunId = Annotated[
+    str, Field(description="`run_id` of an answer.", min_length=1, examples=["run_donslw3m4epgqrgt"])
+]
+"""Which run is meant."""
+
+_TAIL = 80  # characters of what the model is writing
+_SHOWN = 120
+_Line = Callable[["Wording", Mapping[str, Any]], str]
 
 
 def register_run_tools(server: LoomServer, service: Service) -> None:
@@ -123,7 +151,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
                 client=ctx.client,
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
-        run = await attending(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
+        run = await _attending(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
         return _reply(ctx, service, run)
 
 
@@ -143,18 +171,18 @@ def _register_wait(server: LoomServer, service: Service) -> None:
     )
     async def agent_wait(
         ctx: ToolContext,
-        run_id: RunId,
+        run_id: _RunId,
         after_seq: Annotated[
             int,
             Field(
                 description="`last_seq` of an answer: wait until something has happened since.",
                 ge=0,
-                le=LAST_SEQ,
+                le=_LAST_SEQ,
             ),
         ] = 0,
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
-        run = await attending(service).attended(
+        run = await _attending(service).attended(
             ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
         )
         return _reply(ctx, service, run)
@@ -186,7 +214,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
         if not run_id:
             run = await service.reply(session_id, Reply(text=message, by=decided_by(ctx)), client=ctx.client)
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await attending(service).attended(ctx, run_id, seconds=wait_seconds))
+        return _reply(ctx, service, await _attending(service).attended(ctx, run_id, seconds=wait_seconds))
 
     @server.tool(
         title="Decide what a run waits for",
@@ -203,7 +231,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     )
     async def agent_decide(
         ctx: ToolContext,
-        run_id: RunId,
+        run_id: _RunId,
         decisions: Annotated[list[DecisionInput], Field(description="One for each entry.", min_length=1)],
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
@@ -218,7 +246,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
                 )
             run = await _decided(service, run, decisions, by=decided_by(ctx))
             ctx.client_input.kept["run_id"] = run.id
-        run = await attending(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
+        run = await _attending(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
         return _reply(ctx, service, run)
 
     @server.tool(
@@ -235,7 +263,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     )
     async def agent_control(
         ctx: ToolContext,
-        run_id: RunId,
+        run_id: _RunId,
         action: Annotated[Literal["abort", "pause", "resume"], Field(description="What it shall do.")],
         reason: Annotated[str, Field(description="With `abort`: why.")] = "",
     ) -> ToolReply[RunInfo]:
@@ -251,9 +279,6 @@ def _register_orders(server: LoomServer, service: Service) -> None:
         else:
             run = await service.changed(run_id, after=run.last_seq, seconds=_OBEYED_SECONDS)
         return _reply(ctx, service, run)
-
-
-_OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
 
 
 async def _decided(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
@@ -304,6 +329,194 @@ def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
         by_tool=service.approvers.decides_by_tool(run),
-        by_asking=attending(service).asks_user(ctx, run),
+        by_asking=_attending(service).asks_user(ctx, run),
     )
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))
+
+
+def register_looking_tools(server: LoomServer, service: Service) -> None:
+    """Register them.
+
+    Args:
+        server: what offers them.
+        service: has what they look at.
+    """
+    _register_runs(server, service)
+    _register_events(server, service)
+    _register_search(server, service)
+
+
+def _register_runs(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="List runs",
+        description=(
+            "List the runs of agents, the latest first; or find past ones by words of their goal and answer. "
+            "Use it to come back to work whose run_id is not known any more. Returns ids, goals and statuses."
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def agent_runs(
+        status: Annotated[
+            list[RunStatus] | None, Field(description="Only with one of these; left out, all.")
+        ] = None,
+        query: Annotated[str, Field(description="Words, in English or Chinese.")] = "",
+        session_id: Annotated[str, Field(description="Only of this session.")] = "",
+        limit: Annotated[int, Field(description="How many at the most.", ge=1, le=100)] = 20,
+    ) -> ToolReply[RunsResult]:
+        runs = await service.runs(status=status or (), query=query, session_id=session_id, limit=limit)
+        result = RunsResult(runs=[run_line(run) for run in runs])
+        return tool_result(runs_text(result), result)
+
+
+def _register_events(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Read what happened in a run",
+        description=(
+            "Read the events of a run, oldest first: what the model wrote, which tools were called with what "
+            "result, who approved what. Returns them with their numbers; nothing is left out, ask on with "
+            "after_seq."
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def agent_events(
+        run_id: _RunId,
+        after_seq: Annotated[int, Field(description="Only events after this one.", ge=0, le=_LAST_SEQ)] = 0,
+        limit: Annotated[int, Field(description="How many at the most.", ge=1, le=500)] = 100,
+    ) -> ToolReply[EventsResult]:
+        run = await service.run(run_id)
+        found = await service.events(run_id, after=after_seq, limit=limit)
+        events = [event_info(event) for event in found]
+        last = events[-1].seq if events else max(after_seq, 0)
+        result = EventsResult(
+            run_id=run_id, status=run.status, events=events, last_seq=last, more=last < run.last_seq
+        )
+        text, shown = events_text(result)
+        if shown == len(events):
+            return tool_result(text, result)
+        last = events[shown - 1].seq
+        cut = result.model_copy(update={"events": events[:shown], "last_seq": last, "more": True})
+        return tool_result(events_text(cut)[0], cut)
+
+
+def _register_search(server: LoomServer, service: Service) -> None:
+    @server.tool(
+        title="Find tools of the agent",
+        description=(
+            "Find out what an agent can do: its tools by what they do, in English or Chinese, and whether "
+            "calls of them have to be approved. Use it before agent_run where you are not sure. Returns "
+            "names, descriptions and arguments."
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def tool_search(
+        query: Annotated[str, Field(description="Words; left out, all tools.")] = "",
+        profile: Annotated[str, Field(description="Of which kind of agent; left out, the usual one.")] = "",
+        limit: Annotated[int, Field(description="How many at the most.", ge=1, le=100)] = 10,
+    ) -> ToolReply[SearchResult]:
+        result = await found_tools(service, query, profile=profile, limit=limit)
+        return tool_result(search_text(result), result)
+
+
+async def found_tools(service: Service, query: str, *, profile: str = "", limit: int = 100) -> SearchResult:
+    """The tools of a profile that fit a query.
+
+    Args:
+        service: has the agents.
+        query: words; empty for all tools.
+        profile: which; empty for the default one.
+        limit: how many at the most.
+
+    Raises:
+        LoomError: as for `Service.agent`.
+    """
+    from loom_core.tools.tool_search import ToolSearch
+
+    made = await service.agent(profile)
+    there = made.toolbox.tools()
+    found = list(there[:limit])
+    if query.strip():
+        found, _ = ToolSearch(made.toolbox.tools).search(query, limit=limit)
+    agents = service.agents()
+    return SearchResult(
+        tools=[
+            FoundTool(
+                name=tool.name,
+                description=tool.description,
+                arguments=dict(tool.args_schema),
+                permission=made.permissions.decide(tool, {}).action,
+            )
+            for tool in found
+        ],
+        total=len(there),
+        notes=[*agents.mcp.problems(), *agents.knowledge.notes],
+    )
+
+
+def _attending(service: Service) -> Attending:
+    """Waiting for the runs of a service, in the language of their goals."""
+    return Attending(service, _question, _lines)
+
+
+def _question(run: Run, pending: Pending) -> str:
+    return question_of(pending, Wording.for_goal(run.request.goal))
+
+
+def _lines(run: Run) -> Callable[[StreamEvent], str]:
+    return _ProgressLines(Wording.for_goal(run.request.goal)).line
+
+
+class _ProgressLines:
+    """Says each event of a run in a line; of what the model writes, the end.
+
+    Args:
+        wording: in which language.
+    """
+
+    def __init__(self, wording: Wording) -> None:
+        self._wording = wording
+        self._tail = ""
+
+    def line(self, event: StreamEvent) -> str:
+        """The line of an event; empty for one that tells people nothing."""
+        if event.type == "text_delta":
+            self._tail = (self._tail + str(event.payload["text"]))[-4 * _TAIL :]
+            return visible(" ".join(self._tail.split())[-_TAIL:])
+        if event.type in {"model_start", "model_retry"}:
+            self._tail = ""
+        say = _LINES.get(event.type)
+        return visible(say(self._wording, event.payload))[:_SHOWN] if say else ""
+
+
+def _ended(wording: Wording, payload: Mapping[str, Any]) -> str:
+    if payload["status"] == "success":
+        return wording.done.format(tool=payload["tool"], seconds=payload["seconds"])
+    return wording.failed.format(tool=payload["tool"], status=payload["status"])
+
+
+_LINES: Mapping[EventType, _Line] = {
+    "model_start": lambda say, it: say.starts.format(model=it["model"], turn=it["iteration"]),
+    "model_retry": lambda say, it: say.retried.format(problem=it["problem"]),
+    "tool_start": lambda say, it: say.uses.format(tool=it["tool"]),
+    "tool_progress": lambda say, it: f"{it['message']} {_share(it['done'], it['total'])}".lstrip(),
+    "tool_result": _ended,
+    "approval_required": lambda say, it: say.asks.format(tool=it["pending"]["tool"]),
+    "approval_decided": lambda say, it: say.decided.format(action=it["action"]),
+    "compression_applied": lambda say, it: say.compacted.format(before=it["before"], after=it["after"]),
+    "agent_finish": lambda say, it: say.finished,
+    "error": lambda say, it: str(it["message"]),
+    "aborted": lambda say, it: dict(say.statuses)["aborted"],
+    "paused": lambda say, it: dict(say.statuses)["paused"],
+}
+
+
+def _share(done: float, total: float | None) -> str:
+    return f"{done:g}" if total is None else f"{done:g} / {total:g}"

@@ -8,8 +8,7 @@ import anyio
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.cli.console import out, out_json, say
-from loom_core.server.cli.keyboard import Keyboard
-from loom_core.server.cli.terminal_answers import asked_at_terminal
+from loom_core.server.cli.terminal import Keyboard, asked_at_terminal
 from loom_flow.invocation import invocation
 from loom_flow.texts import go_on_line, progress_line, run_info, run_text
 

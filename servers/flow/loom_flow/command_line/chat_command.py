@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from loom_core.server.cli.console import out, say
-from loom_core.server.cli.keyboard import Keyboard
+from loom_core.server.cli.terminal import Keyboard
 from loom_flow import PROGRAM
 from loom_flow.command_line.attach import run_code, stands
 from loom_flow.command_line.named_values import named_values

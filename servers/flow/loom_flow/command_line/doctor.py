@@ -14,7 +14,7 @@ from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_war
 from loom_core.flow.executor.definition import every_step, server_tools
 from loom_core.server.cli.health import Section, fine, problem, told_by, warning
 from loom_core.server.doctor.examination import Check, blocking
-from loom_core.server.doctor.keys import language_model_variables
+from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 from loom_flow import PROGRAM
 from loom_flow.invocation import invocation

@@ -15,7 +15,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
-from loom_core.server.cli.interrupts import Interrupted, Interrupts
+from loom_core.server.cli.terminal import Interrupted, Interrupts
 from loom_flow import PROGRAM
 from loom_flow.command_line.attach import BY, run_code, shown, stayed_with
 from loom_flow.command_line.chat_command import chat

@@ -1,23 +1,23 @@
-"""The commands that are not servers: add, query, list, remove, stats, demo."""
+"""The commands that are not servers: add, query, list, remove, stats, jobs, aliases, duplicates, demo."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError
+from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.near_duplicates import percent
 from loom_core.knowledge.uris import shown, uri_of
 from loom_core.server.cli.command_line import given_filters
 from loom_core.server.cli.console import out, out_json, say, strong
 from loom_core.server.cli.health import fact_lines
 from loom_core.server.search.citations import citation
-from loom_kb.command_line.aliases import aliases
 from loom_kb.command_line.job_progress import LEFT_OUT, see_through, work_to_the_end
 from loom_kb.command_line.maintenance import check, export_archive, import_archive, next_embedder, rebuild
 from loom_kb.command_line.syncing import sync
@@ -31,15 +31,24 @@ from loom_kb.texts import ASK_COMMAND, coverage_line, extraction_of, held_by, jo
 if TYPE_CHECKING:
     import argparse
 
+    from loom_core.knowledge.rag.entity_aliases import AliasGroup, AliasReason, EntityAliases
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.retrieval.config import SearchOptions
     from loom_kb.settings import Settings
 
-__all__ = ["duplicates", "jobs", "print_answer", "run_command"]
+__all__ = ["run_command"]
 
+_ALIAS_PAGE = 200
 _PAGE = 500
 _END_SECONDS = 5.0  # for connections to be closed
+_TOLD = {
+    "acronym": "is an acronym",
+    "also_called": "is said to be another name",
+    "translation": "may be a translation",
+    "spelling": "is another spelling",
+    "decision": "was merged by you",
+}
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
@@ -50,11 +59,11 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "list": _list,
         "remove": _remove,
         "sync": sync,
-        "jobs": jobs,
-        "duplicates": duplicates,
+        "jobs": _jobs,
+        "duplicates": _duplicates,
         "graph": graph,
         "stats": _stats,
-        "aliases": aliases,
+        "aliases": _aliases,
         "demo": _demo,
         "check": check,
         "rebuild": rebuild,
@@ -136,7 +145,7 @@ async def _query(service: Service, args: argparse.Namespace) -> int:
     if args.json:
         out_json(result)
     else:
-        print_answer(result, detailed=args.detailed)
+        _print_answer(result, detailed=args.detailed)
     return 0
 
 
@@ -151,7 +160,7 @@ def _search_options(args: argparse.Namespace) -> SearchOptions:
     )
 
 
-def print_answer(result: QueryResult, *, detailed: bool) -> None:
+def _print_answer(result: QueryResult, *, detailed: bool) -> None:
     """The passages of an answer, for a person, after a word on how well they fit if they hardly do."""
     if note := result.match.note():
         out(note)
@@ -285,7 +294,7 @@ async def _demo(service: Service, args: argparse.Namespace) -> int:
     return await demo(service, as_json=args.json)
 
 
-async def jobs(service: Service, args: argparse.Namespace) -> int:
+async def _jobs(service: Service, args: argparse.Namespace) -> int:
     """List the newest jobs, or tell all about one."""
     if args.id is None:
         newest = await service.jobs(limit=20)
@@ -314,7 +323,7 @@ async def jobs(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def duplicates(service: Service, args: argparse.Namespace) -> int:
+async def _duplicates(service: Service, args: argparse.Namespace) -> int:
     """List the documents that are the same, or nearly."""
     knowledge_base = await service.library.get(args.kb)
     if await to_thread.run_sync(knowledge_base.duplicates.uncompared, 1):
@@ -338,3 +347,96 @@ async def duplicates(service: Service, args: argparse.Namespace) -> int:
     if not groups:
         out("No two documents are the same or nearly.")
     return 0
+
+
+async def _aliases(service: Service, args: argparse.Namespace) -> int:
+    """List, merge or split; returns the exit code."""
+    knowledge_base = await service.library.get(args.kb)
+    known = knowledge_base.aliases
+    if args.merge or args.split or args.undecide:
+        decided = await to_thread.run_sync(_decide, known, args)
+        knowledge_base.worker.wake()
+        return 0 if decided else 1
+    if args.suggested:
+        await to_thread.run_sync(_suggest, known, args)
+    elif args.names:
+        groups = [await to_thread.run_sync(known.group_of, name) for name in args.names]
+        _show(groups, as_json=args.json)
+    else:
+        await to_thread.run_sync(_list_aliases, known, args)
+    return 0
+
+
+def _decide(known: EntityAliases, args: argparse.Namespace) -> bool:
+    """Merge, split, or undo either; False where there was nothing to undo."""
+    if len(args.names) != 2:
+        raise InvalidInputError(
+            f"Two names are needed, not {len(args.names)}.",
+            advice='Write for example: loom-kb aliases --merge "System Admin" 系统管理员',
+        )
+    name, other = args.names
+    if args.merge:
+        groups = [known.merge(name, other)]
+    elif args.split:
+        groups = list(known.split(name, other))
+    elif known.undecide(name, other):
+        # A name that no document uses any more may have been decided about, too.
+        groups = list(dict.fromkeys(filter(None, map(partial(_group_of, known), args.names))))
+    else:
+        say("Nothing was decided of these two names.")
+        return False
+    _show(groups, as_json=args.json)
+    return True
+
+
+def _group_of(known: EntityAliases, name: str) -> AliasGroup | None:
+    try:
+        return known.group_of(name)
+    except NotFoundError:
+        return None
+
+
+def _suggest(known: EntityAliases, args: argparse.Namespace) -> None:
+    reasons = known.suggestions()
+    if args.json:
+        out_json({"suggestions": [asdict(reason) for reason in reasons]})
+        return
+    for reason in reasons:
+        out(_told(reason))
+    advice = "Merge two of them: loom-kb aliases --merge NAME OTHER"
+    say(advice if reasons else "There is nothing to suggest.")
+
+
+def _show(groups: list[AliasGroup], *, as_json: bool) -> None:
+    if as_json:
+        out_json({"groups": [asdict(group) for group in groups]})
+        return
+    for group in groups:
+        out(strong(" = ".join(group.names)))
+        for reason in group.reasons:
+            out(f"    {_told(reason)}")
+    if not groups:
+        say("No entity has several names yet.")
+
+
+def _told(reason: AliasReason) -> str:
+    sure = "" if reason.kind == "decision" else f" ({reason.confidence:.2f})"
+    said = f": “{reason.evidence}” [{reason.passage_id}]" if reason.evidence else ""
+    return f"{reason.other} {_TOLD[reason.kind]} of {reason.name}{sure}{said}"
+
+
+def _list_aliases(known: EntityAliases, args: argparse.Namespace) -> None:
+    groups: list[AliasGroup] = []
+    after: int | None = 0
+    while after is not None:
+        found, after = known.groups(limit=_ALIAS_PAGE, after=after)
+        groups += found
+    written = known.in_several_scripts()
+    if args.json:
+        out_json({"groups": [asdict(group) for group in groups], "in_several_scripts": written})
+        return
+    _show(groups, as_json=False)
+    if written:
+        out(strong("Same name in another script"))
+    for spellings in written:
+        out(f"    {' = '.join(spellings)}")

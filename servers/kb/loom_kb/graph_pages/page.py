@@ -10,8 +10,7 @@ from anyio import to_thread
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.server.cli.console import out, out_json
 from loom_core.server.pages.page import asset, page, write_page
-from loom_kb.graph_pages.layout import laid_out
-from loom_kb.graph_pages.view import view_of
+from loom_kb.graph_pages.view import laid_out, view_of
 
 if TYPE_CHECKING:
     import argparse

@@ -1,18 +1,21 @@
-"""The tools that search, read, list, add and remove documents and explore the graph."""
+"""The tools: search, read, list, add and remove documents, follow and cancel jobs, explore the graph."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import anyio
 from anyio import to_thread
 from pydantic import Field
 
-from loom_core.errors import InvalidInputError
+from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
 from loom_core.server.calls.context import ToolContext
 from loom_core.server.calls.elicitation import can_ask, consent
+from loom_core.server.calls.progress import progress
 from loom_core.server.calls.tasks import become_task
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import TextBudget, ToolReply, tool_result
@@ -29,15 +32,19 @@ from loom_core.server.search.search_tool import (
 )
 from loom_core.storage.ownership import holder_of
 from loom_kb.graph_pages.app import GRAPH_TOOL_META
+from loom_kb.job_facts import job_info
 from loom_kb.language_model import configuration
-from loom_kb.mcp_tools.graph import explore
-from loom_kb.mcp_tools.job_tools import WHOLE, register_job_tools, wait_for_job
 from loom_kb.models import (
     AddResult,
+    CancelResult,
     DocumentInfo,
+    EntityInfo,
     FetchResult,
     GraphResult,
+    JobInfo,
+    JobResult,
     QueryResult,
+    RelationInfo,
     RemoveResult,
     SourceDetails,
     SourcesResult,
@@ -58,16 +65,19 @@ from loom_kb.texts import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.interface import EntityEdge, EntityNode
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.requests import AddRequest
+    from loom_core.knowledge.store import Job
     from loom_kb.settings import Settings
 
-__all__ = ["QUERY_HEAD", "Source", "register_tools"]
+__all__ = ["QUERY_HEAD", "register_tools"]
 
 _ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
 _MANY = 20  # documents that are removed at once without asking the user
 _CONFIRM = "call `{}` again with the same arguments and confirm: true"
-
 QUERY_HEAD = (
     "Search the user's own documents and notes (English, Chinese and other languages) and get the passages "
     "that answer a question, each with a citation. Use it before answering anything that these sources may "
@@ -80,6 +90,17 @@ _QUERY_TAIL = (
     "“[1] title › heading (uri#start-end)” with their text: cite them as [1], [2]. Read more with fetch(id). "
     'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
 )
+_Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
+"""Which knowledge base is meant."""
+
+_MAX_PATH = 4
+_MAX_NAMES = 20
+_MAX_QUOTE = 240  # characters of a passage that are quoted as evidence
+_WHOLE = math.inf
+"""Seconds to wait for the end of a job, however long it takes."""
+
+_JOB_WAIT = 45.0  # below the 50 s after which hosts give up
+_ID = "Id that `add` returned"
 
 
 def register_tools(server: LoomServer, service: Service) -> None:
@@ -87,7 +108,7 @@ def register_tools(server: LoomServer, service: Service) -> None:
     _register_reading(server, service)
     _register_writing(server, service)
     _register_removing(server, service)
-    register_job_tools(server, service)
+    _register_job_tools(server, service)
     _register_graph(server, service)
 
 
@@ -103,7 +124,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     )
     async def query(
         query: Question,
-        source: Source = None,
+        source: _Source = None,
         filters: Filters = None,
         limit: PassageLimit = 5,
         response_format: Detail = "concise",
@@ -135,7 +156,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
                 examples=["d2409f60bed50.88260223dd7e"],
             ),
         ],
-        source: Source = None,
+        source: _Source = None,
         start: TextStart = None,
         max_tokens: TextLimit = 4000,
     ) -> ToolReply[FetchResult]:
@@ -244,11 +265,11 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
-        info = await wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
+        info = await _wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
             ctx, f"adding to {knowledge_base.name}", on_cancel=partial(knowledge_base.cancel_job, job)
         ):
-            info = await wait_for_job(knowledge_base, job, WHOLE, ctx)
+            info = await _wait_for_job(knowledge_base, job, _WHOLE, ctx)
         documents = await to_thread.run_sync(_added, knowledge_base, job)
         lines = [job_text([info]), *map(document_line, documents)]
         if info.state in {"queued", "running"}:
@@ -274,7 +295,7 @@ def _register_removing(server: LoomServer, service: Service) -> None:
         ids: Annotated[
             list[str], Field(description="Ids or URIs of documents.", min_length=1, max_length=500)
         ],
-        source: Source = None,
+        source: _Source = None,
         confirm: Annotated[
             bool,
             Field(
@@ -319,7 +340,7 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         limit: Annotated[int, Field(description="How many entities a hop.", ge=1, le=100)] = 20,
     ) -> ToolReply[GraphResult]:
         knowledge_base = await service.one(source)
-        result = await explore(knowledge_base, entity, to=to or None, hops=hops, limit=limit)
+        result = await _explore(knowledge_base, entity, to=to or None, hops=hops, limit=limit)
         return tool_result(graph_text(result), result)
 
 
@@ -442,5 +463,178 @@ def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo
     return [document_info(row) for row in rows if row is not None]
 
 
-Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
-"""Which knowledge base is meant."""
+async def _explore(
+    knowledge_base: GraphRAGKnowledgeBase, entity: str, *, to: str | None, hops: int, limit: int
+) -> GraphResult:
+    """The surroundings of an entity, or a path to another.
+
+    Raises:
+        NotFoundError: there is no such entity, or no path.
+    """
+    return await to_thread.run_sync(_explored, knowledge_base, entity, to, hops, limit)
+
+
+def _explored(
+    knowledge_base: GraphRAGKnowledgeBase, entity: str, to: str | None, hops: int, limit: int
+) -> GraphResult:
+    start = _find(knowledge_base, entity)
+    names = knowledge_base.aliases.names_of(start.key)[:_MAX_NAMES]
+    if to is None:
+        nodes, edges = knowledge_base.ask_graph(
+            lambda store: store.neighbours(start.key, hops=hops, limit=limit), around=[start.key], hops=hops
+        )
+        edges = sorted(edges, key=lambda edge: (-edge.support, -edge.confidence))[: 2 * limit]
+        path: list[str] = []
+    else:
+        end = _find(knowledge_base, to)
+        found = knowledge_base.ask_graph(
+            lambda store: store.path(start.key, end.key, max_hops=_MAX_PATH),
+            around=[start.key, end.key],
+            hops=_MAX_PATH // 2,
+        )
+        if found is None:
+            raise NotFoundError(
+                f"No path of up to {_MAX_PATH} relations leads from {start.name!r} to {end.name!r}.",
+                advice="Ask `query` about both; passages may connect what the graph does not.",
+            )
+        nodes, edges = list(found.nodes), list(found.edges)
+        path = [node.name for node in found.nodes]
+    return GraphResult(
+        entity=start.name,
+        also_known_as=[name for name in names if name != start.name],
+        entities=[EntityInfo(name=node.name, type=node.type, mentions=node.mentions) for node in nodes],
+        relations=_relations(knowledge_base, [start, *nodes], edges),
+        path=path,
+    )
+
+
+def _find(knowledge_base: GraphRAGKnowledgeBase, name: str) -> EntityNode:
+    graph = knowledge_base.graph
+    keys = graph.search(name, limit=6)
+    nodes = {node.key: node for node in graph.nodes(keys)}
+    if not nodes:
+        raise NotFoundError(
+            f"There is no entity like {name!r} in {knowledge_base.name!r}.",
+            advice="Names are those that the documents use; `query` finds passages by meaning.",
+        )
+    return nodes[keys[0]]
+
+
+def _relations(
+    knowledge_base: GraphRAGKnowledgeBase, nodes: Sequence[EntityNode], edges: Sequence[EntityEdge]
+) -> list[RelationInfo]:
+    graph = knowledge_base.graph
+    names = {node.key: node.name for node in nodes}
+    missing = {key for edge in edges for key in (edge.subject, edge.object)} - names.keys()
+    names |= graph.names_of(sorted(missing))
+    told: list[RelationInfo] = []
+    for edge in edges:
+        quote, passage = "", ""
+        for chunk, start, end in graph.evidence(edge.subject, edge.predicate, edge.object, limit=1):
+            row = knowledge_base.documents.chunks([chunk]).get(chunk)
+            if row is not None:
+                quote = " ".join(row.text[start : min(end, start + _MAX_QUOTE)].split())
+                passage = row.id
+        told.append(
+            RelationInfo(
+                subject=names.get(edge.subject, ""),
+                predicate=edge.predicate,
+                object=names.get(edge.object, ""),
+                support=edge.support,
+                evidence=quote,
+                passage_id=passage,
+            )
+        )
+    return told
+
+
+def _register_job_tools(server: LoomServer, service: Service) -> None:
+    """Register `job`, which only reads, so that no host asks the user at each poll, and `job_cancel`."""
+
+    @server.tool(
+        title="Follow jobs",
+        description=(
+            "See how far adding documents is, which files failed and why, and how many were skipped; or wait "
+            "for a job. Without an id it lists the newest jobs. Returns state, counts and problems. "
+            'Example: {"id": "job-1a2b3c4d", "action": "wait"}'
+        ),
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+        task="optional",
+    )
+    async def job(
+        ctx: ToolContext,
+        id: Annotated[str | None, Field(description=f"{_ID}; left out, all jobs.")] = None,  # noqa: A002
+        action: Annotated[
+            Literal["status", "wait", "cancel"],
+            Field(
+                description="`wait` returns when the job is done, or after 45 s.",
+                json_schema_extra={"enum": ["status", "wait"]},
+            ),
+        ] = "status",
+        cursor: Annotated[
+            str | None,
+            Field(description="`next_cursor`: with an id for its further problems, else for older jobs."),
+        ] = None,
+    ) -> ToolReply[JobResult]:
+        if action == "cancel":  # was an action of this tool
+            raise InvalidInputError("`job` only looks.", advice="Call `job_cancel` with the id.")
+        if not id:
+            if action != "status":
+                raise InvalidInputError(f"To {action}, give the job's id.")
+            newest = await service.jobs(cursor=cursor)
+            more = f'\n[older jobs: job(cursor="{newest.next_cursor}")]' if newest.next_cursor else ""
+            return tool_result(job_text(newest.jobs) + more, newest)
+        knowledge_base, _ = await service.job(id)
+        seconds = 0.0
+        if action == "wait":
+            seconds = _WHOLE if await become_task(ctx, f"waiting for {id}") else _JOB_WAIT
+        info = await _wait_for_job(knowledge_base, id, seconds, ctx, after=position(cursor))
+        return tool_result(job_text([info], page=bool(cursor)), JobResult(jobs=[info]))
+
+    @server.tool(
+        title="Cancel a job",
+        description=(
+            "Cancel a job that `add` began. What it has added so far stays, the rest is skipped. Use it only "
+            "when the user asks for it. Returns the job's state."
+        ),
+        read_only=False,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+    )
+    async def job_cancel(
+        id: Annotated[str, Field(description=f"{_ID}.", min_length=1, examples=["job-1a2b3c4d"])],  # noqa: A002
+    ) -> ToolReply[CancelResult]:
+        knowledge_base, _ = await service.job(id)
+        await knowledge_base.cancel_job(id)
+        info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(id))
+        return tool_result(job_text([info]), CancelResult(id=id, state=info.state))
+
+
+async def _wait_for_job(
+    knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext, *, after: int = 0
+) -> JobInfo:
+    """Wait until a job is over, reporting its progress to the client.
+
+    Args:
+        knowledge_base: where the job is.
+        job: its id.
+        seconds: to wait at most.
+        ctx: the call.
+        after: cursor of its problems, see `job_info`.
+    """
+    reporter = progress(ctx)
+
+    async def report(state: Job) -> None:
+        told = f"{state.processed} of {state.total} documents"
+        if state.state == "listing":
+            told = f"listing: {state.total:,} files so far"
+        await reporter.report(state.processed, told)
+
+    with anyio.move_on_after(seconds):
+        await knowledge_base.wait_for_job(job, progress=report)
+    state = await to_thread.run_sync(knowledge_base.job, job)
+    return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from itertools import repeat
 
-from loom_kb.program import run
+from loom_kb.cli import run
 
-from loom_core.server.cli.bundle import bundled_line
+from loom_core.server.cli.command_line import bundled_line
 
 if __name__ == "__main__":
     sys.exit(run(bundled_line(sys.argv[1:], options=repeat("--root"))))

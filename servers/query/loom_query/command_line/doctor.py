@@ -10,8 +10,7 @@ import anyio
 from loom_core.errors import ConfigError, LoomError
 from loom_core.server.cli.health import Section, fine, problem, told_by, warning
 from loom_core.server.doctor.examination import Check, blocking
-from loom_core.server.doctor.keys import language_model_variables
-from loom_core.server.doctor.language_model import model_section
+from loom_core.server.doctor.language_model import language_model_variables, model_section
 from loom_query.configuration.query_file import read_query_file
 from loom_query.federation.live_source import McpSource
 from loom_query.service import Service

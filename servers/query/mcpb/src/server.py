@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from loom_query.program import run
+from loom_query.cli import run
 
-from loom_core.server.cli.bundle import bundled_line
+from loom_core.server.cli.command_line import bundled_line
 
 if __name__ == "__main__":
     sys.exit(run(bundled_line(sys.argv[1:], options=["--config"])))

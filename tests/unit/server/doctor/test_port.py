@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from loom_core.server.cli.health import Finding
-from loom_core.server.doctor.port import port_section
-from loom_core.server.doctor.port_holder import PortHolder, port_holder
+from loom_core.server.doctor.port import PortHolder, port_holder, port_section
 
 pytestmark = pytest.mark.slow
 

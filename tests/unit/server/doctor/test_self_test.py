@@ -11,8 +11,7 @@ import anyio
 import pytest
 
 from loom_core.server.cli.health import Finding, Section
-from loom_core.server.doctor.self_test import Patience, self_test_section
-from loom_core.server.doctor.stdio_probe import probe_server
+from loom_core.server.doctor.self_test import Patience, probe_server, self_test_section
 
 pytestmark = pytest.mark.slow
 

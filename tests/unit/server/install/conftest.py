@@ -11,10 +11,9 @@ from typing import Protocol
 import pytest
 
 from loom_core.server.cli.install_options import add_install_options, add_uninstall_options
-from loom_core.server.install.clients import CLIENTS
+from loom_core.server.install.clients import CLIENTS, Machine
 from loom_core.server.install.command import InstallReport, Program, install, uninstall
 from loom_core.server.install.launch import Interpreter
-from loom_core.server.install.machine import Machine
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -5,8 +5,7 @@ from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 import pytest
 
 from loom_core.server.cli.install_options import CLIENT_IDS
-from loom_core.server.install.clients import CLIENTS
-from loom_core.server.install.machine import Machine, Platform
+from loom_core.server.install.clients import CLIENTS, Machine, Platform
 from loom_core.server.install.server import InstalledServer, runs
 
 _LINUX = Machine("linux", PurePosixPath("/home/李明"), PurePosixPath("/p"), {})

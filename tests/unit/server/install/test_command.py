@@ -10,8 +10,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.server.cli.install_options import split_arguments
-from loom_core.server.install.clients import CLIENTS
-from loom_core.server.install.machine import Machine
+from loom_core.server.install.clients import CLIENTS, Machine
 
 if TYPE_CHECKING:
     from tests.unit.server.install.conftest import RunInstall

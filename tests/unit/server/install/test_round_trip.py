@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.server.install.clients import CLIENTS
+from loom_core.server.install.clients import CLIENTS, Machine
 from loom_core.server.install.json_text import JsonText
-from loom_core.server.install.machine import Machine
 from loom_core.server.install.toml_text import TomlText
 
 if TYPE_CHECKING:

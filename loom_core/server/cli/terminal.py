@@ -1,0 +1,256 @@
+"""The person at a terminal: what they type, Ctrl-C, and their answers to what a run waits for.
+
+`Keyboard` reads lines while other things go on; `Interrupts` hears Ctrl-C from the beginning of a command to
+its end, so that none is lost and none ends it unasked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+import anyio
+from anyio.abc import TaskStatus
+
+from loom_core.knowledge.text.control_characters import visible
+from loom_core.runs.commands import Answered, Decided
+from loom_core.server.cli.console import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.runs.run import Pending
+
+__all__ = ["Interrupted", "Interrupts", "Keyboard", "asked_at_terminal"]
+
+_PIECE = 65_536
+T = TypeVar("T")
+
+
+async def asked_at_terminal(
+    keyboard: Keyboard, question: str, pending: Pending, *, by: str
+) -> Decided | Answered | None:
+    """Ask the person about something that a run waits for; None if they make no choice.
+
+    Args:
+        keyboard: where they type.
+        question: what they are asked.
+        pending: what the run waits for.
+        by: who they are, for the journal.
+    """
+    say(question)
+    if pending.kind == "question":
+        return await _answered(keyboard, pending, by)
+    every = "[a]ll of this tool, " if pending.for_run else ""
+    choices = f"[y]es, {every}[n]o, [e]dit" if pending.kind == "approval" else "[y]es, [n]o"
+    while True:
+        said = await keyboard.line(f"{choices}: ")
+        if said is None:
+            return None
+        match said.strip().lower():
+            case "y" | "yes" | "是":
+                return Decided(id=pending.id, action="approve", by=by)
+            case "a" | "all" | "全部" if pending.for_run:
+                return Decided(id=pending.id, action="approve", scope="run", by=by)
+            case "n" | "no" | "否":
+                reason = await keyboard.line("Why? (may be empty) ") or ""
+                return Decided(id=pending.id, action="deny", reason=reason.strip(), by=by)
+            case "e" | "edit" if pending.kind == "approval":
+                if (arguments := await _edited(keyboard, pending.arguments)) is not None:
+                    return Decided(id=pending.id, action="edit", arguments=arguments, by=by)
+            case _:
+                pass
+
+
+async def _edited(keyboard: Keyboard, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    say(json.dumps(dict(arguments), ensure_ascii=False))
+    line = await keyboard.line("Arguments as JSON: ")
+    return _object(line or "")
+
+
+async def _answered(keyboard: Keyboard, pending: Pending, by: str) -> Answered | None:
+    properties = cast("Mapping[str, Mapping[str, Any]]", pending.schema.get("properties", {}))
+    content: dict[str, Any] = {}
+    if not properties:
+        said = await keyboard.line("[y]es, [n]o: ")
+        if said is None:
+            return None
+        agreed = said.strip().lower() in {"y", "yes", "是"}
+        return Answered(id=pending.id, action="accept" if agreed else "decline", by=by)
+    for name, part in properties.items():
+        label = part.get("title") or part.get("description") or name
+        choices = f" ({', '.join(map(str, part['enum']))})" if "enum" in part else ""
+        said = await keyboard.line(f"{visible(str(label))}{visible(choices)}: ")
+        if said is None:
+            return None
+        if said or name in pending.schema.get("required", ()):
+            content[name] = _value(said, str(part.get("type", "string")))
+    return Answered(id=pending.id, action="accept", content=content, by=by)
+
+
+def _value(said: str, kind: str) -> object:
+    """What was typed as the type that is wanted, where it can be."""
+    if kind == "boolean":
+        return said.strip().lower() in {"y", "yes", "true", "1", "是"}
+    if kind in {"integer", "number"}:
+        try:
+            return int(said) if kind == "integer" else float(said)
+        except ValueError:
+            return said
+    return said
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        say(f"This is no JSON: {error}")
+        return None
+    if not isinstance(value, dict):
+        say("Write an object in braces.")
+        return None
+    return cast("dict[str, Any]", value)
+
+
+class Keyboard:
+    """Reads lines of standard input in a thread that ends with the process.
+
+    A line is read when one is wanted, also if the last wait for one was given up: then it is that line.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lines: deque[str] = deque()
+        self._came = asyncio.Event()
+        self._ended = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def attended(self) -> bool:
+        """Whether there is a person: both what they type and what they are shown is a terminal's."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+    async def line(self, prompt: str = "") -> str | None:
+        """The next line without its end; None when there is no more."""
+        if self._thread is None:
+            # Not by anyio: a thread that waits for a key must not keep the program from ending.
+            self._thread = threading.Thread(target=self._read, name="keyboard", daemon=True)
+            self._thread.start()
+        if prompt:
+            sys.stderr.write(prompt)
+            sys.stderr.flush()
+        while not self._lines and not self._ended:
+            self._came.clear()
+            await self._came.wait()
+        return self._lines.popleft() if self._lines else None
+
+    def forget(self) -> None:
+        """Drop what was typed before it was asked for."""
+        self._lines.clear()
+
+    def _read(self) -> None:
+        # Not by sys.stdin: its lock would be held when the interpreter ends.
+        rest = b""
+        while piece := _read_some():
+            *lines, rest = (rest + piece).split(b"\n")
+            self._tell([line.decode("utf-8", "replace").rstrip("\r") for line in lines], ended=False)
+        self._tell([rest.decode("utf-8", "replace")] if rest else [], ended=True)
+
+    def _tell(self, lines: list[str], *, ended: bool) -> None:
+        def take() -> None:
+            self._lines += lines
+            self._ended = self._ended or ended
+            self._came.set()
+
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(take)
+
+
+def _read_some() -> bytes:
+    try:
+        return os.read(sys.stdin.fileno(), _PIECE)
+    except OSError:
+        return b""
+
+
+class Interrupted(Exception):  # noqa: N818 - nothing has gone wrong
+    """The person pressed Ctrl-C while something else was waited for."""
+
+
+class Interrupts:
+    """Those of the person at the terminal: `async with Interrupts.heard() as interrupts:`.
+
+    Where the system knows no signals (Windows), there are none: Ctrl-C ends the program.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._came = anyio.Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def heard(cls) -> AsyncGenerator[Self]:
+        """Hear them while the block lasts."""
+        interrupts = cls()
+        error: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(interrupts._hear)
+            try:
+                yield interrupts
+            except Exception as raised:  # noqa: BLE001 - the group would wrap it; it is raised below
+                error = raised
+            tasks.cancel_scope.cancel()
+        if error is not None:
+            raise error
+
+    async def next(self) -> None:
+        """Returns when Ctrl-C is pressed, or was and nobody has heeded it."""
+        while not self._count:
+            self._came = anyio.Event()
+            await self._came.wait()
+        self._count -= 1
+
+    async def unless(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something that Ctrl-C breaks off.
+
+        Raises:
+            Interrupted: it did.
+        """
+        done: list[T] = []
+        error: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def end() -> None:
+                await self.next()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(end)
+            try:
+                done.append(await work())
+            except Exception as raised:  # noqa: BLE001 - the group would wrap it; it is raised below
+                error = raised
+            tasks.cancel_scope.cancel()
+        if error is not None:
+            raise error
+        if not done:
+            raise Interrupted
+        return done[0]
+
+    async def _hear(self, *, task_status: TaskStatus[None]) -> None:
+        try:
+            receiver = anyio.open_signal_receiver(signal.SIGINT)
+            with receiver as signals:
+                task_status.started()
+                async for _ in signals:
+                    self._count += 1
+                    self._came.set()
+        except NotImplementedError:
+            task_status.started()
