@@ -8,13 +8,12 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 
 from loom_core.agent.compaction.transcript import shortened
-from loom_core.agent.hooks import HookError, Veto, asked_hooks
+from loom_core.agent.hooks import HookError, Veto, call_hook
 from loom_core.agent.reprompt import Nudge
 from loom_core.agent.spending import calls_left
 from loom_core.errors import ConfigError, LLMError, RecordError
@@ -79,7 +78,7 @@ class ModelTurns:
             response = await self._asked(nudge, specs)
         self._record.answered(response)
         for hooks in self._parts.hooks:
-            await asked_hooks(hooks, "after_model", partial(hooks.after_model, self._record.run, response))
+            await call_hook(hooks, "after_model", hooks.after_model, self._record.run, response)
 
     def _specs(self) -> tuple[ToolSpec, ...]:
         record, request = self._record, self._record.run.request
@@ -95,8 +94,7 @@ class ModelTurns:
         options["output"] = self._schema if wants_json and not self._record.state.closing else None
         request = ChatRequest.of((await self._system(specs), *self._record.state.history), options)
         for hooks in self._parts.hooks:
-            say = partial(hooks.before_model, self._record.run, request)
-            said = await asked_hooks(hooks, "before_model", say)
+            said = await call_hook(hooks, "before_model", hooks.before_model, self._record.run, request)
             if isinstance(said, Veto):
                 raise HookError(f"{type(hooks).__qualname__} does not want the model asked: {said.reason}")
             request = said
@@ -125,8 +123,10 @@ class ModelTurns:
         if due != "compaction":
             return False
         for hooks in self._parts.hooks:
-            say = partial(hooks.before_compaction, record.run, conversation)
-            if await asked_hooks(hooks, "before_compaction", say) is not None:
+            said = await call_hook(
+                hooks, "before_compaction", hooks.before_compaction, record.run, conversation
+            )
+            if said is not None:
                 return False
         compacted = await self._compactor.compact(
             conversation,
@@ -139,8 +139,7 @@ class ModelTurns:
             return False
         record.compacted(compacted, taken=taken)
         for hooks in self._parts.hooks:
-            say = partial(hooks.after_compaction, record.run, compacted)
-            await asked_hooks(hooks, "after_compaction", say)
+            await call_hook(hooks, "after_compaction", hooks.after_compaction, record.run, compacted)
         return True
 
 

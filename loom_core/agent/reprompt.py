@@ -13,7 +13,7 @@ from loom_core.llm.structured import read_value
 
 if TYPE_CHECKING:
     from loom_core.agent.notices import Notices
-    from loom_core.agent.state import NudgeKind, RunState
+    from loom_core.agent.record import NudgeKind, RunState
 
 __all__ = ["Final", "Nudge", "conclusion"]
 

@@ -11,7 +11,7 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.state import RunState
+from loom_core.agent.record import RunState
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.providers import PROVIDERS

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from loom_core.agent.calls.caller import SPENT
+from loom_core.agent.calling_run import SPENT
 from loom_core.agent.teams.child_run import ChildRun
 from loom_core.errors import ConfigError, LoomError
 from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
-from loom_core.agent.calls.caller import calling_run
+from loom_core.agent.calling_run import calling_run
 from loom_core.agent.result import RunResult
 from loom_core.errors import InvalidInputError, unwrapped
 from loom_core.runs.commands import Abort, Answered, Decided, Pause, Resume, check_fits

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.calls.caller import SPENT, calling_run
+from loom_core.agent.calling_run import SPENT, calling_run
 from loom_core.agent.spending import left_of
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from loom_core.agent.notices import Notices
+from loom_core.agent.record import RunState
 from loom_core.agent.reprompt import Final, Nudge, conclusion
-from loom_core.agent.state import RunState
 from loom_core.errors import LLMError
 from loom_core.llm.interface import FinishReason, LLMResponse, OutputSchema
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loom_core.errors import NotFoundError
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import CallContext, ToolOutput
-from tests.fixtures.tool_turns import CHANGES, HARMLESS, Doing, Watcher, pipeline_of, tool_call
+from tests.fixtures.tool_turns import CHANGES, HARMLESS, Doing, Host, pipeline_of, tool_call
 
 _TURNS = st.lists(
     st.tuples(
@@ -31,7 +31,7 @@ class _Turn:
 
     def __init__(self, plan: list[tuple[str, str, int]], each: int) -> None:
         self.scheduler = Scheduler(max_concurrency=each, timeout_seconds=0.002)
-        self.watcher = Watcher()
+        self.host = Host()
         self.problems: list[str] = []
         self.calls = [
             tool_call(f"{kind}_{how}", str(number), n=number) for number, (kind, how, _) in enumerate(plan)
@@ -53,7 +53,7 @@ class _Turn:
             async with anyio.create_task_group() as group:
                 if cancelled_after is not None:
                     group.start_soon(self._cancel, group.cancel_scope, cancelled_after)
-                results = await self._pipeline.execute(planned, watcher=self.watcher)
+                results = await self._pipeline.execute(planned, host=self.host)
                 assert [result.call_id for result in results] == [call.id for call in self.calls]
                 group.cancel_scope.cancel()
 
@@ -95,7 +95,7 @@ def test_in_any_turn_effects_come_in_order_and_every_call_has_one_result(
     anyio.run(lambda: turn.run(cancelled_after=cancelled_after))
 
     assert not turn.problems
-    assert sorted(told for told in turn.watcher.told if told.startswith("finished")) == sorted(
+    assert sorted(told for told in turn.host.told if told.startswith("finished")) == sorted(
         f"finished {call.id}" for call in turn.calls
     )
     snapshot = turn.scheduler.snapshot()
@@ -103,6 +103,6 @@ def test_in_any_turn_effects_come_in_order_and_every_call_has_one_result(
     expected = {"ends": "success", "fails": "error", "raises": "error", "hangs": "timeout"}
     for call, (kind, how, _) in zip(turn.calls, plan, strict=True):
         ended = "error" if kind == "missing" else expected[how]
-        assert turn.watcher.results[call.id].status in (
+        assert turn.host.results[call.id].status in (
             {ended} if cancelled_after is None else {ended, "aborted"}
         )

@@ -18,33 +18,31 @@ from loom_core.tools.interface import CallContext, Question, Tool, ToolOutput
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.permission.rule import PermissionRule
 from loom_core.tools.toolbox import Toolbox
-from tests.fixtures.tool_turns import CHANGES, Doing, Watcher, pipeline_of, ran, tool_call
+from tests.fixtures.tool_turns import CHANGES, Doing, Host, pipeline_of, ran, tool_call
 
 
 async def test_a_call_goes_through_six_stages() -> None:
-    watcher = Watcher()
+    host = Host()
 
-    (result,) = await ran(
-        pipeline_of(Doing("文件:读取")), tool_call("文件__读取", path="笔记.md"), watcher=watcher
-    )
+    (result,) = await ran(pipeline_of(Doing("文件:读取")), tool_call("文件__读取", path="笔记.md"), host=host)
 
     assert (result.status, result.tool, result.call_id) == ("success", "文件:读取", "call_1")
     assert result.message.text == '{"path": "笔记.md"}'
     assert not result.message.failed
-    assert watcher.told == ["starting call_1", "finished call_1"]
+    assert host.told == ["starting call_1", "finished call_1"]
     assert list(result.stages) == ["discover", "validate", "authorize", "check_cancel", "execute", "format"]
     assert all(seconds >= 0 for seconds in result.stages.values())
 
 
 async def test_a_tool_that_there_is_not_is_answered_with_the_nearest() -> None:
-    watcher = Watcher()
+    host = Host()
 
-    (result,) = await ran(pipeline_of(Doing("fs:read")), tool_call("fs__reed"), watcher=watcher)
+    (result,) = await ran(pipeline_of(Doing("fs:read")), tool_call("fs__reed"), host=host)
 
     assert (result.status, result.tool) == ("error", "unknown")
     assert result.message.text == "There is no tool 'fs__reed'. Did you mean `fs__read`?"
     assert result.message.failed
-    assert watcher.told == ["finished call_1"]
+    assert host.told == ["finished call_1"]
 
 
 async def test_a_tool_that_the_run_may_not_use_counts_as_not_there() -> None:
@@ -82,14 +80,14 @@ _PATH = {
     ],
 )
 async def test_wrong_arguments_are_answered_with_what_would_be_right(call: ToolCallPart, told: str) -> None:
-    watcher = Watcher()
+    host = Host()
 
-    (result,) = await ran(pipeline_of(Doing("读", schema=_PATH)), call, watcher=watcher)
+    (result,) = await ran(pipeline_of(Doing("读", schema=_PATH)), call, host=host)
 
     assert result.status == "error"
     assert told in result.message.text
     assert len(result.message.text) < 700
-    assert watcher.told == [f"finished {call.id}"]
+    assert host.told == [f"finished {call.id}"]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +115,17 @@ async def test_null_for_all_arguments_counts_as_none() -> None:
 
 async def test_what_a_rule_denies_does_not_run_and_the_model_is_told_why() -> None:
     rule = PermissionRule(action="deny", args={"path": "/etc/**"}, reason="系统文件不能读。")
-    watcher = Watcher()
+    host = Host()
 
     (result,) = await ran(
         pipeline_of(Doing("读"), permissions=Permissions([rule])),
         tool_call("读", path="/etc/x"),
-        watcher=watcher,
+        host=host,
     )
 
     assert result.status == "denied"
     assert "not permitted. 系统文件不能读。 Do not try the same again" in result.message.text
-    assert watcher.told == ["finished call_1"]
+    assert host.told == ["finished call_1"]
 
 
 async def test_what_has_to_be_approved_runs_if_it_was_and_only_then() -> None:
@@ -135,8 +133,8 @@ async def test_what_has_to_be_approved_runs_if_it_was_and_only_then() -> None:
     (planned,) = await pipeline.plan([tool_call("写")])
     assert (planned.verdict, planned.reason, planned.result) == ("ask", "It may change something.", None)
 
-    (refused,) = await pipeline.execute([planned], watcher=Watcher())
-    (result,) = await pipeline.execute([planned], watcher=Watcher(), approved=frozenset({"call_1"}))
+    (refused,) = await pipeline.execute([planned], host=Host())
+    (result,) = await pipeline.execute([planned], host=Host(), approved=frozenset({"call_1"}))
 
     assert refused.status == "denied"
     assert "has to be approved by a person" in refused.message.text
@@ -150,7 +148,7 @@ async def test_what_has_changed_since_the_plan_counts_when_it_is_to_run() -> Non
     (planned,) = await pipeline.plan([tool_call("s__写")])
 
     async def status() -> tuple[str, str]:
-        (result,) = await pipeline.execute([planned], watcher=Watcher(), approved=frozenset({"call_1"}))
+        (result,) = await pipeline.execute([planned], host=Host(), approved=frozenset({"call_1"}))
         return result.status, result.message.text
 
     assert (await status())[0] == "success"
@@ -166,15 +164,13 @@ async def test_what_has_changed_since_the_plan_counts_when_it_is_to_run() -> Non
 
 
 async def test_of_two_calls_with_one_id_only_the_first_runs() -> None:
-    watcher = Watcher()
+    host = Host()
 
-    first, second = await ran(
-        pipeline_of(Doing("x")), tool_call("x", n=1), tool_call("x", n=2), watcher=watcher
-    )
+    first, second = await ran(pipeline_of(Doing("x")), tool_call("x", n=1), tool_call("x", n=2), host=host)
 
     assert (first.message.text, first.status) == ('{"n": 1}', "success")
     assert "another call of this turn has the id 'call_1'" in second.message.text
-    assert watcher.told.count("starting call_1") == 1
+    assert host.told.count("starting call_1") == 1
 
 
 async def test_arguments_without_a_bottom_are_refused(tmp_path: Path) -> None:
@@ -208,14 +204,14 @@ async def test_others_run_while_a_very_long_output_is_looked_through() -> None:
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    watcher = Watcher()
+    host = Host()
     async with anyio.create_task_group() as group:
         group.start_soon(count)
-        (result,) = await ran(pipeline_of(Doing("x", does)), tool_call("x"), watcher=watcher)
+        (result,) = await ran(pipeline_of(Doing("x", does)), tool_call("x"), host=host)
         ended.set()
 
     assert turns > 10
-    assert watcher.spilled == ["很长的一行\n" * 300_000]
+    assert host.spilled == ["很长的一行\n" * 300_000]
     assert len(result.message.text) < 30_000
 
 
@@ -229,7 +225,7 @@ async def test_a_search_finds_and_runs_with_what_the_run_may_use() -> None:
     assert [spec.name for spec in box.specs(allowed=allowed)] == ["tool_search"]
 
     planned = await pipeline.plan([tool_call("tool_search", query="shell read")], allowed=allowed)
-    (result,) = await pipeline.execute(planned, watcher=Watcher())
+    (result,) = await pipeline.execute(planned, host=Host())
 
     assert result.status == "success"
     assert "fs__read" in result.message.text
@@ -245,13 +241,13 @@ async def test_a_tool_says_how_far_it_is_and_asks() -> None:
         answer = await context.ask(Question("哪个城市?"))
         return ToolOutput(f"{answer.content['城市']} {context.depth}")
 
-    watcher = Watcher()
+    host = Host()
     pipeline = pipeline_of(Doing("x", does))
-    (result,) = await pipeline.execute(await pipeline.plan([tool_call("x")]), watcher=watcher, depth=2)
+    (result,) = await pipeline.execute(await pipeline.plan([tool_call("x")]), host=host, depth=2)
 
     assert result.message.text == "北京 2"
-    assert watcher.steps == [(1, 2, "一半")]
-    assert watcher.told == ["starting call_1", "progress call_1", "ask call_1", "finished call_1"]
+    assert host.steps == [(1, 2, "一半")]
+    assert host.told == ["starting call_1", "progress call_1", "ask call_1", "finished call_1"]
 
 
 async def test_long_output_is_spilled_and_images_are_kept() -> None:
@@ -260,10 +256,10 @@ async def test_long_output_is_spilled_and_images_are_kept() -> None:
     async def does(_arguments: Mapping[str, Any], _context: CallContext) -> ToolOutput:
         return ToolOutput("\x1b[1m行\x1b[0m\n" * 500, parts=(image,))
 
-    watcher = Watcher()
-    (result,) = await ran(pipeline_of(Doing("x", does), output_tokens=50), tool_call("x"), watcher=watcher)
+    host = Host()
+    (result,) = await ran(pipeline_of(Doing("x", does), output_tokens=50), tool_call("x"), host=host)
 
-    assert watcher.spilled == ["行\n" * 500]
+    assert host.spilled == ["行\n" * 500]
     assert result.blob == "loom://runs/run_1/blobs/1"
     assert result.blob in result.message.text
     assert image in result.message.parts

@@ -18,7 +18,7 @@ from loom_core.tools.auditing.report import verify
 from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.permission.rule import PermissionRule
-from tests.fixtures.tool_turns import CHANGES, Doing, Watcher, pipeline_of, ran, tool_call
+from tests.fixtures.tool_turns import CHANGES, Doing, Host, pipeline_of, ran, tool_call
 
 
 def _audited(path: Path) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ async def test_the_audit_has_every_decision_and_every_call_that_may_change_somet
     assert [line["decision"] for line in _audited(path)] == ["allow", "ask", "deny"]
 
     planned[1] = replace(planned[1], by="小李")
-    await pipeline.execute(planned, watcher=Watcher(), approved=frozenset({"2"}))
+    await pipeline.execute(planned, host=Host(), approved=frozenset({"2"}))
 
     later = _audited(path)[3:]
     assert [(line["kind"], line["call"]) for line in later] == [
@@ -71,7 +71,7 @@ async def test_the_audit_says_why_a_call_is_asked_about_and_names_no_rule_that_d
 
     (planned,) = await pipeline.plan([tool_call("新", "1")])
     permissions.rules = (PermissionRule(action="deny", tool="新"),)
-    await pipeline.execute([replace(planned, by="小李")], watcher=Watcher(), approved=frozenset({"1"}))
+    await pipeline.execute([replace(planned, by="小李")], host=Host(), approved=frozenset({"1"}))
 
     told = [[line.get(name, "") for name in ("decision", "by", "rule", "reason")] for line in _audited(path)]
     assert told == [

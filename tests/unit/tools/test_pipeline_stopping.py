@@ -1,4 +1,4 @@
-"""Calls of a turn that is stopped, or ended by who watches it: each of them has a result."""
+"""Calls of a turn that is stopped, or ended by its host: each of them has a result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from loom_core.errors import RecordError
 from loom_core.tools.calls import PlannedCall
 from loom_core.tools.interface import CallContext, Question, ToolOutput
-from tests.fixtures.tool_turns import CHANGES, Doing, Watcher, pipeline_of, ran, tool_call
+from tests.fixtures.tool_turns import CHANGES, Doing, Host, pipeline_of, ran, tool_call
 
 
 async def test_a_stopped_run_waits_until_what_is_spilled_is_kept() -> None:
-    class Slow(Watcher):
+    class Slow(Host):
         async def spill(self, planned: PlannedCall, text: str) -> str:
             scope.cancel()
             await anyio.lowlevel.checkpoint()
@@ -26,17 +26,17 @@ async def test_a_stopped_run_waits_until_what_is_spilled_is_kept() -> None:
     async def does(_arguments: Mapping[str, Any], _context: CallContext) -> ToolOutput:
         return ToolOutput("长" * 500)
 
-    watcher = Slow()
+    host = Slow()
     with anyio.CancelScope() as scope:
-        await ran(pipeline_of(Doing("x", does), output_tokens=50), tool_call("x"), watcher=watcher)
+        await ran(pipeline_of(Doing("x", does), output_tokens=50), tool_call("x"), host=host)
 
-    assert watcher.results["call_1"].status == "success"
-    assert watcher.results["call_1"].blob
+    assert host.results["call_1"].status == "success"
+    assert host.results["call_1"].blob
 
 
 async def test_when_a_run_is_stopped_every_call_has_a_result() -> None:
     begun = anyio.Event()
-    watcher = Watcher()
+    host = Host()
 
     async def endless(_arguments: Mapping[str, Any], _context: CallContext) -> ToolOutput:
         begun.set()
@@ -57,7 +57,7 @@ async def test_when_a_run_is_stopped_every_call_has_a_result() -> None:
 
     async def execute() -> None:
         nonlocal returned
-        await pipeline.execute(planned, watcher=watcher)
+        await pipeline.execute(planned, host=host)
         returned = True
 
     async with anyio.create_task_group() as group:
@@ -67,18 +67,18 @@ async def test_when_a_run_is_stopped_every_call_has_a_result() -> None:
         group.cancel_scope.cancel()
 
     assert not returned, "the cancellation goes on"
-    assert {id_: result.status for id_, result in watcher.results.items()} == {
+    assert {id_: result.status for id_, result in host.results.items()} == {
         "0": "error", "1": "success", "2": "aborted", "3": "aborted", "4": "aborted",
     }  # fmt: skip
-    assert watcher.results["2"].message.text == "`读` was stopped while it ran, as the run was stopped."
-    assert watcher.results["3"].message.text == "`写` was not run: the run was stopped before."
-    assert sorted(watcher.told) == sorted(
+    assert host.results["2"].message.text == "`读` was stopped while it ran, as the run was stopped."
+    assert host.results["3"].message.text == "`写` was not run: the run was stopped before."
+    assert sorted(host.told) == sorted(
         ["starting 1", "starting 2", *(f"finished {number}" for number in range(5))]
     )
 
 
 async def test_a_call_that_may_have_changed_something_says_so_when_it_is_stopped() -> None:
-    watcher = Watcher()
+    host = Host()
 
     async def endless(_arguments: Mapping[str, Any], _context: CallContext) -> ToolOutput:
         scope.cancel()
@@ -86,27 +86,27 @@ async def test_a_call_that_may_have_changed_something_says_so_when_it_is_stopped
         return ToolOutput("")
 
     with anyio.CancelScope() as scope:
-        await ran(pipeline_of(Doing("写", endless, annotations=CHANGES)), tool_call("写"), watcher=watcher)
+        await ran(pipeline_of(Doing("写", endless, annotations=CHANGES)), tool_call("写"), host=host)
 
     assert scope.cancelled_caught
-    assert watcher.results["call_1"].message.text.endswith("Whether it took effect is not known.")
+    assert host.results["call_1"].message.text.endswith("Whether it took effect is not known.")
 
 
 async def test_a_turn_that_is_stopped_before_it_begins_does_nothing() -> None:
-    watcher = Watcher()
+    host = Host()
     pipeline = pipeline_of(Doing("x"))
     planned = await pipeline.plan([tool_call("x", "1"), tool_call("x", "2")])
 
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await pipeline.execute(planned, watcher=watcher)
+        await pipeline.execute(planned, host=host)
 
     assert scope.cancelled_caught
-    assert watcher.told == ["finished 1", "finished 2"]
+    assert host.told == ["finished 1", "finished 2"]
 
 
 @pytest.mark.parametrize("when", ["starting", "finished", "progress", "ask"])
-async def test_what_a_watcher_raises_ends_the_turn(when: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_host_raises_ends_the_turn(when: str, caplog: pytest.LogCaptureFixture) -> None:
     async def does(_arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         assert context.progress is not None
         assert context.ask is not None
@@ -115,14 +115,14 @@ async def test_what_a_watcher_raises_ends_the_turn(when: str, caplog: pytest.Log
             await context.ask(Question("?"))
         return ToolOutput("好")
 
-    watcher = Watcher()
-    watcher.fails[when] = RecordError("磁盘满了。")
+    host = Host()
+    host.fails[when] = RecordError("磁盘满了。")
     calls = [tool_call("x", str(number)) for number in range(3)]
 
     with pytest.raises(RecordError, match="磁盘满了"):
-        await ran(pipeline_of(Doing("x", does)), *calls, watcher=watcher)
+        await ran(pipeline_of(Doing("x", does)), *calls, host=host)
     with pytest.raises(RecordError, match="磁盘满了"):
-        await ran(pipeline_of(Doing("x", does)), *calls[:1], watcher=watcher)
+        await ran(pipeline_of(Doing("x", does)), *calls[:1], host=host)
 
     if when != "finished":
-        assert {result.status for result in watcher.results.values()} <= {"aborted"}
+        assert {result.status for result in host.results.values()} <= {"aborted"}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_core.tools.schemas.quick_check import quick_check
+from loom_core.tools.schemas.check import quick_check
 
 _NAMES = st.sampled_from(["a", "路径", "c"])
 _NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, 1.0, float("nan"), 1e400]))

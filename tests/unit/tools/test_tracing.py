@@ -18,8 +18,10 @@ from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.toolbox import Toolbox
 
 
-class Watcher:
+class Host:
     """Takes note of nothing."""
+
+    can_ask = True
 
     async def starting(self, planned: PlannedCall) -> None: ...
 
@@ -52,7 +54,7 @@ async def made(*, seconds: float = 5.0, permissions: str = "allow", **arguments:
         run_id="run_1",
     )
     planned = await pipeline.plan([ToolCallPart("call_1", "tide", arguments)])
-    await pipeline.execute(planned, watcher=Watcher())
+    await pipeline.execute(planned, host=Host())
 
 
 def only(spans: list[ReadableSpan]) -> tuple[ReadableSpan, dict]:

@@ -1,37 +1,45 @@
-"""Which calls of an answer run: by permissions, hooks, loop guard, budget and people."""
+"""The tool round: the calls of one answer, each reviewed, run in the model's order, and given a result."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.agent.hooks import Veto, asked_hooks
+import anyio
+
+from loom_core.agent.calling_run import SPENT
+from loom_core.agent.hooks import Veto, call_hook
+from loom_core.agent.loop_guard import reminded
 from loom_core.agent.spending import calls_left
 from loom_core.errors import LoomError
+from loom_core.llm.messages import TextPart
 from loom_core.runs.human_broker import was_refused_by_time
-from loom_core.runs.run import Pending
+from loom_core.runs.run import Pending, Spent
 from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
+from loom_core.tools.depth import DEPTH_META_KEY, called_with
 from loom_core.tools.interface import ToolOutput
-from loom_core.tools.permission.permissions import UnapprovedToolError
+from loom_core.tools.permission.permissions import UnapprovedToolError, identity
 
 if TYPE_CHECKING:
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.notices import Notices
-    from loom_core.agent.record import RunRecord
-    from loom_core.agent.state import OpenCall
+    from loom_core.agent.record import OpenCall, RunRecord
     from loom_core.runs.commands import Decided
     from loom_core.runs.human_broker import People
     from loom_core.tools.execution.pipeline import ToolPipeline
+    from loom_core.tools.interface import Answer, Question
 
-__all__ = ["CallReview", "LoopStoppedError", "ReviewedCall"]
+__all__ = ["LoopStoppedError", "ToolRound"]
 
 _log = logging.getLogger(__name__)
 
+_PROGRESS_SECONDS = 0.25  # between two events of one call
 _EDITED_SHOWN = 2000  # characters
 _NOBODY = (
     "a call of %s was not made, as nobody can be asked (%s); give the agent `approve`, or have it allowed: "
@@ -41,6 +49,171 @@ _NOBODY = (
 
 class LoopStoppedError(LoomError):
     """The model makes the same call over and over, and was told so."""
+
+
+class ToolRound:
+    """Gives every call of the last answer its result, and is the host of those that run (`CallHost`).
+
+    All calls are planned and people are asked about all of them before any runs; those that stand before the
+    first one that has to be decided run meanwhile.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        pipeline: ToolPipeline,
+        people: People,
+        *,
+        guard: LoopGuard | None,
+        hooks: Sequence[Hooks],
+        notices: Notices,
+        gate: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Set up.
+
+        Args:
+            record: is told what happens.
+            pipeline: plans and runs the calls.
+            people: are asked.
+            guard: has a say in each call, and is told what came of it.
+            hooks: likewise.
+            notices: what the model is told of calls that are not made.
+            gate: returns when something new may begin.
+        """
+        self._record = record
+        self._pipeline = pipeline
+        self._people = people
+        self._review = CallReview(record, pipeline, people, guard=guard, hooks=hooks, notices=notices)
+        self._guard = guard
+        self._hooks = hooks
+        self._gate = gate
+        self._running: dict[str, ReviewedCall] = {}
+        self._shown: dict[str, float] = {}
+        self._questions = 0
+        self._unrepeatable: set[str] = set()  # that run now
+        self._quiet = anyio.Event()
+        self._leaving = False
+
+    async def run(self) -> None:
+        """See the class.
+
+        Raises:
+            LoopStoppedError: see there; the calls that had not begun have no result.
+            HookError: a hook raised something.
+            RecordError: what has to be written down cannot be.
+        """
+        await self._all(await self._review.calls())
+
+    async def leave(self) -> None:
+        """Begin no other call, and wait until none runs that must not be made twice."""
+        self._leaving = True
+        while self._unrepeatable:
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    async def _all(self, entries: Sequence[ReviewedCall]) -> None:
+        """Run them in order, side by side where tools allow it and nobody has to be waited for."""
+        decisions = self._record.state.decisions
+        for entry in entries:
+            if entry.pending is not None and entry.pending.id not in decisions:
+                self._people.ask(entry.pending)
+        waiting = deque(entries)
+        while waiting:
+            batch = [await self._review.decided(waiting.popleft())]
+            while waiting and not batch[-1].alone:
+                pending = waiting[0].pending
+                if pending is not None and pending.id not in decisions:
+                    break
+                following = await self._review.decided(waiting.popleft())
+                if following.alone:
+                    waiting.appendleft(following)
+                    break
+                batch.append(following)
+            await self._together(batch)
+
+    async def _together(self, batch: Sequence[ReviewedCall]) -> None:
+        await self._gate()
+        self._running = {entry.planned.call.id: entry for entry in batch}
+        depth = self._record.run.request.depth + 1
+        with called_with({DEPTH_META_KEY: depth}):
+            await self._pipeline.execute(
+                [entry.planned for entry in batch],
+                host=self,
+                approved=frozenset(self._review.approved),
+                depth=depth,
+            )
+
+    @property
+    def can_ask(self) -> bool:
+        """See `CallHost`."""
+        return self._people.anybody
+
+    async def starting(self, planned: PlannedCall) -> None:
+        """See `CallHost`; the disk has it, too, where the call must not be made twice."""
+        if self._leaving:
+            await anyio.sleep_forever()
+        tool, lasting = planned.tool, self._running[planned.call.id].lasting
+        approved = identity(tool) if tool is not None and lasting else None
+        self._record.call_started(planned.call, planned.name, approved=approved)
+        repeatable = tool is not None and tool.annotations.repeatable
+        if not repeatable:
+            self._unrepeatable.add(planned.call.id)
+        await self._record.commit(durable=not repeatable)
+
+    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+        """See `CallHost`. What was aborted gets its result from the loop, which knows why it was."""
+        try:
+            await self._told_result(planned, result)
+        finally:
+            self._unrepeatable.discard(result.call_id)
+            if not self._unrepeatable:
+                self._quiet.set()
+
+    async def _told_result(self, planned: PlannedCall, result: CallResult) -> None:
+        if result.status == "aborted":
+            return
+        message, entry = result.message, self._running[result.call_id]
+        if entry.note:
+            message = replace(message, parts=(*message.parts, TextPart(f"\n\n{entry.note}")))
+        if self._guard is not None:
+            tool = planned.tool
+            changes = tool is not None and not tool.annotations.read_only
+            self._guard.after(planned.call, message.text, failed=message.failed, changes=changes)
+        if entry.reminder:
+            message = reminded(message, entry.reminder)
+        spent = result.output.metadata.get(SPENT)
+        self._record.call_ended(result, message, spent=spent if isinstance(spent, Spent) else None)
+        for hooks in self._hooks:
+            await call_hook(hooks, "after_tool", hooks.after_tool, self._record.run, planned, result)
+
+    async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
+        """See `CallHost`; at most four a second of one call."""
+        now = monotonic()
+        if now - self._shown.get(planned.call.id, -_PROGRESS_SECONDS) >= _PROGRESS_SECONDS:
+            self._shown[planned.call.id] = now
+            self._record.progress(planned.call.id, done, total, message)
+
+    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+        """See `CallHost`."""
+        self._questions += 1
+        where = f" ({question.url})" if question.url else ""
+        origin = f"{question.origin}: " if question.origin else ""
+        about_call = bool(question.tool)
+        pending = Pending(
+            id=f"{planned.call.id}.{self._questions}",
+            kind="approval" if about_call else "question",
+            tool=question.tool or planned.name,
+            arguments=dict(question.arguments if about_call else planned.arguments),
+            arguments_schema=dict(question.arguments_schema),
+            reason=f"{origin}{question.text}{where}",
+            schema=dict(question.schema),
+            deadline=self._people.deadline(),
+        )
+        return await self._people.answer(pending)
+
+    async def spill(self, planned: PlannedCall, text: str) -> str:
+        """See `CallHost`."""
+        return await self._record.save_blob(text.encode("utf-8", "replace"), "text/plain; charset=utf-8")
 
 
 @dataclass(slots=True)
@@ -124,7 +297,7 @@ class CallReview:
                 left -= 1
                 if left < 0:
                     text = self._notices.no_calls_left.format(most=request.budget.tool_calls)
-                    entry = ReviewedCall(_told(each, "denied", text))
+                    entry = ReviewedCall(_refuse(each, "denied", text))
             entries.append(entry)
         return entries
 
@@ -152,7 +325,7 @@ class CallReview:
             if verdict.action == "stop":
                 raise LoopStoppedError(verdict.text, advice="Say the goal differently.")
             if verdict.action == "refuse":
-                return ReviewedCall(_told(planned, "denied", verdict.text))
+                return ReviewedCall(_refuse(planned, "denied", verdict.text))
             reminder = verdict.text
         if planned.verdict == "allow":
             return ReviewedCall(planned, reminder=reminder)
@@ -173,10 +346,11 @@ class CallReview:
         for hooks in self._hooks:
             if planned.result is not None:
                 break
-            say = partial(hooks.before_tool, self._record.run, planned)
-            said = await asked_hooks(hooks, "before_tool", say)
+            said = await call_hook(hooks, "before_tool", hooks.before_tool, self._record.run, planned)
             if isinstance(said, Veto):
-                return _told(planned, "denied", self._notices.vetoed.format(reason=said.reason), by="a hook")
+                return _refuse(
+                    planned, "denied", self._notices.vetoed.format(reason=said.reason), by="a hook"
+                )
             if said is not None:
                 planned = await self._planned_with(planned, said)
         return planned
@@ -186,18 +360,18 @@ class CallReview:
 
     def _unasked(self, planned: PlannedCall) -> PlannedCall:
         text = self._notices.nobody.format(why=self._notices.told(planned.reason))
-        return _told(planned, "denied", text, by="nobody to ask")
+        return _refuse(planned, "denied", text, by="nobody to ask")
 
     def _begun_before(self, planned: PlannedCall) -> ReviewedCall:
         """A call that had been told to run when the process died."""
         tool = planned.tool
         if planned.result is not None or tool is None:  # it is not there any more, or may not be called
-            return ReviewedCall(_told(planned, "unknown", self._notices.unknown))
+            return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
         if tool.annotations.repeatable:  # it was allowed, or approved, when it began
             self.approved.add(planned.call.id)
             return ReviewedCall(replace(planned, verdict="allow"))
         if self._nobody_decides(planned):
-            return ReviewedCall(_told(planned, "unknown", self._notices.unknown))
+            return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
         return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
 
     def _pending(self, planned: PlannedCall, kind: Literal["approval", "unknown"], reason: str) -> Pending:
@@ -250,25 +424,15 @@ class CallReview:
 
     def _refused(self, planned: PlannedCall, pending: Pending, decision: Decided) -> PlannedCall:
         if pending.kind == "unknown":
-            return _told(planned, "unknown", self._notices.unknown, by=decision.by or "a person")
+            return _refuse(planned, "unknown", self._notices.unknown, by=decision.by or "a person")
         if was_refused_by_time(decision):
-            return _told(planned, "denied", self._notices.nobody_answered, by=decision.by or "a person")
+            return _refuse(planned, "denied", self._notices.nobody_answered, by=decision.by or "a person")
         reason = self._notices.reason.format(text=decision.reason) if decision.reason else ""
-        return _told(
+        return _refuse(
             planned, "denied", self._notices.refused.format(reason=reason), by=decision.by or "a person"
         )
 
 
-def _told(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") -> PlannedCall:
-    """A call that does not run, with what the model is told of it."""
-    output = ToolOutput(text, is_error=True)
-    message = output.message(planned.call.id)
-    result = CallResult(
-        call_id=planned.call.id,
-        tool=planned.tool_name,
-        status=status,
-        output=output,
-        message=message,
-        stages=planned.stages,
-    )
-    return replace(planned, verdict="deny", reason=text, result=result, by=by or planned.by)
+def _refuse(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") -> PlannedCall:
+    """Return the call as one that does not run, with what the model is told of it."""
+    return planned.refused(ToolOutput(text, is_error=True), status=status, reason=text, by=by)

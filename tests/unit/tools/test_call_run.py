@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from loom_core.llm.messages import ImagePart
 from loom_core.tokens import estimate_tokens
-from loom_core.tools.execution.output_text import NO_OUTPUT, shown
+from loom_core.tools.calls import NO_OUTPUT
+from loom_core.tools.execution.call_run import shown
 from loom_core.tools.interface import ToolOutput
 
 

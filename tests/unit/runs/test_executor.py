@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import LoomError
-from loom_core.runs.commands import Decided
+from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.executor import RecordedRun
 from loom_core.runs.journal import Journal
-from loom_core.runs.recorded_run import RecordedRun
 from loom_core.runs.run import Pending, RunRequest, Spent
 
 
@@ -33,6 +33,15 @@ class Record(RecordedRun[State]):
     @property
     def spent(self) -> Spent:
         return replace(self._spent, seconds=self.stopwatch.seconds)
+
+    def received(self, text: str) -> None:
+        raise NotImplementedError
+
+    def answered_by(self, answered: Answered) -> None:
+        raise NotImplementedError
+
+    def resumed_by(self, by: str) -> None:
+        raise NotImplementedError
 
 
 CALL = Pending(id="c1", kind="approval", tool="寄信", arguments_schema={"type": "object"})
