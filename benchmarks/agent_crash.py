@@ -198,7 +198,7 @@ class Findings:
 
     async def _check_taken(self, histories: Sequence[Sequence[Message]]) -> None:
         from loom_core.errors import LoomError
-        from loom_core.llm.providers import PROVIDERS
+        from loom_core.llm.hosted.providers import PROVIDERS
         from loom_core.retry import RetryPolicy
         from tests.fixtures.vendors import FakeVendors
 

@@ -8,43 +8,13 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.llm.accounting.prices import Prices
-    from loom_core.llm.breaker import CircuitBreaker
     from loom_core.llm.config import ProviderConfig
-    from loom_core.llm.content import as_data
     from loom_core.llm.factory import create_model, create_provider
     from loom_core.llm.fallback import FallbackProvider
-    from loom_core.llm.hosted import HostedProvider
-    from loom_core.llm.interface import (
-        ChatOptions,
-        ChatRequest,
-        Effort,
-        FinishReason,
-        LLMProvider,
-        LLMResponse,
-        OutputSchema,
-        StreamChunk,
-        ToolCallDelta,
-        ToolChoice,
-        ToolSpec,
-        Usage,
-    )
-    from loom_core.llm.limits import RateLimits
-    from loom_core.llm.messages import (
-        AssistantMessage,
-        AssistantPart,
-        ImagePart,
-        Message,
-        MessageLike,
-        ReasoningPart,
-        SystemMessage,
-        TextPart,
-        ToolCallPart,
-        ToolMessage,
-        UserMessage,
-        UserPart,
-    )
-    from loom_core.llm.mock import MockAnswer, MockProvider
-    from loom_core.llm.providers import (
+    from loom_core.llm.hosted.breaker import CircuitBreaker
+    from loom_core.llm.hosted.limits import RateLimits
+    from loom_core.llm.hosted.provider import HostedProvider
+    from loom_core.llm.hosted.providers import (
         AnthropicProvider,
         CustomProvider,
         DeepSeekProvider,
@@ -62,8 +32,38 @@ if TYPE_CHECKING:
         VLLMProvider,
         ZhipuProvider,
     )
-    from loom_core.llm.spec import ModelRule, ProviderSpec
+    from loom_core.llm.interface import (
+        ChatOptions,
+        ChatRequest,
+        Effort,
+        FinishReason,
+        LLMProvider,
+        LLMResponse,
+        OutputSchema,
+        StreamChunk,
+        ToolCallDelta,
+        ToolChoice,
+        ToolSpec,
+        Usage,
+    )
+    from loom_core.llm.messages import (
+        AssistantMessage,
+        AssistantPart,
+        ImagePart,
+        Message,
+        MessageLike,
+        ReasoningPart,
+        SystemMessage,
+        TextPart,
+        ToolCallPart,
+        ToolMessage,
+        UserMessage,
+        UserPart,
+    )
+    from loom_core.llm.mock import MockAnswer, MockProvider
     from loom_core.llm.structured import Generated, generate
+    from loom_core.llm.text import as_data
+    from loom_core.llm.vendors import ModelRule, ProviderSpec
     from loom_core.retry import RetryPolicy
 
 __all__ = [
@@ -129,43 +129,43 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "AnthropicProvider": ".providers",
+            "AnthropicProvider": ".hosted.providers",
             "AssistantMessage": ".messages",
             "AssistantPart": ".messages",
             "ChatOptions": ".interface",
             "ChatRequest": ".interface",
-            "CircuitBreaker": ".breaker",
-            "CustomProvider": ".providers",
-            "DeepSeekProvider": ".providers",
-            "DoubaoProvider": ".providers",
+            "CircuitBreaker": ".hosted.breaker",
+            "CustomProvider": ".hosted.providers",
+            "DeepSeekProvider": ".hosted.providers",
+            "DoubaoProvider": ".hosted.providers",
             "Effort": ".interface",
             "FallbackProvider": ".fallback",
             "FinishReason": ".interface",
-            "GPUStackProvider": ".providers",
-            "GeminiProvider": ".providers",
+            "GPUStackProvider": ".hosted.providers",
+            "GeminiProvider": ".hosted.providers",
             "Generated": ".structured",
-            "HostedProvider": ".hosted",
+            "HostedProvider": ".hosted.provider",
             "ImagePart": ".messages",
-            "KimiProvider": ".providers",
+            "KimiProvider": ".hosted.providers",
             "LLMProvider": ".interface",
             "LLMResponse": ".interface",
             "Message": ".messages",
             "MessageLike": ".messages",
-            "MiniMaxProvider": ".providers",
+            "MiniMaxProvider": ".hosted.providers",
             "MockAnswer": ".mock",
             "MockProvider": ".mock",
-            "ModelRule": ".spec",
-            "NamedProvider": ".providers",
-            "OllamaProvider": ".providers",
-            "OpenAICompatibleProvider": ".providers",
-            "OpenAIProvider": ".providers",
+            "ModelRule": ".vendors",
+            "NamedProvider": ".hosted.providers",
+            "OllamaProvider": ".hosted.providers",
+            "OpenAICompatibleProvider": ".hosted.providers",
+            "OpenAIProvider": ".hosted.providers",
             "OutputSchema": ".interface",
             "Prices": ".accounting.prices",
             "ProviderConfig": ".config",
-            "ProviderOptions": ".providers",
-            "ProviderSpec": ".spec",
-            "QwenProvider": ".providers",
-            "RateLimits": ".limits",
+            "ProviderOptions": ".hosted.providers",
+            "ProviderSpec": ".vendors",
+            "QwenProvider": ".hosted.providers",
+            "RateLimits": ".hosted.limits",
             "ReasoningPart": ".messages",
             "RetryPolicy": "loom_core.retry",
             "StreamChunk": ".interface",
@@ -179,9 +179,9 @@ if not TYPE_CHECKING:
             "Usage": ".interface",
             "UserMessage": ".messages",
             "UserPart": ".messages",
-            "VLLMProvider": ".providers",
-            "ZhipuProvider": ".providers",
-            "as_data": ".content",
+            "VLLMProvider": ".hosted.providers",
+            "ZhipuProvider": ".hosted.providers",
+            "as_data": ".text",
             "create_model": ".factory",
             "create_provider": ".factory",
             "generate": ".structured",

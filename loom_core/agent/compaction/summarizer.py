@@ -11,8 +11,8 @@ from loom_core.agent.compaction.summary import SECTIONS, is_summary, read_sectio
 from loom_core.agent.compaction.transcript import shortened, transcript
 from loom_core.agent.compaction.window import window_of
 from loom_core.errors import LLMError
-from loom_core.llm.content import as_data
 from loom_core.llm.messages import SystemMessage, TextPart, UserMessage
+from loom_core.llm.text import as_data
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

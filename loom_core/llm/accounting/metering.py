@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom_core.llm.accounting.prices import Prices
     from loom_core.llm.interface import ChatRequest
     from loom_core.llm.messages import Message
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["Meter", "Spent"]
 

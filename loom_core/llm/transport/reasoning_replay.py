@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.llm.messages import Message
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["needs_filler", "with_reasoning_to_replay"]
 

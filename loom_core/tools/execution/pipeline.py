@@ -12,8 +12,8 @@ from typing import Any, cast
 import anyio
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.llm.json_text import json_values
 from loom_core.llm.messages import ToolCallPart
+from loom_core.llm.text import json_values
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage
 from loom_core.tools.execution import outcomes

@@ -25,9 +25,9 @@ from loom_core.llm import (
 )
 from loom_core.llm.factory import create_provider
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
+from loom_core.llm.hosted.providers import NamedProvider
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.providers import NamedProvider
 from loom_core.llm.vendors import DEEPSEEK
 from loom_core.retry import RetryPolicy
 from loom_core.tools import tool

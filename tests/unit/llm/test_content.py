@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.llm.content import as_data, without_thinking
+from loom_core.llm.text import as_data, without_thinking
 
 
 @pytest.mark.hostile("text that speaks to the model")

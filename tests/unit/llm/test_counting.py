@@ -10,7 +10,7 @@ import pytest
 from loom_core.errors import LLMError
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import LLMResponse, StreamChunk, Usage
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider

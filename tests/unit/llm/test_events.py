@@ -6,7 +6,7 @@ import anyio
 import httpx2
 import pytest
 
-from loom_core.llm.transport.events import events_of, read_out
+from loom_core.llm.transport.sdk_client import events_of, read_out
 
 
 class _Pieces(httpx2.AsyncByteStream):

@@ -6,8 +6,8 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
-from loom_core.llm.spec import ProviderSpec
 from loom_core.llm.transport.parameters import Granted, granted
+from loom_core.llm.vendors import ProviderSpec
 
 _SCHEMA = {"type": "object", "properties": {"名": {"type": "string"}}, "required": ["名"]}
 _OUTPUT = OutputSchema("entities", _SCHEMA, "what the text names")

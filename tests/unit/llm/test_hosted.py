@@ -9,10 +9,10 @@ from pydantic import SecretStr
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
 from loom_core.llm.accounting.metering import Spent
 from loom_core.llm.accounting.prices import Prices
-from loom_core.llm.breaker import CircuitBreaker
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import ToolSpec, Usage
-from loom_core.llm.limits import RateLimits
 from loom_core.llm.vendors import DEEPSEEK, GPUSTACK, KIMI, VENDORS
 from tests.fixtures.scripted_provider import KEY, QUESTION, answer_of, retry_policy, scripted, vendor_error
 

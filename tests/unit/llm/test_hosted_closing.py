@@ -17,11 +17,10 @@ from anyio.lowlevel import checkpoint
 from keyring.backend import KeyringBackend
 
 from loom_core.errors import LLMError
-from loom_core.llm.breaker import CircuitBreaker
-from loom_core.llm.hosted import HostedProvider
-from loom_core.llm.limits import RateLimits
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, OPENAI_COMPATIBLE
+from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.provider import HostedProvider
+from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, OPENAI_COMPATIBLE, ProviderSpec
 from loom_core.retry import RetryPolicy
 from tests.fixtures.scripted_provider import FREE, KEY, QUESTION, answer_of, pieces_of, retry_policy, scripted
 

@@ -9,7 +9,7 @@ import pytest
 from keyring.backend import KeyringBackend
 
 from loom_core.errors import LLMError
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, OPENAI_COMPATIBLE
 from tests.fixtures.scripted_provider import KEY, QUESTION
 from tests.fixtures.scripted_wire import ScriptedWire

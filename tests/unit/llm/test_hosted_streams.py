@@ -10,10 +10,10 @@ import pytest
 from loom_core.errors import LLMError
 from loom_core.llm.accounting.metering import Spent
 from loom_core.llm.accounting.prices import Prices
-from loom_core.llm.breaker import CircuitBreaker
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import StreamChunk, Usage
-from loom_core.llm.limits import RateLimits
 from tests.fixtures.scripted_provider import (
     QUESTION,
     answer_of,

@@ -15,7 +15,7 @@ import uvicorn
 
 from loom_core.errors import LLMError
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.vendors import VENDORS
 from loom_core.retry import RetryPolicy
 from tests.fixtures.vendors.app import FakeVendors

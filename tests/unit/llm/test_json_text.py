@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.llm.json_text import json_values
+from loom_core.llm.text import json_values
 
 
 @pytest.mark.hostile("JSON and schemas")

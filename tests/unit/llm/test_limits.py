@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
-from loom_core.llm.limits import RateLimits
+from loom_core.llm.hosted.limits import RateLimits
 
 
 class _Time:

@@ -8,9 +8,8 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.installation import how_to_install
-from loom_core.llm.hosted import HostedProvider
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK
+from loom_core.llm.hosted.provider import HostedProvider
+from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, ProviderSpec
 
 
 @pytest.mark.parametrize(("spec", "package"), [(DEEPSEEK, "openai"), (ANTHROPIC, "anthropic")])

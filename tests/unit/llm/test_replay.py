@@ -12,9 +12,8 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.spec import ProviderSpec, Replay
 from loom_core.llm.transport.reasoning_replay import needs_filler, with_reasoning_to_replay
-from loom_core.llm.vendors import DEEPSEEK, KIMI, OPENAI
+from loom_core.llm.vendors import DEEPSEEK, KIMI, OPENAI, ProviderSpec, Replay
 
 
 def _spec(replay: Replay) -> ProviderSpec:

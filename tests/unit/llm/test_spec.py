@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loom_core.llm.interface import Effort
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.vendors import OPENAI
+from loom_core.llm.vendors import OPENAI, ProviderSpec
 
 
 def _knows(*efforts: Effort) -> ProviderSpec:

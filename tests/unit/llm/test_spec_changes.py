@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.llm.providers import changed
-from loom_core.llm.spec import ModelRule, ProviderSpec
-from loom_core.llm.vendors import CUSTOM, QWEN, VENDORS
+from loom_core.llm.hosted.providers import changed
+from loom_core.llm.vendors import CUSTOM, QWEN, VENDORS, ModelRule, ProviderSpec
 
 
 def test_values_are_read_from_json():

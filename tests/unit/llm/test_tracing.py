@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from loom_core.errors import LLMError
 from loom_core.llm.accounting.prices import Prices
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import LLMResponse, OutputSchema, StreamChunk, Usage
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider

@@ -22,8 +22,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK
+from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, ProviderSpec
 
 _PNG = ImagePart(b"\x89PNG")
 _SCHEMA = {"type": "object", "properties": {"名": {"type": "string"}}, "required": ["名"]}

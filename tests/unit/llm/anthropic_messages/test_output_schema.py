@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.llm.anthropic_messages.output_schema import output_schema
+from loom_core.llm.anthropic_messages.body import output_schema
 
 
 def test_limits_are_left_out_and_objects_are_closed():

@@ -12,8 +12,7 @@ from loom_core.llm.chat_completions.reading import AnswerReader
 from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.vendors import DEEPSEEK, GEMINI, MINIMAX, OPENAI_COMPATIBLE, VLLM
+from loom_core.llm.vendors import DEEPSEEK, GEMINI, MINIMAX, OPENAI_COMPATIBLE, VLLM, ProviderSpec
 from loom_core.sdk_errors import NoAnswerError
 
 _PLAIN = ProviderSpec(name="here", title="Here")

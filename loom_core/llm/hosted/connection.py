@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from anyio.lowlevel import EventLoopToken
 
-    from loom_core.llm.spec import ProviderSpec
     from loom_core.llm.transport.protocol import WireClient
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["Line"]
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 
-from loom_core.errors import ConfigError, InvalidInputError, LLMError
+from loom_core.errors import ConfigError, InvalidInputError, LLMError, capitalised
 from loom_core.keys import checked_key
 from loom_core.llm.accounting.metering import Meter
 from loom_core.llm.accounting.prices import list_window, load_lists
 from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
-from loom_core.llm.breaker import CircuitBreaker
-from loom_core.llm.connection import Line
+from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.hosted.connection import Line
+from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
-from loom_core.llm.limits import RateLimits
 from loom_core.llm.transport.protocol import Connection
-from loom_core.llm.transport.streaming import StreamedAnswer
 from loom_core.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
     import httpx2
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from loom_core.llm.accounting.metering import Spent
     from loom_core.llm.accounting.prices import Prices
+    from loom_core.llm.hosted.limits import Place
     from loom_core.llm.interface import ToolSpec, Usage
-    from loom_core.llm.limits import Place
     from loom_core.llm.messages import MessageLike
-    from loom_core.llm.spec import ProviderSpec
     from loom_core.llm.transport.protocol import WireClient
+    from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["HostedProvider"]
+__all__ = ["HostedProvider", "StreamedAnswer"]
 
 
 class HostedProvider(LLMProvider):
@@ -295,3 +295,63 @@ class HostedProvider(LLMProvider):
             self._line.check(closings=closings)
             with self._breaker.request(title=self._spec.title, provider=self.name):
                 yield place
+
+
+class StreamedAnswer:
+    """One answer that comes piece by piece.
+
+    Attributes:
+        ends: when it has to be over, by `anyio.current_time`; never, until somebody sets it.
+        texts: what came so far of text, reasoning and tool calls, in pieces.
+        usage: what the vendor said of its usage so far, if anything.
+        response: the whole answer, once it is there.
+    """
+
+    def __init__(self, stream: AsyncIterator[StreamChunk], *, title: str, provider: str) -> None:
+        """Read nothing yet.
+
+        Args:
+            stream: what comes from the wire.
+            title: whom people know the vendor as, for messages.
+            provider: `LLMError.provider`.
+        """
+        self.ends = math.inf
+        self.texts: list[str] = []
+        self.usage: Usage | None = None
+        self.response: LLMResponse | None = None
+        self._stream = stream
+        self._title = capitalised(title)
+        self._provider = provider
+
+    async def read(self) -> StreamChunk | None:
+        """The next piece, or None when the answer is whole.
+
+        Raises:
+            LLMError: it does not come; of failure `interrupted`, if not in time.
+        """
+        while True:
+            chunk = await self._next()
+            if chunk is None:
+                raise LLMError(
+                    f"{self._title} ended its answer without saying that it is finished.",
+                    failure="unreadable",
+                    provider=self._provider,
+                )
+            if chunk.response is not None:
+                self.response = chunk.response
+                return None
+            if chunk.kind != "usage":
+                self.texts.append(chunk.tool_call.arguments if chunk.tool_call else chunk.text)
+                return chunk
+            self.usage = chunk.usage
+
+    async def _next(self) -> StreamChunk | None:
+        # The wire's own timeout is not enough: a vendor can show signs of life for ever, without an answer.
+        with anyio.move_on_after(self.ends - anyio.current_time()):
+            return await anext(self._stream, None)
+        raise LLMError(
+            f"{self._title} did not finish its answer in the time that there was.",
+            advice="Ask for less at once, or allow a longer `deadline`.",
+            failure="interrupted",
+            provider=self._provider,
+        )

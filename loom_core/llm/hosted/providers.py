@@ -17,18 +17,18 @@ from pydantic import TypeAdapter, ValidationError
 from loom_core.errors import ConfigError
 from loom_core.keys import checked_variable
 from loom_core.llm import vendors
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import ChatOptions
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.spec import ProviderSpec
+from loom_core.llm.vendors import ProviderSpec
 
 if TYPE_CHECKING:
     import httpx2
     from pydantic import SecretStr
 
     from loom_core.llm.accounting.prices import Prices
-    from loom_core.llm.breaker import CircuitBreaker
-    from loom_core.llm.limits import RateLimits
+    from loom_core.llm.hosted.breaker import CircuitBreaker
+    from loom_core.llm.hosted.limits import RateLimits
     from loom_core.retry import RetryPolicy
 
 __all__ = [
