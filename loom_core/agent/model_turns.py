@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 
-from loom_core.agent.compaction.transcript import shortened
+from loom_core.agent.compaction.summarizer import shortened
 from loom_core.agent.hooks import HookError, Veto, call_hook
 from loom_core.agent.reprompt import Nudge
 from loom_core.agent.spending import calls_left

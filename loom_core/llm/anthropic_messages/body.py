@@ -1,4 +1,10 @@
-"""The body of a request in the format of Anthropic's Messages: conversation, tools, and form of answer."""
+"""The body of a request in the format of Anthropic's Messages: conversation, tools, and form of answer.
+
+The conversation is what the API takes: roles that alternate, the user first and last, results of tools in
+front of what the user says, no empty texts, ids and names of plain letters, arguments that are an object.
+
+Source: https://platform.claude.com/docs/en/api/messages
+"""
 
 from __future__ import annotations
 
@@ -23,8 +29,7 @@ from loom_core.llm.messages import (
     UserMessage,
 )
 from loom_core.llm.transport.parameters import granted
-from loom_core.llm.transport.reasoning_replay import needs_filler, with_reasoning_to_replay
-from loom_core.llm.transport.tool_pairing import paired
+from loom_core.llm.transport.replay import needs_filler, paired, with_reasoning_to_replay
 
 if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest

@@ -1,4 +1,9 @@
-"""The body of a request in the chat-completions format: conversation, tools, and form of the answer."""
+"""The body of a request in the chat-completions format: conversation, tools, and form of the answer.
+
+Vendors agree on the format and differ on what they refuse in it; the conversation is what all of them take:
+one system message in front, no empty messages, every call answered at once, ids and names of plain letters,
+arguments that are JSON.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +29,7 @@ from loom_core.llm.messages import (
     UserMessage,
 )
 from loom_core.llm.transport.parameters import granted
-from loom_core.llm.transport.reasoning_replay import needs_filler, with_reasoning_to_replay
-from loom_core.llm.transport.tool_pairing import paired
+from loom_core.llm.transport.replay import needs_filler, paired, with_reasoning_to_replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

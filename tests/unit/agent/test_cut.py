@@ -15,7 +15,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.tool_pairing import paired
+from loom_core.llm.transport.replay import paired
 from tests.fixtures.conversations import conversations
 
 _SYSTEM = SystemMessage("You are an agent.")

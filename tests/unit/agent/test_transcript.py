@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_core.agent.compaction.summarizer import transcript
 from loom_core.agent.compaction.summary import summary_message
-from loom_core.agent.compaction.transcript import transcript
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,

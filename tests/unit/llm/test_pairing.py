@@ -12,7 +12,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.tool_pairing import NO_RESULT, paired
+from loom_core.llm.transport.replay import NO_RESULT, paired
 
 
 def _asks(*ids: str) -> AssistantMessage:

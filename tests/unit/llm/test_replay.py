@@ -12,7 +12,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.reasoning_replay import needs_filler, with_reasoning_to_replay
+from loom_core.llm.transport.replay import needs_filler, with_reasoning_to_replay
 from loom_core.llm.vendors import DEEPSEEK, KIMI, OPENAI, ProviderSpec, Replay
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
-from loom_core.mcp_client.configuration.oauth_endpoints import is_safe_place, origin_of
+from loom_core.mcp_client.configuration.oauth_config import OAuthConfig, is_safe_place, origin_of
 
 ISSUER = "https://login.example"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.tools.permission.web_address import AddressPattern, WebAddress
+from loom_core.tools.permission.rule import AddressPattern, WebAddress
 
 _HOSTS = "a.example 例子.cn xn--fsqu00a xn-- [::1] :443 :8".split(" ")
 _MARKS = "https http file : // / \\ @ ? # * . .. %2e 。 re: İ \ud800 \n".split(" ")

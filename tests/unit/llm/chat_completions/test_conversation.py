@@ -22,7 +22,7 @@ from loom_core.llm.messages import (
     UserMessage,
     UserPart,
 )
-from loom_core.llm.transport.tool_pairing import NO_RESULT
+from loom_core.llm.transport.replay import NO_RESULT
 from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, VLLM, ZHIPU, ProviderSpec
 
 _HERE = ProviderSpec(name="here", title="Here", replay="always", replay_field="reasoning_content")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.tools.builtin.name_pattern import name_matcher
+from loom_core.tools.builtin.walk import name_matcher
 from loom_core.tools.patterns import text_search
 
 
