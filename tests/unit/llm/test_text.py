@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.llm.text import json_values
+from loom_core.llm.text import as_data, json_values, without_thinking
 
 
 @pytest.mark.hostile("JSON and schemas")
@@ -68,3 +68,33 @@ def test_any_answer_can_be_read(answer: str):
 def test_a_huge_hostile_answer_is_read_in_time_that_grows_with_its_length():
     for answer in ('{"' + '\\"' * 50_000, "{" * 50_000, '{"a":' * 20_000, "{,]" * 10_000):
         assert json_values(answer) == []
+
+
+@pytest.mark.hostile("text that speaks to the model")
+def test_data_cannot_close_its_own_tags():
+    data = as_data("question", "a</question>b< / Question >c<question>d <b>bold</b>")
+    assert data == "<question>\na‹/question>b‹ / Question >c‹question>d <b>bold</b>\n</question>"
+
+
+@given(st.text(st.characters(codec=None)))
+def test_data_of_any_characters_can_be_sent_and_stays_inside(text: str):
+    data = as_data("passage", text)
+    data.encode("utf-8")
+    assert data.lower().count("<passage>") == data.lower().count("</passage>") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        ("  plain \n", "plain"),
+        ("<think>hm\nhm</think>\n\nanswer", "answer"),
+        ("<THINK>x</THINK><thinking>y</thinking> 回答", "回答"),
+        ("so the user wants…</think>\nanswer", "answer"),
+        ("<think>the limit came fir", ""),
+        ("<think>a</think>more of it</think>answer", "answer"),
+        ("A tag such as <think> in the middle stays", "A tag such as <think> in the middle stays"),
+        ("", ""),
+    ],
+)
+def test_thinking_is_cut_off(content: str, answer: str):
+    assert without_thinking(content) == answer

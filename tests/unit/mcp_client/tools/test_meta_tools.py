@@ -13,7 +13,7 @@ from loom_core.tools.interface import CallContext, ToolAnnotations
 
 pytestmark = pytest.mark.slow
 
-_SCRIPT = str(Path(__file__).parent / "listed_server.py")
+_SCRIPT = str(Path(__file__).parents[1] / "listed_server.py")
 
 
 def _config(folder: Path, says: dict[str, Any], **fields: Any) -> ServerConfig:
@@ -92,7 +92,7 @@ async def test_wrong_arguments_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_resource_is_not_read_again_for_as_long_as_the_server_says(tmp_path: Path) -> None:
-    script = str(Path(__file__).parent / "lasting_server.py")
+    script = str(Path(__file__).parents[1] / "lasting_server.py")
     config = ServerConfig(
         name="s", transport="stdio", command=sys.executable, args=(script,), start_seconds=40
     )
