@@ -10,10 +10,9 @@ import anyio
 
 from loom_core.agent.calling_run import CallingRun, calling_run, calls_of
 from loom_core.agent.hooks import HookError
-from loom_core.agent.model_turns import ModelTurns
+from loom_core.agent.model_turns import Final, ModelTurns, Nudge, conclusion
 from loom_core.agent.notices import Notices
 from loom_core.agent.record import RunRecord
-from loom_core.agent.reprompt import Final, Nudge, conclusion
 from loom_core.agent.spending import BudgetError, used_up
 from loom_core.agent.tool_round import LoopStoppedError, ToolRound
 from loom_core.errors import LLMError, LoomError

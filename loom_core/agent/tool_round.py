@@ -435,4 +435,4 @@ class CallReview:
 
 def _refuse(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") -> PlannedCall:
     """Return the call as one that does not run, with what the model is told of it."""
-    return planned.refused(ToolOutput(text, is_error=True), status=status, reason=text, by=by)
+    return planned.refuse(ToolOutput(text, is_error=True), status=status, reason=text, by=by)

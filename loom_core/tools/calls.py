@@ -81,7 +81,7 @@ class PlannedCall:
         """The same for logs and numbers: `unknown` where there is none, as a model may write anything."""
         return UNKNOWN_TOOL if self.tool is None else self.tool.name
 
-    def refused(
+    def refuse(
         self, output: ToolOutput, *, status: CallStatus = "error", reason: str = "", by: str = ""
     ) -> PlannedCall:
         """Return the call as one that does not run.

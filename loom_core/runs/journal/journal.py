@@ -42,7 +42,7 @@ from loom_core.runs.journal.rows.runs import (
 )
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.journal.rows.sessions import SessionState, begin_session, keep_state, session_state
-from loom_core.runs.journal.searching import RUN_WORDS, found_runs, read_runs
+from loom_core.runs.journal.search import RUN_WORDS, found_runs, read_runs
 from loom_core.runs.journal.store import Store
 from loom_core.runs.journal.waits import EVENTS_AT_ONCE, followed, obeyed, stands_still
 from loom_core.runs.journal.writer import Outbox

@@ -15,7 +15,7 @@ from loom_core.errors import RecordError
 from loom_core.runs.journal.drivers import Drivers
 from loom_core.runs.journal.notifier import Switchboard
 from loom_core.runs.journal.rows.schema import SCHEMA
-from loom_core.runs.journal.searching import read_some
+from loom_core.runs.journal.search import read_some
 from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
 

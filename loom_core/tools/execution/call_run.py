@@ -249,12 +249,12 @@ class CallRun:
         assert tool is not None
 
         async def progress(done: float, total: float | None, message: str) -> None:
-            with self._host_called():
+            with self._host_errors():
                 await self._host.progress(planned, done, total, message)
 
         async def ask(question: Question) -> Answer:
             async with place.away():
-                with self._host_called():
+                with self._host_errors():
                     return await self._host.ask(planned, question)
 
         context = CallContext(
@@ -280,7 +280,7 @@ class CallRun:
         return ("error" if output.is_error else "success"), output
 
     @contextmanager
-    def _host_called(self) -> Generator[None]:
+    def _host_errors(self) -> Generator[None]:
         """Keep what the host raises: the tool may make something else of it."""
         try:
             yield

@@ -91,7 +91,7 @@ class ToolPipeline:
         if tool is None or planned.result is not None:
             return planned
         if seen and tool.fingerprint != seen:
-            return planned.refused(outcomes.changed(tool.name))
+            return planned.refuse(outcomes.changed(tool.name))
         if for_run:
             self.remember(tool)
         if keep and tool.keeps_approval and tool.approval_reason:
@@ -125,7 +125,7 @@ class ToolPipeline:
         for call in calls:
             if call.id in seen:
                 copy = PlannedCall(call=call, tool=None, arguments={}, verdict="deny")
-                planned.append(copy.refused(outcomes.duplicate(call.id)))
+                planned.append(copy.refuse(outcomes.duplicate(call.id)))
                 continue
             seen.add(call.id)
             plan, decision = self._plan(call, allowed)
@@ -155,7 +155,7 @@ class ToolPipeline:
                 _log.exception("%s failed while it looked at its arguments", call.name)
             _, output = outcomes.failed(call.name if tool is None else tool.name, error)
             unread = PlannedCall(call=call, tool=tool, arguments={}, verdict="deny", stages=stages)
-            return unread.refused(output), None
+            return unread.refuse(output), None
         now = perf_counter()
         stages["validate"], begun = now - begun, now
         decision = self._in.permissions.decide(tool, arguments, source=self._in.source)
@@ -170,7 +170,7 @@ class ToolPipeline:
             of_tool=decision.of_tool,
         )
         if decision.action == "deny":
-            planned = planned.refused(outcomes.denied(tool.name, decision.reason), status="denied")
+            planned = planned.refuse(outcomes.denied(tool.name, decision.reason), status="denied")
         return planned, decision
 
     async def execute(
@@ -193,7 +193,7 @@ class ToolPipeline:
 
         Args:
             planned: what `plan` gave, changed by what a person has said: `approve` for what they allow, and
-                `PlannedCall.refused` for what they do not.
+                `PlannedCall.refuse` for what they do not.
             host: the run that the calls belong to.
             approved: ids of calls that a person has approved.
             depth: how many agents stand above.
