@@ -198,7 +198,7 @@ class Findings:
 
     async def _check_taken(self, histories: Sequence[Sequence[Message]]) -> None:
         from loom_core.errors import LoomError
-        from loom_core.llm.providers import PROVIDERS
+        from loom_core.llm.hosted.providers import PROVIDERS
         from loom_core.retry import RetryPolicy
         from tests.fixtures.vendors import FakeVendors
 
@@ -237,7 +237,7 @@ async def _conversations(journal: Journal, run_id: str) -> tuple[list[list[Messa
 
     Of requests that each go on with the one before only the last is there: it holds the others.
     """
-    from loom_core.agent.state import RunState
+    from loom_core.agent.record import RunState
 
     log = await journal.claim(run_id)
     assert log is not None

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anthropic
 import openai
 
+from loom_core.llm.hosted.providers import AnthropicProvider, OpenAICompatibleProvider
 from loom_core.llm.interface import ToolSpec
-from loom_core.llm.providers import AnthropicProvider, OpenAICompatibleProvider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

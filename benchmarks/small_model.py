@@ -27,11 +27,10 @@ from pydantic import BaseModel
 from loom_core.errors import LLMError
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.model import Chunk
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.messages import TextPart, UserMessage
-from loom_core.llm.spec import JsonMode
 from loom_core.llm.structured import generate
-from loom_core.llm.vendors import OPENAI_COMPATIBLE
+from loom_core.llm.vendors import OPENAI_COMPATIBLE, JsonMode
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loom_core import TELEMETRY_SWITCHES
 from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
-from loom_core.llm.providers import PROVIDERS
+from loom_core.llm.hosted.providers import PROVIDERS
 from tools.provider_reference import table
 
 _ROOT = Path(__file__).parents[1]

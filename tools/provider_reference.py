@@ -18,8 +18,8 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 
 from loom_core.llm.config import LimitSettings, PriceSettings, ProviderConfig, RetrySettings
-from loom_core.llm.providers import PROVIDERS
-from loom_core.llm.spec import ModelRule, ProviderSpec
+from loom_core.llm.hosted.providers import PROVIDERS
+from loom_core.llm.vendors import ModelRule, ProviderSpec
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "providers.md"
 
@@ -39,7 +39,7 @@ A model is named by a text, `deepseek` or `deepseek/deepseek-v4-pro`, or by an o
 }
 ```
 
-`loom_core.llm.factory.create_provider` makes it from either; the classes are in `loom_core.llm.providers`.
+`loom_core.llm.create_provider` makes it from either; the classes are in `loom_core.llm`.
 """
 
 _SECTIONS: dict[str, type[BaseModel]] = {

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from loom_core.errors import LoomError
 from loom_core.llm.interface import ChatRequest
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from loom_core.runs.run import Run
     from loom_core.tools.calls import CallResult, PlannedCall
 
-__all__ = ["HookError", "Hooks", "Veto", "asked_hooks"]
+__all__ = ["HookError", "Hooks", "Veto", "call_hook"]
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class HookError(LoomError):
@@ -81,8 +82,17 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-async def asked_hooks(hooks: Hooks, name: str, call: Callable[[], Awaitable[_T]]) -> _T:
-    """What a hook says.
+async def call_hook(
+    hooks: Hooks, name: str, hook: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+) -> _T:
+    """Call a hook, and check what it returns.
+
+    Args:
+        hooks: whose it is.
+        name: of the hook.
+        hook: the method of this name.
+        args: what it is called with.
+        kwargs: likewise.
 
     Raises:
         HookError: it raised something, which is the cause of this, or said what it cannot say.
@@ -90,7 +100,7 @@ async def asked_hooks(hooks: Hooks, name: str, call: Callable[[], Awaitable[_T]]
     where = f"The hook {type(hooks).__qualname__}.{name}"
     advice = f"Look into {type(hooks).__module__}; the run can be resumed when it is mended."
     try:
-        said = call()
+        said = hook(*args, **kwargs)
         if not inspect.isawaitable(said):  # pyright: ignore[reportUnnecessaryComparison]
             raise HookError(f"{where} is not `async`.", advice=advice)
         answer = await said

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.agent.calls.caller import CallingRun, calling_run, calls_of
-from loom_core.agent.calls.review import CallReview, LoopStoppedError
-from loom_core.agent.calls.tool_round import ToolRound
+from loom_core.agent.calling_run import CallingRun, calling_run, calls_of
 from loom_core.agent.hooks import HookError
-from loom_core.agent.model_turns import ModelTurns
+from loom_core.agent.model_turns import Final, ModelTurns, Nudge, conclusion
 from loom_core.agent.notices import Notices
 from loom_core.agent.record import RunRecord
-from loom_core.agent.reprompt import Final, Nudge, conclusion
 from loom_core.agent.spending import BudgetError, used_up
+from loom_core.agent.tool_round import LoopStoppedError, ToolRound
 from loom_core.errors import LLMError, LoomError
 from loom_core.llm.interface import OutputSchema
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_core.agent.parts import Parts
-    from loom_core.agent.state import OpenCall
+    from loom_core.agent.record import OpenCall
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.messages import Message
     from loom_core.runs.commands import Abort, Order
@@ -117,10 +115,14 @@ class RunLoop(Driving[RunRecord]):
         pipeline = self._parts.pipeline(self._record.run)
         for approved in state.approved:
             pipeline.remember(approved)
-        hooks = self._parts.hooks
-        review = CallReview(self._record, pipeline, people, guard=guard, hooks=hooks, notices=self._notices)
         return ToolRound(
-            self._record, pipeline, people, review=review, guard=guard, hooks=hooks, gate=self._gate
+            self._record,
+            pipeline,
+            people,
+            guard=guard,
+            hooks=self._parts.hooks,
+            notices=self._notices,
+            gate=self._gate,
         )
 
     async def _advance(self, people: People, group: TaskGroup) -> None:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from loom_core.llm.messages import AssistantMessage, TextPart, ToolMessage
-from loom_core.tools.execution.output_text import NO_OUTPUT
+from loom_core.tools.calls import NO_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

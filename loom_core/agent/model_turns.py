@@ -1,4 +1,4 @@
-"""Having the model take its next turn: room is made for it, it is asked, and its answer is written down."""
+"""The turns of a model: make room, ask it, record its answer; and what follows from one without calls."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 
-from loom_core.agent.compaction.transcript import shortened
-from loom_core.agent.hooks import HookError, Veto, asked_hooks
-from loom_core.agent.reprompt import Nudge
+from loom_core.agent.compaction.summarizer import shortened
+from loom_core.agent.hooks import HookError, Veto, call_hook
 from loom_core.agent.spending import calls_left
 from loom_core.errors import ConfigError, LLMError, RecordError
 from loom_core.llm.interface import ChatOptions, ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.messages import SystemMessage
+from loom_core.llm.structured import read_value
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
+    from loom_core.agent.notices import Notices
     from loom_core.agent.parts import Instructions, Parts
-    from loom_core.agent.record import RunRecord
+    from loom_core.agent.record import NudgeKind, RunRecord, RunState
     from loom_core.llm.interface import LLMProvider, LLMResponse
     from loom_core.runs.run import Budget, Run
 
-__all__ = ["Deltas", "ModelTurns", "Turn", "own_prompt", "system_prompt"]
+__all__ = ["Deltas", "Final", "ModelTurns", "Nudge", "Turn", "conclusion", "own_prompt", "system_prompt"]
 
 # What the user says while a run goes on outlasts every shortening: so many of the latest, so many characters.
 _MOST_REPLIES = 20
@@ -79,7 +80,7 @@ class ModelTurns:
             response = await self._asked(nudge, specs)
         self._record.answered(response)
         for hooks in self._parts.hooks:
-            await asked_hooks(hooks, "after_model", partial(hooks.after_model, self._record.run, response))
+            await call_hook(hooks, "after_model", hooks.after_model, self._record.run, response)
 
     def _specs(self) -> tuple[ToolSpec, ...]:
         record, request = self._record, self._record.run.request
@@ -95,8 +96,7 @@ class ModelTurns:
         options["output"] = self._schema if wants_json and not self._record.state.closing else None
         request = ChatRequest.of((await self._system(specs), *self._record.state.history), options)
         for hooks in self._parts.hooks:
-            say = partial(hooks.before_model, self._record.run, request)
-            said = await asked_hooks(hooks, "before_model", say)
+            said = await call_hook(hooks, "before_model", hooks.before_model, self._record.run, request)
             if isinstance(said, Veto):
                 raise HookError(f"{type(hooks).__qualname__} does not want the model asked: {said.reason}")
             request = said
@@ -125,8 +125,10 @@ class ModelTurns:
         if due != "compaction":
             return False
         for hooks in self._parts.hooks:
-            say = partial(hooks.before_compaction, record.run, conversation)
-            if await asked_hooks(hooks, "before_compaction", say) is not None:
+            said = await call_hook(
+                hooks, "before_compaction", hooks.before_compaction, record.run, conversation
+            )
+            if said is not None:
                 return False
         compacted = await self._compactor.compact(
             conversation,
@@ -139,8 +141,7 @@ class ModelTurns:
             return False
         record.compacted(compacted, taken=taken)
         for hooks in self._parts.hooks:
-            say = partial(hooks.after_compaction, record.run, compacted)
-            await asked_hooks(hooks, "after_compaction", say)
+            await call_hook(hooks, "after_compaction", hooks.after_compaction, record.run, compacted)
         return True
 
 
@@ -380,3 +381,85 @@ def _limits(budget: Budget, *, with_tools: bool) -> str:
 
 def _json(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False, indent=1)
+
+
+_MOST: Mapping[NudgeKind, int] = {"go_on": 3, "paused": 20, "empty": 1, "repair": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """The model is asked again.
+
+    Attributes:
+        kind: why.
+        text: what it is told; empty where what came meanwhile says enough.
+    """
+
+    kind: NudgeKind = "none"
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The run ends.
+
+    Attributes:
+        output: the answer.
+        structured: the same as data, where a schema was given.
+    """
+
+    output: str
+    structured: Mapping[str, Any] | None = None
+
+
+def conclusion(state: RunState, *, schema: OutputSchema | None, notices: Notices) -> Final | Nudge:
+    """What follows from the last answer, which calls no tools.
+
+    Args:
+        state: how far the run is.
+        schema: what the final answer has to be.
+        notices: what the model is told.
+
+    Raises:
+        LLMError: the model refused, or gives no answer that can be used although it was asked again.
+    """
+    answer = state.answer
+    if answer is None:
+        return Nudge()
+    if answer.finish == "refused":
+        raise LLMError(
+            f"The model {answer.model} refuses to answer: {state.output[:200]}".rstrip(": "),
+            advice="Say the goal differently, or use another model.",
+            failure="refused",
+            provider=answer.message.provider,
+        )
+    if state.inbox:
+        return Nudge("late")
+    if answer.finish == "paused" and state.nudges["paused"] < _MOST["paused"]:
+        return Nudge("paused")
+    if answer.finish == "length" and state.nudges["go_on"] < _MOST["go_on"]:
+        return Nudge("go_on", notices.go_on)
+    if not state.output.strip():
+        if state.nudges["empty"] < _MOST["empty"]:
+            return Nudge("empty", notices.empty)
+        raise LLMError(
+            f"The model {answer.model} gives no answer: neither a text nor a call.",
+            advice="Try again, or use another model.",
+            failure="unreadable",
+            provider=answer.message.provider,
+        )
+    if schema is None:
+        return Final(state.output)
+    value, wrong = read_value(state.output, schema)
+    if value is not None:
+        return Final(state.output, value)
+    if state.nudges["repair"] < _MOST["repair"]:
+        listed = "\n".join(f"- {problem}" for problem in wrong)
+        shown = json.dumps(schema.schema, ensure_ascii=False)
+        return Nudge("repair", notices.repair.format(problems=listed, schema=shown))
+    raise LLMError(
+        f"The final answer of the model {answer.model} is not what was asked for: {'; '.join(wrong)}",
+        advice="Use a stronger model, or a simpler schema.",
+        failure="unreadable",
+        provider=answer.message.provider,
+    )

@@ -9,8 +9,7 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.callbacks.interface import Callback
     from loom_core.callbacks.logs import LoggingCallback
-    from loom_core.callbacks.numbers import MetricsCallback
-    from loom_core.callbacks.summary import MetricsSummary, ToolSummary
+    from loom_core.callbacks.metrics import MetricsCallback, MetricsSummary, ToolSummary
 
 __all__ = ["Callback", "LoggingCallback", "MetricsCallback", "MetricsSummary", "ToolSummary"]
 

@@ -8,43 +8,13 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.llm.accounting.prices import Prices
-    from loom_core.llm.breaker import CircuitBreaker
     from loom_core.llm.config import ProviderConfig
-    from loom_core.llm.content import as_data
     from loom_core.llm.factory import create_model, create_provider
     from loom_core.llm.fallback import FallbackProvider
-    from loom_core.llm.hosted import HostedProvider
-    from loom_core.llm.interface import (
-        ChatOptions,
-        ChatRequest,
-        Effort,
-        FinishReason,
-        LLMProvider,
-        LLMResponse,
-        OutputSchema,
-        StreamChunk,
-        ToolCallDelta,
-        ToolChoice,
-        ToolSpec,
-        Usage,
-    )
-    from loom_core.llm.limits import RateLimits
-    from loom_core.llm.messages import (
-        AssistantMessage,
-        AssistantPart,
-        ImagePart,
-        Message,
-        MessageLike,
-        ReasoningPart,
-        SystemMessage,
-        TextPart,
-        ToolCallPart,
-        ToolMessage,
-        UserMessage,
-        UserPart,
-    )
-    from loom_core.llm.mock import MockAnswer, MockProvider
-    from loom_core.llm.providers import (
+    from loom_core.llm.hosted.breaker import CircuitBreaker
+    from loom_core.llm.hosted.limits import RateLimits
+    from loom_core.llm.hosted.provider import HostedProvider
+    from loom_core.llm.hosted.providers import (
         AnthropicProvider,
         CustomProvider,
         DeepSeekProvider,
@@ -62,8 +32,38 @@ if TYPE_CHECKING:
         VLLMProvider,
         ZhipuProvider,
     )
-    from loom_core.llm.spec import ModelRule, ProviderSpec
+    from loom_core.llm.interface import (
+        ChatOptions,
+        ChatRequest,
+        Effort,
+        FinishReason,
+        LLMProvider,
+        LLMResponse,
+        OutputSchema,
+        StreamChunk,
+        ToolCallDelta,
+        ToolChoice,
+        ToolSpec,
+        Usage,
+    )
+    from loom_core.llm.messages import (
+        AssistantMessage,
+        AssistantPart,
+        ImagePart,
+        Message,
+        MessageLike,
+        ReasoningPart,
+        SystemMessage,
+        TextPart,
+        ToolCallPart,
+        ToolMessage,
+        UserMessage,
+        UserPart,
+    )
+    from loom_core.llm.mock import MockAnswer, MockProvider
     from loom_core.llm.structured import Generated, generate
+    from loom_core.llm.text import as_data
+    from loom_core.llm.vendors import ModelRule, ProviderSpec
     from loom_core.retry import RetryPolicy
 
 __all__ = [

@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from loom_core.errors import ConfigError
 from loom_core.keys import check_reference
 from loom_core.llm.json_schema.values import readable_path
-from loom_core.llm.spec import AuthStyle
-from loom_core.llm.vendors import VENDORS
+from loom_core.llm.vendors import VENDORS, AuthStyle
 
 __all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "RetrySettings", "WrittenProvider"]
 

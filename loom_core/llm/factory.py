@@ -10,8 +10,8 @@ from loom_core.keys import resolve
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.limits import RateLimits
-from loom_core.llm.providers import PROVIDERS
+from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.plugin_registry import create, registered
 from loom_core.retry import RetryPolicy
 

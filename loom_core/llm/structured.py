@@ -14,9 +14,9 @@ from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import Effort, LLMProvider, LLMResponse, OutputSchema, Usage
 from loom_core.llm.json_schema.values import problems, readable_path, without_nulls
-from loom_core.llm.json_text import json_values
 from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
+from loom_core.llm.text import json_values
 
 if TYPE_CHECKING:
     from loom_core.llm.messages import MessageLike

@@ -1,8 +1,9 @@
-"""All tools of all configured servers, live."""
+"""The registry: all tools of all configured servers, live, and found by their names."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ from loom_core.mcp_client.connections.connection import Change, ServerConnection
 from loom_core.mcp_client.tools.pins import Approvals
 from loom_core.mcp_client.tools.result_cache import ResultCache
 from loom_core.mcp_client.tools.server_tools import ServerTools
-from loom_core.mcp_client.tools.snapshot import ToolSnapshot
 from loom_core.mcp_client.tools.tool import MCPTool, ServerTool
 from loom_core.paths import loom_home
 from loom_core.tools.tool_search import ToolSearch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.trust import ToolPin
     from loom_core.mcp_client.connections.facts import ServerFacts
 
-__all__ = ["MCPToolRegistry", "ServerStatus"]
+__all__ = ["MCPToolRegistry", "ServerStatus", "ToolSnapshot"]
 
 _STARTING_AT_ONCE = 64  # a file may name hundreds of servers
 
@@ -293,3 +293,52 @@ def _authorized(home: Path, config: ServerConfig) -> httpx2.Auth | None:
     from loom_core.mcp_client.oauth.authentication import oauth_auth
 
     return oauth_auth(config, home)
+
+
+_NEAREST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSnapshot:
+    """All tools at one time. Made by `ToolSnapshot.of`.
+
+    Attributes:
+        tools: those that can be called, in the order in which they were offered.
+    """
+
+    tools: tuple[ServerTool, ...] = ()
+    _by_name: Mapping[str, ServerTool] = field(default_factory=dict[str, ServerTool])
+
+    @classmethod
+    def of(cls, tools: Iterable[ServerTool]) -> Self:
+        """A snapshot of some tools; one with a name that another has before it is left out."""
+        by_name: dict[str, ServerTool] = {}
+        usable: list[ServerTool] = []
+        for tool in tools:
+            if {tool.name, tool.wire_name} & by_name.keys():
+                _log.warning("the tool %s is left out: another one has its name", tool.name)
+                continue
+            usable.append(tool)
+            by_name[tool.name] = by_name[tool.wire_name] = tool
+        return cls(tuple(usable), by_name)
+
+    def find(self, name: str) -> ServerTool:
+        """The tool that people (`server:tool`) or models (`server__tool`) call so.
+
+        Raises:
+            NotFoundError: there is none; it names the nearest.
+        """
+        tool = self._by_name.get(name)
+        if tool is None:
+            raise self._unknown(name)
+        return tool
+
+    def _unknown(self, name: str) -> NotFoundError:
+        names = [tool.name for tool in self.tools]
+        ending = [each for each in names if each.endswith(f":{name}")]
+        near = [*ending, *difflib.get_close_matches(name, names, n=_NEAREST, cutoff=0.4)]
+        shown = ", ".join(dict.fromkeys(near[:_NEAREST]))
+        return NotFoundError(
+            f"There is no tool {name[:100]!r}.",
+            advice=f"Did you mean {shown}?" if shown else "Look for another one.",
+        )

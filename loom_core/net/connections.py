@@ -1,16 +1,15 @@
-"""Connections of the HTTP client: one for each request, or kept for the next ones to the same origin."""
+"""Connections of the HTTP client: for one request each, or kept for the next; and trusted certificates."""
 
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import anyio
-
-from loom_core.net.trust import system_trust
 
 if TYPE_CHECKING:
     import ssl
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from loom_core.net.gate import Gate
     from loom_core.net.policy import NetPolicy
 
-__all__ = ["Connections"]
+__all__ = ["Connections", "system_trust"]
 
 _MOST = 1000
 _MOST_IDLE = 16
@@ -116,3 +115,19 @@ def _hide_headers() -> None:
     """Keep headers of answers, which hold cookies and what servers repeat of ours, out of the debug log."""
     for name in ("httpcore2.http11", "httpcore2.http2"):
         logging.getLogger(name).addFilter(lambda record: record.levelno > logging.DEBUG)
+
+
+def system_trust() -> ssl.SSLContext:
+    """What the certificates of servers are checked against: those that the system trusts.
+
+    All connections share it, as it takes a tenth of a second of work to make. `SSL_CERT_FILE` and
+    `SSL_CERT_DIR` name others.
+    """
+    return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=4)
+def _context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    import httpx2
+
+    return httpx2.create_ssl_context()  # which reads the two variables

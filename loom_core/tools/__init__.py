@@ -9,7 +9,7 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.builtin import BuiltinToolsConfig, builtin_tools
-    from loom_core.tools.calls import CallResult, CallWatcher, PlannedCall
+    from loom_core.tools.calls import CallHost, CallResult, PlannedCall
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.execution.scheduler import Scheduler
     from loom_core.tools.function_tool import FunctionTool, tool
@@ -23,8 +23,8 @@ __all__ = [
     "AuditLog",
     "BuiltinToolsConfig",
     "CallContext",
+    "CallHost",
     "CallResult",
-    "CallWatcher",
     "FunctionTool",
     "PermissionRule",
     "Permissions",

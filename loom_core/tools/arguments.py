@@ -11,8 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.json_types import json_type
-from loom_core.llm.json_schema.values import readable_path
+from loom_core.llm.json_schema.values import json_type, readable_path
 from loom_core.tools.schemas.check import SchemaCheck
 
 if TYPE_CHECKING:

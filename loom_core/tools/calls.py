@@ -1,15 +1,24 @@
-"""A model's tool call on its way through the pipeline: planned, run, told."""
+"""A model's tool call on its way through the pipeline, its result, and the host that the pipeline calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.tools.interface import Answer, Question, Tool, ToolOutput
 
-__all__ = ["UNKNOWN_TOOL", "CallResult", "CallStatus", "CallWatcher", "PlannedCall", "Stage", "Verdict"]
+__all__ = [
+    "NO_OUTPUT",
+    "UNKNOWN_TOOL",
+    "CallHost",
+    "CallResult",
+    "CallStatus",
+    "PlannedCall",
+    "Stage",
+    "Verdict",
+]
 
 Stage: TypeAlias = Literal["discover", "validate", "authorize", "check_cancel", "execute", "format"]
 """In this order. Waiting for a turn counts as `check_cancel`."""
@@ -19,7 +28,10 @@ CallStatus: TypeAlias = Literal["success", "error", "denied", "timeout", "aborte
 never says that."""
 
 UNKNOWN_TOOL = "unknown"
-"""What stands for the name of a tool that there is not."""
+"""The name in logs and metrics of a tool that does not exist."""
+
+NO_OUTPUT = "(The tool has ended and gave no output.)"
+"""The text that the model reads where a tool gave none."""
 
 Verdict: TypeAlias = Literal["allow", "deny", "ask"]
 
@@ -69,6 +81,28 @@ class PlannedCall:
         """The same for logs and numbers: `unknown` where there is none, as a model may write anything."""
         return UNKNOWN_TOOL if self.tool is None else self.tool.name
 
+    def refuse(
+        self, output: ToolOutput, *, status: CallStatus = "error", reason: str = "", by: str = ""
+    ) -> PlannedCall:
+        """Return the call as one that does not run.
+
+        Args:
+            output: what the model is told instead of a result.
+            status: how the call counts as ended.
+            reason: why, for people; by default the reason that the plan has, else the output's text.
+            by: who refused it, for the audit; by default who is in the plan.
+        """
+        result = CallResult(
+            call_id=self.call.id,
+            tool=self.tool_name,
+            status=status,
+            output=output,
+            message=output.message(self.call.id),
+            stages=self.stages,
+        )
+        reason = reason or self.reason or output.text
+        return replace(self, verdict="deny", reason=reason, result=result, by=by or self.by)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
@@ -93,18 +127,25 @@ class CallResult:
     blob: str = ""
 
 
-class CallWatcher(Protocol):
-    """What the pipeline tells whoever runs it, and asks of them. All of these are awaited.
+class CallHost(Protocol):
+    """The run that a call belongs to, as the pipeline sees it: the one interface for calls upward.
 
-    What one of them raises ends the whole turn: what runs is cancelled, and the error is raised by `execute`.
+    The host keeps the journal, reaches people, and stores what is too long to show. The pipeline awaits every
+    method. What one of them raises ends the whole turn: running calls are cancelled, and `execute` raises the
+    error.
     """
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether the host has a person to ask; else tools are told so (`CallContext.ask`)."""
+        ...
+
     async def starting(self, planned: PlannedCall) -> None:
-        """It runs when this returns: the journal has it by then."""
+        """Record that the call runs: it does when this returns."""
         ...
 
     async def finished(self, planned: PlannedCall, result: CallResult) -> None:
-        """It has its result.
+        """Record the result of the call.
 
         Called once for every call, as they end, also for those that did not run or were aborted. What it does
         before it first waits is done in any case; then a cancellation may come.
@@ -112,13 +153,13 @@ class CallWatcher(Protocol):
         ...
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
-        """The tool says how far it is."""
+        """Take how far the tool is."""
         ...
 
     async def ask(self, planned: PlannedCall, question: Question) -> Answer:
-        """The tool asks a person. Meanwhile its time stands still, and its place is lent to others."""
+        """Ask a person for the tool. Meanwhile its time stands still, and others have its slot."""
         ...
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
-        """Keep what is too long to show; returns its address (`loom://runs/…/blobs/1`), or empty."""
+        """Keep what is too long to show; return its address (`loom://runs/…/blobs/1`), or empty."""
         ...

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
+import anyio
 from anyio import to_thread
+from anyio.lowlevel import RunVar
 from pydantic import BaseModel
 
 from loom_core.errors import LoomError
@@ -18,12 +20,11 @@ from loom_core.llm.messages import ImagePart
 from loom_core.tools.function_arguments import FunctionArguments, plain_function
 from loom_core.tools.interface import CallContext, JsonValue, Tool, ToolAnnotations, ToolOutput
 from loom_core.tools.names import own_wire_name
-from loom_core.tools.threads import tool_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Docstring", "FunctionTool", "output_of", "tool"]
+__all__ = ["Docstring", "FunctionTool", "output_of", "tool", "tool_threads"]
 
 _NO_NAMES = frozenset({"<lambda>", "__call__"})
 
@@ -351,3 +352,18 @@ def _arguments(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
             words += line.split()
     if name:
         yield name, " ".join(words)
+
+
+_MOST_THREADS = 40
+
+_limiter = RunVar[anyio.CapacityLimiter]("tool_threads")
+
+
+def tool_threads() -> anyio.CapacityLimiter:
+    """Return the limiter of this event loop for tools that block: a tool that hangs holds up nothing else."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_MOST_THREADS)
+        _limiter.set(limiter)
+        return limiter

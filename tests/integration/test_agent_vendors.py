@@ -11,10 +11,10 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.state import RunState
+from loom_core.agent.record import RunState
+from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.providers import PROVIDERS
 from loom_core.retry import RetryPolicy
 from loom_core.runs.commands import Abort
 from loom_core.runs.memory import InMemoryMemory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from loom_core.llm.hosted import HostedProvider
+    from loom_core.llm.hosted.provider import HostedProvider
     from loom_core.llm.messages import Message
 
 _MODELS = {

@@ -18,7 +18,7 @@ from loom_core.llm.interface import ChatRequest, ToolSpec
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.transport.protocol import Connection
-from loom_core.llm.transport.tool_pairing import paired
+from loom_core.llm.transport.replay import paired
 from loom_core.llm.vendors import VENDORS
 from tests.fixtures.conversations import conversations
 from tests.fixtures.vendors.app import FakeVendors

@@ -16,13 +16,13 @@ import pytest
 from loom_core.errors import NotFoundError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.providers import AnthropicProvider, CustomProvider, DeepSeekProvider, OpenAIProvider
+from loom_core.llm.hosted.providers import AnthropicProvider, CustomProvider, DeepSeekProvider, OpenAIProvider
 from tests.fixtures.vendors import Call, FakeVendors, Turn
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from loom_core.llm.providers import ProviderOptions
+    from loom_core.llm.hosted.providers import ProviderOptions
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.interface import LLMResponse, ToolSpec
 from loom_core.llm.messages import Message, TextPart, ToolMessage, UserMessage
-from loom_core.llm.providers import PROVIDERS
 from loom_core.retry import RetryPolicy
 from tests.fixtures.vendors import FakeVendors
 

@@ -14,7 +14,7 @@ from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError, LLMError, LoomError
 from loom_core.llm.accounting.sizing import message_size, tool_size
-from loom_core.llm.breaker import CircuitBreaker
+from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.interface import Usage
 from loom_core.llm.messages import (
     AssistantMessage,

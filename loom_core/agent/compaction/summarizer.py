@@ -1,28 +1,36 @@
-"""Has a model summarise a conversation, and takes no summary that is not one."""
+"""The summarizer: the transcript of a conversation's older part, and the model that is asked to sum it up."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
+from loom_core.agent.compaction.clearing import blob_address
 from loom_core.agent.compaction.summary import SECTIONS, is_summary, read_sections, written_sections
-from loom_core.agent.compaction.transcript import shortened, transcript
 from loom_core.agent.compaction.window import window_of
 from loom_core.errors import LLMError
-from loom_core.llm.content import as_data
-from loom_core.llm.messages import SystemMessage, TextPart, UserMessage
+from loom_core.llm.messages import (
+    AssistantMessage,
+    ImagePart,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+from loom_core.llm.text import as_data
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from loom_core.errors import ModelFailure
     from loom_core.llm.interface import LLMProvider, LLMResponse, Usage
-    from loom_core.llm.messages import Message
+    from loom_core.llm.messages import Message, ToolCallPart, UserPart
 
-__all__ = ["Summariser"]
+__all__ = ["Summariser", "shortened", "transcript"]
 
 _LONGER = 1.25  # a summary may be so much longer than it was asked to be: estimates differ
 _THOUGHT = 4096  # tokens besides, for models that cannot leave their thinking
@@ -187,3 +195,75 @@ def _no_end(response: LLMResponse) -> str:
             return "called a tool, where it was to write a summary"
         case _:
             return ""
+
+
+_LONGEST_SAID = 6000  # characters that are shown of what the user or the model says
+_LONGEST_RESULT = 2000
+_LONGEST_ARGUMENTS = 1000
+
+
+def transcript(messages: Sequence[Message], *, most_tokens: int) -> list[str]:
+    """A conversation as texts of at most so many tokens each; earlier summaries and reasoning are left out.
+
+    Very long messages are shown by their beginning and their end.
+
+    Args:
+        messages: the conversation, oldest first.
+        most_tokens: of one text, by `estimate_tokens`; an entry that is longer by itself is cut.
+    """
+    parts: list[list[str]] = [[]]
+    room = most_tokens
+    for entry in _entries(messages):
+        size = estimate_tokens(entry) + 2
+        if size > most_tokens:
+            entry = shortened(entry, most_tokens // 2)  # a character is a token at most
+            size = estimate_tokens(entry) + 2
+        if size > room and parts[-1]:
+            parts.append([])
+            room = most_tokens
+        parts[-1].append(entry)
+        room -= size
+    return ["\n\n".join(part) for part in parts if part]
+
+
+def _entries(messages: Iterable[Message]) -> Iterable[str]:
+    names: dict[str, str] = {}
+    for message in messages:
+        if is_summary(message):
+            continue
+        match message:
+            case SystemMessage(text=text):
+                yield f"[system] {shortened(text, _LONGEST_SAID)}"
+            case UserMessage():
+                yield f"[user] {shortened(_shown(message.parts), _LONGEST_SAID)}"
+            case AssistantMessage():
+                names |= {call.id: call.name for call in message.tool_calls}
+                if message.text.strip():
+                    yield f"[assistant] {shortened(message.text, _LONGEST_SAID)}"
+                yield from (f"[call] {_call(call)}" for call in message.tool_calls)
+            case ToolMessage():
+                kind = "failure" if message.failed else "result"
+                shown = _shown(message.parts)
+                address = blob_address(shown)
+                text = shortened(shown, _LONGEST_RESULT)
+                where = f" (whole: {address})" if address and address not in text else ""
+                yield f"[{kind} of {names.get(message.call_id, 'a tool')}] {text}{where}"
+
+
+def _shown(parts: Iterable[UserPart]) -> str:
+    return "".join("(an image)" if isinstance(part, ImagePart) else part.text for part in parts)
+
+
+def _call(call: ToolCallPart) -> str:
+    written = call.unreadable or json.dumps(call.arguments, ensure_ascii=False, default=str)
+    return f"{call.name} {shortened(written, _LONGEST_ARGUMENTS)}"
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text without its middle, where it is too long."""
+    text = text.strip()
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    tail = longest - head
+    return f"{text[:head]}\n[… {len(text) - longest:,} characters left out …]\n{text[len(text) - tail :]}"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from loom_core.llm.content import as_data, without_thinking
 from loom_core.llm.messages import Message, TextPart, UserMessage
+from loom_core.llm.text import as_data, without_thinking
 
 __all__ = ["SECTIONS", "Section", "is_summary", "read_sections", "summary_message", "written_sections"]
 

@@ -19,8 +19,7 @@ from loom_core.agent.agent import Agent
 from loom_core.agent.result import RunResult
 from loom_core.agent.teams.step import CompositionResult, StepError, StepEvent, StepResult
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrapped
-from loom_core.tools.function_tool import output_of
-from loom_core.tools.threads import tool_threads
+from loom_core.tools.function_tool import output_of, tool_threads
 
 if TYPE_CHECKING:
     from loom_core.agent.request import RunOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from loom_core.agent.calls.caller import CallingRun, calling_run, calls_of
+from loom_core.agent.calling_run import CallingRun, calling_run, calls_of
 from loom_core.errors import LoomError, NotFoundError
 from loom_core.flow.executor.asking import DeclinedError, FlowQuestions
 from loom_core.flow.executor.correcting import CorrectionError, way_back

@@ -13,8 +13,8 @@ from loom_core.flow.executor.state import FlowState
 from loom_core.flow.responses.phrases import language_of_run
 from loom_core.redaction import without_assigned, without_secrets
 from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.executor import RecordedRun
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
-from loom_core.runs.recorded_run import RecordedRun
 from loom_core.runs.run import Pending, RunStatus, Spent
 from loom_core.tools.permission.permissions import ToolIdentity
 from loom_core.tools.redaction import redacted_arguments

@@ -21,7 +21,7 @@ from loom_core.flow.http.answer import EndpointResult, body_of
 from loom_core.flow.http.attempts import Attempts, may_be_sent_again, request_key
 from loom_core.flow.http.request import filled_request, texts_of_secrets, whole_address
 from loom_core.flow.http.secrets import HIDDEN, Secrets, hidden
-from loom_core.llm.limits import RateLimits
+from loom_core.llm.hosted.limits import RateLimits
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.address import address_of
 from loom_core.net.gate import resolve

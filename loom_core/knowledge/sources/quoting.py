@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.knowledge.uris import readable
-from loom_core.llm.content import as_data
+from loom_core.llm.text import as_data
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

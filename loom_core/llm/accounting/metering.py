@@ -12,7 +12,7 @@ from loom_core.llm.accounting.prices import list_price
 from loom_core.llm.accounting.sizing import answer_size, json_size, message_size, tool_size
 from loom_core.llm.interface import LLMResponse, Usage
 from loom_core.llm.messages import ImagePart, ToolMessage, UserMessage
-from loom_core.llm.transport.reasoning_replay import with_reasoning_to_replay
+from loom_core.llm.transport.replay import with_reasoning_to_replay
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom_core.llm.accounting.prices import Prices
     from loom_core.llm.interface import ChatRequest
     from loom_core.llm.messages import Message
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["Meter", "Spent"]
 

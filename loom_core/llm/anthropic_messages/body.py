@@ -1,24 +1,43 @@
-"""A request as the body of a call of the messages API."""
+"""The body of a request in the format of Anthropic's Messages: conversation, tools, and form of answer.
+
+The conversation is what the API takes: roles that alternate, the user first and last, results of tools in
+front of what the user says, no empty texts, ids and names of plain letters, arguments that are an object.
+
+Source: https://platform.claude.com/docs/en/api/messages
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from loom_core.llm.anthropic_messages.conversation import wire_conversation
-from loom_core.llm.anthropic_messages.output_schema import output_schema
+from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.dialects import adapted
+from loom_core.llm.json_schema.strict import strict
+from loom_core.llm.messages import (
+    AssistantMessage,
+    ImagePart,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
 from loom_core.llm.transport.parameters import granted
+from loom_core.llm.transport.replay import needs_filler, paired, with_reasoning_to_replay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from loom_core.llm.anthropic_messages.conversation import Conversation
     from loom_core.llm.interface import ChatRequest
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.messages import AssistantPart, Message, UserPart
     from loom_core.llm.transport.parameters import Granted
+    from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["messages_body"]
+__all__ = ["Conversation", "messages_body", "output_schema", "safe_name", "wire_conversation"]
 
 _LONGEST_ANSWER = 32_000
 """Where nobody says a limit, and the API wants one: what all models since Claude 4 can write."""
@@ -131,3 +150,302 @@ def _tool(name: str, description: str, schema: Mapping[str, Any], spec: Provider
     form = {"type": "object", **adapted(schema, spec.schema)}
     tool = {"name": name, "input_schema": {key: form[key] for key in form if key not in _CHOICES_OF_FORMS}}
     return {**tool, "description": description} if description else tool
+
+
+_Json: TypeAlias = Mapping[str, Any]
+
+_KEPT = frozenset({"type", "title", "description", "enum", "const", "required", "default"})
+_FORMATS = frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split())
+
+
+def output_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A schema with the keywords that the API knows, or None where they cannot say it.
+
+    Limits of numbers, texts and lists are left out, so the answer has to be checked for them. Forms that
+    contain themselves are cut off. Optional fields stay optional. The API cannot say maps with names of any
+    kind, and values of any kind.
+
+    Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
+
+    Raises:
+        InvalidInputError: the schema is nested too deeply.
+    """
+    if strict(schema) is None:  # what one vendor's strict mode cannot say, the other's cannot either
+        return None
+    return _part(adapted(schema, "inline"))
+
+
+def _part(schema: _Json) -> dict[str, Any]:
+    part = {keyword: value for keyword, value in schema.items() if keyword in _KEPT}
+    if schema.get("format") in _FORMATS:
+        part["format"] = schema["format"]
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            part["anyOf"] = _parts(schema[keyword])
+    if "allOf" in schema:
+        part["allOf"] = _parts(schema["allOf"])
+    if "items" in schema:
+        part["items"] = _part(schema["items"])
+        if schema.get("minItems") in {0, 1}:
+            part["minItems"] = schema["minItems"]
+    if "object" in _types(schema):
+        properties = cast("Mapping[str, _Json]", schema.get("properties") or {})
+        part["properties"] = {name: _part(each) for name, each in properties.items()}
+        part["additionalProperties"] = False
+    return part
+
+
+def _parts(schemas: Sequence[_Json]) -> list[dict[str, Any]]:
+    return [_part(each) for each in schemas]
+
+
+def _types(schema: _Json) -> Sequence[str]:
+    types: str | Sequence[str] = schema.get("type", ())
+    return (types,) if isinstance(types, str) else types
+
+
+_Block: TypeAlias = dict[str, Any]
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+_MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+_BEGINNING = "(The beginning of this conversation is left out.)"
+_GO_ON = "Go on."
+_NO_OUTPUT = "(no output)"
+_IMAGE_UNSEEN = "(an image, which you cannot be shown)"
+_IMAGE_FOLLOWS = "(an image: it follows)"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What of a request the conversation makes.
+
+    Attributes:
+        system: all system messages as one text; empty where there is none.
+        messages: the others, as the API takes them.
+    """
+
+    system: str
+    messages: list[dict[str, Any]]
+
+    @property
+    def called(self) -> list[str]:
+        """The tools that were called, each once."""
+        return list(
+            dict.fromkeys(
+                block["name"]
+                for message in self.messages
+                for block in message["content"]
+                if block["type"] == "tool_use"
+            )
+        )
+
+    @property
+    def goes_on_without_thinking(self) -> bool:
+        """Whether results of tools come last, and the turn that they belong to does not begin with thinking.
+
+        So it is after a change of models. Models that are told to think, and how much, refuse it. Results
+        with something else beside them, such as an image, begin a turn for the API, and go on with it for us.
+        """
+        first: Mapping[str, Any] | None = None
+        for message in reversed(self.messages):
+            if message["role"] == "assistant":
+                first = message
+                continue
+            kinds = {block["type"] for block in message["content"]}
+            if first is not None and kinds != {"tool_result"} and not _begins_with_thinking(first):
+                return True
+            if "tool_result" not in kinds:
+                break
+        return False
+
+
+def wire_conversation(
+    messages: Sequence[Message], spec: ProviderSpec, *, model: str, tools: bool = False
+) -> Conversation:
+    """A conversation as the API takes it.
+
+    Args:
+        messages: the conversation, oldest first; it is put in order by `paired`, and thinking goes back by
+            `with_reasoning_to_replay`.
+        spec: the vendor.
+        model: the model, for errors.
+        tools: whether the request carries tools.
+
+    Raises:
+        InvalidInputError: there is nothing in it, or an image that the model cannot be shown. Images in the
+            results of tools do not count: where they cannot be shown, that is said in the text.
+    """
+    writer = _Writer(spec, model, tools=tools)
+    for message in with_reasoning_to_replay(paired(messages), spec, tools=tools):
+        writer.add(message)
+    return writer.finished()
+
+
+def _begins_with_thinking(message: Mapping[str, Any]) -> bool:
+    return message["content"][0]["type"] in {"thinking", "redacted_thinking"}
+
+
+def safe_name(name: str) -> str:
+    """The name of a tool in the letters that the API takes; models make up others."""
+    return _UNSAFE_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+
+
+class _Writer:
+    """Collects what becomes one message: all that the user and the tools say between two answers."""
+
+    def __init__(self, spec: ProviderSpec, model: str, *, tools: bool) -> None:
+        self._spec = spec
+        self._model = model
+        self._tools = tools
+        self._systems: list[str] = []
+        self._messages: list[dict[str, Any]] = []
+        self._results: list[_Block] = []
+        self._said: list[_Block] = []
+
+    def add(self, message: Message) -> None:
+        match message:
+            case SystemMessage():
+                if message.text.strip():
+                    self._systems.append(message.text)
+            case UserMessage():
+                self._said += self._user_blocks(message.parts)
+            case ToolMessage():
+                self._results.append(self._result(message))
+            case AssistantMessage():
+                if blocks := self._answer_blocks(message):
+                    self._end_of_user()
+                    self._append("assistant", blocks)
+
+    def finished(self) -> Conversation:
+        self._end_of_user()
+        if not self._messages and not self._systems:
+            raise InvalidInputError(
+                "The conversation has no message that a model could answer.", advice="Add a user message."
+            )
+        if self._messages and self._messages[0]["role"] == "assistant":
+            self._messages.insert(0, {"role": "user", "content": [_text(_BEGINNING)]})
+        if not self._messages or self._messages[-1]["role"] == "assistant":
+            # New models do not go on with an answer that is begun for them: the user has to speak last.
+            self._messages.append({"role": "user", "content": [_text(_GO_ON)]})
+        return Conversation("\n\n".join(self._systems), self._messages)
+
+    def _end_of_user(self) -> None:
+        if blocks := [*self._results, *self._said]:
+            self._append("user", blocks)
+        self._results, self._said = [], []
+
+    def _append(self, role: str, blocks: list[_Block]) -> None:
+        if self._messages and self._messages[-1]["role"] == role:
+            self._messages[-1]["content"] += blocks
+        else:
+            self._messages.append({"role": role, "content": blocks})
+
+    def _user_blocks(self, parts: Sequence[UserPart]) -> list[_Block]:
+        return [
+            _text(part.text) if isinstance(part, TextPart) else self._image(part)
+            for part in parts
+            if isinstance(part, ImagePart) or part.text.strip()
+        ]
+
+    def _result(self, message: ToolMessage) -> _Block:
+        content: list[_Block] = []
+        for part in message.parts:
+            if isinstance(part, TextPart):
+                if part.text.strip():
+                    content.append(_text(part.text))
+            elif not self._can_show(part):
+                content.append(_text(_IMAGE_UNSEEN))
+            elif self._spec.tool_images and not message.failed:  # failures are told in words only
+                content.append(self._image(part))
+            else:
+                content.append(_text(_IMAGE_FOLLOWS))
+                self._said.append(self._image(part))
+        result: _Block = {
+            "type": "tool_result",
+            "tool_use_id": _wire_id(message.call_id),
+            "content": content or [_text(_NO_OUTPUT)],
+        }
+        return {**result, "is_error": True} if message.failed else result
+
+    def _can_show(self, image: ImagePart) -> bool:
+        if not self._spec.images:
+            return False
+        return image.media_type in _MEDIA_TYPES if image.data else bool(image.url) and self._spec.image_urls
+
+    def _image(self, image: ImagePart) -> _Block:
+        if not self._can_show(image):
+            raise self._unshowable(image)
+        if not image.data:
+            return {"type": "image", "source": {"type": "url", "url": image.url}}
+        data = b64encode(image.data).decode()
+        source = {"type": "base64", "media_type": image.media_type, "data": data}
+        return {"type": "image", "source": source}
+
+    def _unshowable(self, image: ImagePart) -> InvalidInputError:
+        who = f"The model {self._model} of {self._spec.title}"
+        if not self._spec.images:
+            return InvalidInputError(
+                f"{who} takes no images.", advice="Leave the image out, or ask a model that takes images."
+            )
+        if image.data:
+            return InvalidInputError(
+                f"{who} takes no images of the type {image.media_type}.",
+                advice="Give the image as JPEG, PNG, GIF or WebP.",
+            )
+        if image.url:
+            return InvalidInputError(
+                f"{who} takes images by their bytes, not by a URL.",
+                advice="Fetch the image, and give its bytes.",
+            )
+        return InvalidInputError("An image of the conversation is empty.", advice="Give its bytes, or a URL.")
+
+    def _answer_blocks(self, message: AssistantMessage) -> list[_Block]:
+        blocks = [
+            block
+            for part in message.parts
+            if (block := _answer_block(part, named=bool(message.provider))) is not None
+        ]
+        while blocks and blocks[-1]["type"] in {"thinking", "redacted_thinking"}:
+            blocks.pop()  # an answer that was cut off while the model thought; no message may end like that
+        thought = any(block["type"] in {"thinking", "redacted_thinking"} for block in blocks)
+        if blocks and not thought and needs_filler(message, self._spec, tools=self._tools):
+            blocks.insert(0, {"type": "thinking", "thinking": self._spec.replay_filler, "signature": ""})
+        return blocks
+
+
+def _answer_block(part: AssistantPart, *, named: bool) -> _Block | None:
+    """A part of an answer as a block; `named` says whether it is known who gave the answer."""
+    match part:
+        case TextPart():
+            return _text(part.text) if part.text.strip() else None
+        case ToolCallPart():
+            arguments = {"unreadable": part.unreadable} if part.unreadable else part.arguments
+            return {
+                "type": "tool_use",
+                "id": _wire_id(part.id),
+                "name": safe_name(part.name),
+                "input": arguments,
+            }
+        case ReasoningPart():
+            return _thinking_block(part) if named else None
+
+
+def _thinking_block(part: ReasoningPart) -> _Block:
+    if part.came_in == "redacted_thinking":
+        return {"type": "redacted_thinking", "data": part.opaque.get("data", "")}
+    block = {"type": "thinking", "thinking": part.text}
+    return {**block, "signature": part.opaque["signature"]} if "signature" in part.opaque else block
+
+
+def _text(text: str) -> _Block:
+    return {"type": "text", "text": text}
+
+
+def _wire_id(id_: str) -> str:
+    """An id in the letters that the API takes: another vendor's becomes a hash, the same in every request."""
+    if _SAFE_ID.fullmatch(id_):
+        return id_
+    return f"call_{sha256(id_.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.anthropic_messages.body import messages_body
 from loom_core.llm.anthropic_messages.reading import MessageReader
 from loom_core.llm.interface import StreamChunk
-from loom_core.llm.transport.events import events_of, read_out
-from loom_core.llm.transport.sdk_client import SdkClient
+from loom_core.llm.transport.sdk_client import SdkClient, events_of, read_out
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -17,7 +17,7 @@ from loom_core.sdk_errors import NoAnswerError
 if TYPE_CHECKING:
     from loom_core.llm.interface import FinishReason
     from loom_core.llm.messages import AssistantPart
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["MessageReader"]
 

@@ -1,21 +1,45 @@
-"""A request as the body of a chat-completions call, in the way the vendor wants it."""
+"""The body of a request in the chat-completions format: conversation, tools, and form of the answer.
+
+Vendors agree on the format and differ on what they refuse in it; the conversation is what all of them take:
+one system message in front, no empty messages, every call answered at once, ids and names of plain letters,
+arguments that are JSON.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.llm.chat_completions.conversation import safe_name, wire_messages
+from loom_core.errors import InvalidInputError
+from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, in_tags
+from loom_core.llm.json_body import json_body
 from loom_core.llm.json_schema.dialects import adapted
 from loom_core.llm.json_schema.strict import strict
+from loom_core.llm.messages import (
+    AssistantMessage,
+    ImagePart,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
 from loom_core.llm.transport.parameters import granted
+from loom_core.llm.transport.replay import needs_filler, paired, with_reasoning_to_replay
 
 if TYPE_CHECKING:
-    from loom_core.llm.interface import ChatRequest, OutputSchema
-    from loom_core.llm.spec import ProviderSpec
-    from loom_core.llm.transport.parameters import Granted
+    from collections.abc import Sequence
 
-__all__ = ["chat_body"]
+    from loom_core.llm.interface import ChatRequest, OutputSchema
+    from loom_core.llm.messages import Message, ToolCallPart, UserPart
+    from loom_core.llm.transport.parameters import Granted
+    from loom_core.llm.vendors import ProviderSpec
+
+__all__ = ["chat_body", "safe_name", "wire_messages"]
 
 _LIMIT_WHERE_NEEDED = 4096
 
@@ -123,3 +147,255 @@ def _with(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
             value = _with(cast("Mapping[str, Any]", here), cast("Mapping[str, Any]", value))
         both[name] = value
     return both
+
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
+_UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+
+_NO_WORDS = "(empty)"
+_NO_OUTPUT = "(no output)"
+_IMAGE_FOLLOWS = "(an image: it follows in the next message)"
+_IMAGE_UNSEEN = "(an image, which you cannot be shown)"
+_TOOL_IMAGES = "Images from the tool results above:"
+
+
+def wire_messages(
+    messages: Sequence[Message],
+    spec: ProviderSpec,
+    *,
+    model: str,
+    tools: bool = False,
+    instructions: str = "",
+) -> list[dict[str, Any]]:
+    """The `messages` of a request.
+
+    Args:
+        messages: the conversation, oldest first; it is put in order by `paired`, and reasoning goes back by
+            `with_reasoning_to_replay`.
+        spec: the vendor.
+        model: the model, for errors.
+        tools: whether the request carries tools.
+        instructions: what the model is told besides, as a system message or at the end of one.
+
+    Raises:
+        InvalidInputError: there is nothing but system messages, or an image that the model cannot be shown.
+            Images in the results of tools do not count: where they cannot be shown, that is said in the text.
+    """
+    wire: list[dict[str, Any]] = []
+    ids: dict[str, str] = {}
+    tool_images: list[dict[str, Any]] = []
+    for message in with_reasoning_to_replay(paired(messages), spec, tools=tools):
+        if tool_images and not isinstance(message, ToolMessage):
+            wire.append(_user_with_images(tool_images))
+            tool_images = []
+        match message:
+            case SystemMessage(text=text):
+                if text.strip():
+                    wire.append({"role": "system", "content": text})
+            case UserMessage():
+                wire.append({"role": "user", "content": _user_content(message.parts, spec, model)})
+            case AssistantMessage():
+                ids |= _wire_ids(message, spec)
+                if message.text.strip() or message.tool_calls:
+                    wire.append(_assistant(message, ids, spec, tools=tools))
+            case ToolMessage():
+                content, images = _tool_content(message, spec, model)
+                tool_images += images
+                wire.append({"role": "tool", "tool_call_id": ids[message.call_id], "content": content})
+    if tool_images:
+        wire.append(_user_with_images(tool_images))
+    if all(message["role"] == "system" for message in wire):
+        raise InvalidInputError(
+            "The conversation has no message that a model could answer.", advice="Add a user message."
+        )
+    return _merged(_with_systems(wire, spec, instructions))
+
+
+def safe_name(name: str, *, otherwise: str) -> str:
+    """A name as all vendors take it for a tool: models invent others, and are refused with them later."""
+    return _UNSAFE_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or otherwise
+
+
+def _with_systems(wire: list[dict[str, Any]], spec: ProviderSpec, instructions: str) -> list[dict[str, Any]]:
+    """The messages with what the program says: where it was said, or all in one message in front."""
+    more = [{"role": "system", "content": instructions}] if instructions else []
+    if spec.systems:
+        leading = next(place for place, message in enumerate(wire) if message["role"] != "system")
+        return [*wire[:leading], *more, *wire[leading:]]
+    texts = [message["content"] for message in (*wire, *more) if message["role"] == "system"]
+    rest = [message for message in wire if message["role"] != "system"]
+    return [{"role": "system", "content": "\n\n".join(texts)}, *rest] if texts else rest
+
+
+def _merged(wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages without two of the user or of the model in a row, which some models' templates refuse.
+
+    Answers with calls or reasoning stay as they are: what came with them belongs to them alone.
+    """
+    done: list[dict[str, Any]] = []
+    for message in wire:
+        last = done[-1] if done else {}
+        if message["role"] == last.get("role") == "user" or (
+            message["role"] == last.get("role") == "assistant" and _is_plain(last) and _is_plain(message)
+        ):
+            done[-1] = {**last, "content": _joined(last["content"], message["content"])}
+        else:
+            done.append(message)
+    return done
+
+
+def _is_plain(message: Mapping[str, Any]) -> bool:
+    return not any(value for name, value in message.items() if name not in {"role", "content"})
+
+
+def _joined(first: object, second: object) -> object:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_as_blocks(first), *_as_blocks(second)]
+
+
+def _as_blocks(content: object) -> list[object]:
+    return [_text_block(content)] if isinstance(content, str) else cast("list[object]", content)
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _user_content(parts: Sequence[UserPart], spec: ProviderSpec, model: str) -> str | list[dict[str, Any]]:
+    """Text as a text, as some models take nothing else; a list of blocks where there are images."""
+    if not any(isinstance(part, ImagePart) for part in parts):
+        text = "".join(part.text for part in parts if isinstance(part, TextPart))
+        return text if text.strip() else _NO_WORDS
+    return [
+        _text_block(part.text) if isinstance(part, TextPart) else _image_block(part, spec, model)
+        for part in parts
+        if isinstance(part, ImagePart) or part.text.strip()
+    ]
+
+
+def _image_block(image: ImagePart, spec: ProviderSpec, model: str) -> dict[str, Any]:
+    if not spec.images:
+        raise InvalidInputError(
+            f"The model {model} of {spec.title} takes no images.",
+            advice="Leave the image out, or ask a model that takes images.",
+        )
+    if image.data:
+        url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
+    elif not image.url:
+        raise InvalidInputError("An image of the conversation is empty.", advice="Give its bytes, or a URL.")
+    elif not spec.image_urls:
+        raise InvalidInputError(
+            f"The model {model} of {spec.title} takes images by their bytes, not by a URL.",
+            advice="Fetch the image, and give its bytes.",
+        )
+    else:
+        url = image.url
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _tool_content(
+    message: ToolMessage, spec: ProviderSpec, model: str
+) -> tuple[str | list[dict[str, Any]], list[dict[str, Any]]]:
+    """What a tool answered, and its images, where they have to follow in a message of the user."""
+    pieces: list[str] = []
+    images: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            pieces.append(part.text)
+        elif spec.images and (part.data or (part.url and spec.image_urls)):
+            images.append(_image_block(part, spec, model))
+            if not spec.tool_images:
+                pieces.append(_IMAGE_FOLLOWS)
+        else:
+            pieces.append(_IMAGE_UNSEEN)
+    text = "".join(pieces)
+    if spec.tool_images and images:
+        return [*([_text_block(text)] if text.strip() else []), *images], []
+    return text if text.strip() else _NO_OUTPUT, images
+
+
+def _user_with_images(images: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"role": "user", "content": [_text_block(_TOOL_IMAGES), *images]}
+
+
+def _wire_ids(message: AssistantMessage, spec: ProviderSpec) -> dict[str, str]:
+    """The ids of a message's calls, and what they are for the vendor.
+
+    Its own ids stay. Those of others may be longer than it takes, or of other letters: such a one becomes a
+    hash, which is the same in every request, so that the vendor's cache goes on to fit.
+    """
+    own = message.provider == spec.name
+    return {
+        call.id: call.id if own or _SAFE_ID.fullmatch(call.id) else f"call_{_hash(call.id)}"
+        for call in message.tool_calls
+    }
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _assistant(
+    message: AssistantMessage, ids: Mapping[str, str], spec: ProviderSpec, *, tools: bool
+) -> dict[str, Any]:
+    thoughts = "".join(
+        part.text
+        for part in message.parts
+        if isinstance(part, ReasoningPart) and part.came_in == CAME_IN_TAGS
+    )
+    text = message.text if message.text.strip() else ""
+    content = in_tags(thoughts) + text if thoughts and spec.think_tags else text
+    wire: dict[str, Any] = {"role": "assistant", "content": content or None}
+    wire |= _reasoning(message, spec, tools=tools)
+    if message.tool_calls:
+        wire["tool_calls"] = [
+            _call(call, ids[call.id], _extras(message, number, spec))
+            for number, call in enumerate(message.tool_calls)
+        ]
+    return wire
+
+
+def _reasoning(message: AssistantMessage, spec: ProviderSpec, *, tools: bool) -> dict[str, Any]:
+    """The fields of a message that hold its reasoning: what is opaque as it came, else the text."""
+    fields: dict[str, Any] = {}
+    for part in message.parts:
+        if not isinstance(part, ReasoningPart) or part.came_in == CAME_IN_TAGS:
+            continue
+        if opaque := {name: part.opaque[name] for name in spec.reasoning_fields if name in part.opaque}:
+            fields |= opaque
+        elif part.text and (name := _field_for(part, spec)):
+            fields[name] = fields.get(name, "") + part.text
+    filled = spec.replay_field or spec.reasoning_fields[0]
+    if not fields.get(filled) and needs_filler(message, spec, tools=tools):
+        fields[filled] = spec.replay_filler
+    return fields
+
+
+def _field_for(part: ReasoningPart, spec: ProviderSpec) -> str:
+    """The field that the vendor wants reasoning in, else the one it came in, if the vendor has that."""
+    return spec.replay_field or (part.came_in if part.came_in in spec.reasoning_fields else "")
+
+
+def _extras(message: AssistantMessage, number: int, spec: ProviderSpec) -> dict[str, Any]:
+    """What goes back with a call besides: what came with it, or what the vendor takes instead.
+
+    Vendors that sign calls sign the first one of an answer.
+    """
+    extras: dict[str, Any] = {}
+    if message.provider == spec.name:
+        opaque = message.tool_calls[number].opaque
+        extras = {name: opaque[name] for name in spec.call_extras if name in opaque}
+    return extras if extras or number > 0 else dict(spec.call_filler)
+
+
+def _call(call: ToolCallPart, id_: str, extras: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": safe_name(call.name, otherwise="unnamed"), "arguments": _arguments(call)}
+    return {**extras, "id": id_, "type": "function", "function": function}
+
+
+def _arguments(call: ToolCallPart) -> str:
+    """The arguments as JSON, also where they were none: many vendors read them, and fail."""
+    value = {"unreadable": call.unreadable} if call.unreadable else call.arguments
+    return json.dumps(json_body(value), ensure_ascii=False)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.chat_completions.body import chat_body
 from loom_core.llm.chat_completions.reading import AnswerReader
 from loom_core.llm.interface import StreamChunk
-from loom_core.llm.transport.events import events_of, read_out
-from loom_core.llm.transport.sdk_client import SdkClient
+from loom_core.llm.transport.sdk_client import SdkClient, events_of, read_out
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

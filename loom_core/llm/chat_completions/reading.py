@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
-from loom_core.llm.chat_completions.loose_json import as_count, as_items, as_mapping, as_text
 from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, ThinkTags
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
 from loom_core.llm.message_reading import read_tool_call
@@ -17,14 +17,21 @@ from loom_core.llm.transport.reader import MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from loom_core.errors import ModelFailure
     from loom_core.llm.interface import FinishReason
     from loom_core.llm.messages import AssistantPart, ToolCallPart
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["AnswerReader", "CallPiece", "ToolCalls", "read_usage"]
+__all__ = [
+    "AnswerReader",
+    "CallPiece",
+    "ToolCalls",
+    "as_count",
+    "as_items",
+    "as_mapping",
+    "as_text",
+    "read_usage",
+]
 
 _FINISH: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -410,3 +417,23 @@ def _json_text(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False)
+
+
+def as_text(value: object) -> str:
+    """A text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """An object, else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def as_items(value: object) -> Sequence[object]:
+    """A list, else an empty one."""
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()
+
+
+def as_count(value: object) -> int:
+    """A number of things, else 0."""
+    return max(0, int(value)) if isinstance(value, int | float) and isfinite(value) else 0

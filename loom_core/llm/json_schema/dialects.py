@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.json_types import json_type
 from loom_core.llm.json_schema.references import inlined
+from loom_core.llm.json_schema.values import json_type
 
 if TYPE_CHECKING:
-    from loom_core.llm.spec import SchemaDialect
+    from loom_core.llm.vendors import SchemaDialect
 
 __all__ = ["adapted", "for_gemini"]
 

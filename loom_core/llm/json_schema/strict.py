@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.json_types import json_type
 from loom_core.llm.json_schema.references import REMARKS, referred
+from loom_core.llm.json_schema.values import json_type
 
 __all__ = ["strict"]
 

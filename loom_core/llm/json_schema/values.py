@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError, ValidationError
     from jsonschema.protocols import Validator
 
-__all__ = ["check_schema", "problems", "readable_path", "without_nulls"]
+__all__ = ["check_schema", "json_type", "problems", "readable_path", "without_nulls"]
 
 _Json: TypeAlias = Mapping[str, Any]
 
@@ -163,3 +163,20 @@ class _Nulls:
 
     def _fits(self, value: object, schema: object) -> bool:
         return self._validator.evolve(schema=schema).is_valid(value)
+
+
+def json_type(value: object) -> str:
+    """The type of a JSON value; every number is a `number`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"

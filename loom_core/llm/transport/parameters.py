@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from loom_core.llm.interface import ChatRequest, Effort, ToolChoice
-    from loom_core.llm.spec import JsonMode, ProviderSpec
+    from loom_core.llm.vendors import JsonMode, ProviderSpec
 
 __all__ = ["Granted", "granted"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["Connection", "WireClient", "closed_meanwhile"]
 

@@ -8,7 +8,7 @@ from loom_core.errors import LLMError, capitalised
 
 if TYPE_CHECKING:
     from loom_core.errors import ModelFailure
-    from loom_core.llm.spec import ProviderSpec
+    from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["MAX_LENGTH", "WireReader"]
 

@@ -1,4 +1,4 @@
-"""Single requests by a vendor's SDK: what is the same in both formats."""
+"""Single requests by a vendor's SDK: what is the same in both formats, and reading streams of events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loom_core.sdk_environment import custom_headers
 from loom_core.sdk_errors import NoAnswerError, model_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     import httpx2
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
     from loom_core.llm.transport.protocol import Connection
 
-__all__ = ["SdkClient"]
+__all__ = ["SdkClient", "events_of", "read_out"]
 
 _CONNECT_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
@@ -221,3 +221,39 @@ class SdkClient(ABC, Generic[_S]):
             unwanted += custom_headers(self.package)
         own = set(map(str.casefold, self._headers()))
         return [name for name in unwanted if name.casefold() not in own]
+
+
+_LAST_SECONDS = 0.1
+
+
+def events_of(response: httpx2.Response, *, max_size: int) -> AsyncIterator[httpx2.ServerSentEvent]:
+    """The events of a stream.
+
+    Args:
+        response: the answer of a server. Some give streams another type, or none: all is read as events, but
+            the page of a proxy.
+        max_size: bytes that an event may have.
+
+    Raises:
+        httpx2.HTTPError: while it is iterated: the connection breaks, or what comes is no stream of events.
+    """
+    import httpx2
+
+    if "html" not in response.headers.get("content-type", ""):
+        response.headers["content-type"] = "text/event-stream"
+    return aiter(httpx2.EventSource(response, max_event_size=max_size))
+
+
+async def read_out(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
+    """Read what follows the last event that matters, so that the connection can be used again.
+
+    That is a matter of an instant. Where it takes longer, or goes wrong, the connection is given up.
+    """
+    import httpx2
+
+    with anyio.move_on_after(_LAST_SECONDS):
+        try:
+            async for _ in events:
+                pass
+        except httpx2.HTTPError:
+            pass

@@ -15,8 +15,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, LoginError, LoomError
 from loom_core.mcp_client.configuration.command_names import verb
-from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
-from loom_core.mcp_client.configuration.oauth_endpoints import origin_of
+from loom_core.mcp_client.configuration.oauth_config import OAuthConfig, origin_of
 from loom_core.mcp_client.oauth.store import Login, LoginStore
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pydantic import AnyUrl, SecretStr
 
 from loom_core.errors import LoginError
 from loom_core.mcp_client.configuration.command_names import verb
-from loom_core.mcp_client.configuration.oauth_endpoints import is_safe_place
+from loom_core.mcp_client.configuration.oauth_config import is_safe_place
 from loom_core.mcp_client.oauth.renewal import end_of
 from loom_core.mcp_client.oauth.requests import guarded_client, known_client, secret_method, sent, unsafe
 from loom_core.mcp_client.oauth.store import Login, Registration, Tokens

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from loom_core.errors import LoginError
-from loom_core.mcp_client.configuration.oauth_endpoints import is_safe_place
+from loom_core.mcp_client.configuration.oauth_config import is_safe_place
 from loom_core.mcp_client.oauth.store import Login, Registration
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.headers import is_set_by_client

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import anyio
 from anyio import CancelScope
 
-from loom_core.errors import RecordError
+from loom_core.errors import InvalidInputError, RecordError
 from loom_core.observability.log_fields import current_fields
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import carried
 from loom_core.redaction import Redaction
 from loom_core.runs.commands import Resume, Retry
 from loom_core.runs.events import EventType, StreamEvent
-from loom_core.runs.journal.claims import claim_run, unclaimed_runs
 from loom_core.runs.journal.creation import create_run, id_for, new_id
-from loom_core.runs.journal.inbox import Inbox
-from loom_core.runs.journal.outbox import Outbox
-from loom_core.runs.journal.retention import forget_run, forget_some
+from loom_core.runs.journal.drivers import claim_run, unclaimed_runs
+from loom_core.runs.journal.notifier import Inbox
 from loom_core.runs.journal.rows.commands import (
     GivenOrder,
     check_last,
@@ -33,12 +31,21 @@ from loom_core.runs.journal.rows.commands import (
 )
 from loom_core.runs.journal.rows.events import Step, blob_of, events_of, steps_of
 from loom_core.runs.journal.rows.json_column import to_column
-from loom_core.runs.journal.rows.runs import CHANGING, condition, find_run, run_rows, standing_column
+from loom_core.runs.journal.rows.runs import (
+    CHANGING,
+    StoredRun,
+    condition,
+    event_keys,
+    find_run,
+    run_rows,
+    standing_column,
+)
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.journal.rows.sessions import SessionState, begin_session, keep_state, session_state
-from loom_core.runs.journal.searching import found_runs, read_runs
+from loom_core.runs.journal.search import RUN_WORDS, found_runs, read_runs
 from loom_core.runs.journal.store import Store
 from loom_core.runs.journal.waits import EVENTS_AT_ONCE, followed, obeyed, stands_still
+from loom_core.runs.journal.writer import Outbox
 from loom_core.runs.run import CALLER_NAME, TRACE
 from loom_core.runs.run_meter import RunMeter
 
@@ -48,12 +55,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from loom_core.runs.commands import Order
-    from loom_core.runs.journal.claims import Claim
-    from loom_core.runs.journal.notifier import Switchboard
-    from loom_core.runs.journal.work import Wake
+    from loom_core.runs.journal.drivers import Claim, Drivers
+    from loom_core.runs.journal.notifier import Switchboard, Wake
     from loom_core.runs.run import Run, RunRequest, RunStatus
 
-__all__ = ["Journal", "Observer", "RunLog"]
+__all__ = ["Journal", "Observer", "RunLog", "forget_run", "forget_some"]
 
 
 class Journal:
@@ -322,7 +328,7 @@ class Journal:
         outbox = Outbox(
             key,
             drivers.own,
-            submit=self.store.submit,
+            writer=self.store.writer,
             switchboard=self.store.switchboard,
             seq=run.last_seq,
             status=run.status,
@@ -651,3 +657,51 @@ class RunLog:
         self._outbox.check()
         if self._ended:
             raise RecordError(f"Run {self._run.id} is not driven here any more.", advice="Claim it again.")
+
+
+_PORTION = 20  # so few that nobody waits long for the writer
+
+
+def forget_run(db: sqlite3.Connection, stored: StoredRun, drivers: Drivers) -> None:
+    """Remove all that there is of a run, and its session with the last one; part of a transaction.
+
+    Raises:
+        InvalidInputError: somebody drives it.
+    """
+    if drivers.alive(stored.driver):
+        raise InvalidInputError(
+            f"Run {stored.run.id} is at work.", advice="Abort it first, and wait until it has ended."
+        )
+    RUN_WORDS.forget(db, stored.key)
+    db.execute("DELETE FROM events WHERE key BETWEEN ? AND ?", event_keys(stored.key))
+    for table in ("orders", "blobs", "requests"):
+        db.execute(f"DELETE FROM {table} WHERE run = ?", (stored.key,))
+    (session,) = db.execute("SELECT session FROM runs WHERE key = ?", (stored.key,)).fetchone()
+    db.execute("DELETE FROM runs WHERE key = ?", (stored.key,))
+    db.execute(
+        "DELETE FROM sessions WHERE key = ? AND NOT EXISTS (SELECT 1 FROM runs WHERE session = sessions.key)",
+        (session,),
+    )
+
+
+def forget_some(db: sqlite3.Connection, before: float, keep_last: int, drivers: Drivers) -> int:
+    """Remove a few of the runs that ended before a time: how many; part of a transaction.
+
+    Args:
+        db: where they are.
+        before: in seconds since 1970.
+        keep_last: so many that began last are kept.
+        drivers: who drives runs.
+    """
+    where = (
+        "runs.status IN ('completed', 'failed', 'aborted')"
+        " AND runs.key NOT IN (SELECT key FROM runs ORDER BY key DESC LIMIT ?)"
+        " AND runs.key NOT IN (SELECT run FROM orders)"
+        " AND COALESCE((SELECT at FROM events WHERE key = last_event), runs.created) < ?"
+    )
+    forgotten = 0
+    for stored in run_rows(db, where, (keep_last, before), order="runs.key", limit=_PORTION):
+        if not drivers.alive(stored.driver):
+            forget_run(db, stored, drivers)
+            forgotten += 1
+    return forgotten

@@ -1,13 +1,14 @@
-"""Those who wait for something to happen in runs, and how they come to know."""
+"""The notifier of a journal: who waits for what happens in a run, and who takes the orders of one."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from loom_core.runs.journal.rows.commands import given_orders
 from loom_core.runs.journal.rows.runs import event_keys
@@ -19,24 +20,37 @@ if TYPE_CHECKING:
 
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal.rows.commands import GivenOrder
-    from loom_core.runs.journal.work import Wake
 
-__all__ = ["Receiver", "Switchboard", "Watch"]
+__all__ = ["Inbox", "Switchboard", "Wake", "Watch"]
+
+_log = logging.getLogger(__name__)
 
 _RECENT = 256
 
 
-class Receiver(Protocol):
-    """Takes the orders of a run that is driven here."""
+class Wake:
+    """Calls that are to be made in event loops, each loop being woken once for all of its own."""
 
-    @property
-    def last_order(self) -> int:
-        """Key of the last order that it has received."""
-        ...
+    def __init__(self) -> None:
+        self._calls: defaultdict[asyncio.AbstractEventLoop, list[Callable[[], object]]] = defaultdict(list)
 
-    def receive(self, orders: Sequence[GivenOrder], wake: Wake) -> None:
-        """Take orders; those that it has already do not matter. In the writer's thread."""
-        ...
+    def call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+        """Have a function called in a loop; it must not raise."""
+        self._calls[loop].append(function)
+
+    def send(self) -> None:
+        """Wake the loops; those that are closed have nobody left who waits."""
+        for loop, functions in self._calls.items():
+            try:
+                loop.call_soon_threadsafe(_call_all, functions)
+            except RuntimeError:
+                _log.debug("Nobody is told of %d changes: the event loop is closed.", len(functions))
+        self._calls.clear()
+
+
+def _call_all(functions: Sequence[Callable[[], object]]) -> None:
+    for function in functions:
+        function()
 
 
 class Watch:
@@ -117,7 +131,7 @@ class Switchboard:
         self.nudge: Callable[[], object] = bool
         self._lock = threading.Lock()
         self._watches: dict[int, Watch] = {}
-        self._receivers: dict[int, Receiver] = {}
+        self._receivers: dict[int, Inbox] = {}
         self._for_orders = 0
 
     @property
@@ -156,12 +170,12 @@ class Switchboard:
             with self._lock:
                 self._for_orders -= 1
 
-    def connect(self, run: int, receiver: Receiver) -> None:
+    def connect(self, run: int, receiver: Inbox) -> None:
         """A run is driven here from now on."""
         with self._lock:
             self._receivers[run] = receiver
 
-    def disconnect(self, run: int, receiver: Receiver) -> None:
+    def disconnect(self, run: int, receiver: Inbox) -> None:
         """It is so no longer."""
         with self._lock:
             if self._receivers.get(run) is receiver:
@@ -199,3 +213,51 @@ class Switchboard:
             for run, receiver in receivers:
                 if run in ordered:
                     receiver.receive(given_orders(db, run, after=receiver.last_order), wake)
+
+
+class Inbox:
+    """Keeps orders until the loop takes them; each comes out once, in the order in which they were given."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._orders: list[GivenOrder] = []
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._last = 0
+
+    @property
+    def last_order(self) -> int:
+        """Key of the last order that has come."""
+        return self._last
+
+    def receive(self, orders: Sequence[GivenOrder], wake: Wake) -> None:
+        """Take orders; in the writer's thread, which sees them in the order of their keys."""
+        with self._lock:
+            new = [each for each in orders if each.key > self._last]
+            if not new:
+                return
+            self._last = new[-1].key
+            self._orders += new
+        wake.call(self._loop, self._tell)
+
+    def take(self) -> list[GivenOrder]:
+        """What has come since it was last taken."""
+        with self._lock:
+            orders, self._orders = self._orders, []
+        return orders
+
+    async def filled(self) -> None:
+        """Wait until there is something to take."""
+        while not self._orders:
+            told: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.add(told)
+            try:
+                if not self._orders:
+                    await told
+            finally:
+                self._waiting.discard(told)
+
+    def _tell(self) -> None:
+        for told in self._waiting:
+            if not told.done():
+                told.set_result(None)

@@ -15,7 +15,7 @@ from loom_core.errors import RecordError
 from loom_core.runs.journal.drivers import Drivers
 from loom_core.runs.journal.notifier import Switchboard
 from loom_core.runs.journal.rows.schema import SCHEMA
-from loom_core.runs.journal.searching import read_some
+from loom_core.runs.journal.search import read_some
 from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from loom_core.runs.journal.work import Wake, Work
+    from loom_core.runs.journal.notifier import Wake
 
 __all__ = ["Store"]
 
@@ -109,11 +109,12 @@ class Store:
         """Call a function in a transaction; see `Writer.do`."""
         return await (await self._open()).writer.do(function, after=after)
 
-    def submit(self, work: Work) -> None:
-        """Have something written; the file is open."""
+    @property
+    def writer(self) -> Writer:
+        """The writer of the file, which is open."""
         if self._opened is None:
             raise self._gone()
-        self._opened.writer.submit(work)
+        return self._opened.writer
 
     async def drivers(self) -> Drivers:
         """The processes that drive runs."""

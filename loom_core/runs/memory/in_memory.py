@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loom_core.plugin_registry import register
-from loom_core.runs.journal.words import asked_words, counted_words, rarity, weight
+from loom_core.runs.journal.search import asked_words, counted_words, rarity, weight
 from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.plugin_registry import register
 from loom_core.runs.journal.rows.json_column import from_column, to_column
-from loom_core.runs.journal.searching import MESSAGE_WORDS, read_messages
+from loom_core.runs.journal.search import MESSAGE_WORDS, read_messages
 from loom_core.runs.journal.store import Store
 from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
 

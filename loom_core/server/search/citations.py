@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from loom_core.knowledge.retrieval.confidence import Match, Verdict
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.knowledge.uris import readable
-from loom_core.llm.content import as_data
+from loom_core.llm.text import as_data
 from loom_core.server.protocol.results import TextBudget
 
 if TYPE_CHECKING:

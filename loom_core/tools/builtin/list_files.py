@@ -9,8 +9,7 @@ from pydantic import Field
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.name_pattern import name_matcher
-from loom_core.tools.builtin.walk import Walk, shown_path
+from loom_core.tools.builtin.walk import Walk, name_matcher, shown_path
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 

@@ -11,9 +11,8 @@ from loom_core.errors import LoomError
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.list_files import folder_in
-from loom_core.tools.builtin.name_pattern import name_matcher
 from loom_core.tools.builtin.text_file import TextFile
-from loom_core.tools.builtin.walk import Walk, WalkedFile, shown_path
+from loom_core.tools.builtin.walk import Walk, WalkedFile, name_matcher, shown_path
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 from loom_core.tools.patterns import Matcher, text_search

@@ -1,4 +1,4 @@
-"""Going through the files below a folder, without leaving it and without end."""
+"""The files of a folder: walked in order, and chosen by patterns of their names."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from loom_core.errors import InvalidInputError
 from loom_core.files.opening import place_of
+from loom_core.tools.patterns import Matcher, text_search
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Walk", "WalkedFile", "shown_path"]
+__all__ = ["Walk", "WalkedFile", "name_matcher", "shown_path"]
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _BY_DESCRIPTOR = os.scandir in os.supports_fd
@@ -129,3 +132,66 @@ def shown_path(path: str) -> str:
     """A path on one line, and without bytes that are no UTF-8: names may have anything in them."""
     text = path.encode("utf-8", "replace").decode()
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+@lru_cache(maxsize=200)
+def name_matcher(pattern: str) -> Matcher:
+    """Matches paths with `/` from a folder on, such as `src/a.py`.
+
+    `*` and `?` stand for anything in a name, `**` for any folders, `[ab]` for one of some characters,
+    `{py,md}` for one of some texts. A pattern without `/` is about the name alone, in whatever folder.
+
+    Raises:
+        InvalidInputError: a bracket is not closed, or it is too large.
+    """
+    given = pattern.strip().removeprefix("./")
+    whole = given if "/" in given else f"**/{given}"
+    return text_search(rf"\A{_translated(whole.lstrip('/'), pattern)}\z")
+
+
+def _translated(glob: str, pattern: str) -> str:
+    parts: list[str] = []
+    at, depth = 0, 0
+    while at < len(glob):
+        char = glob[at]
+        if glob.startswith("**/", at):
+            parts.append("(?:[^/]*/)*")
+            at += 2
+        elif glob.startswith("**", at):
+            parts.append(".*")
+            at += 1
+        elif char == "*":
+            parts.append("[^/]*")
+        elif char == "?":
+            parts.append("[^/]")
+        elif char == "[":
+            end = glob.find("]", at + 2)
+            if end < 0:
+                raise _unclosed(pattern)
+            parts.append(_one_of(glob[at + 1 : end]))
+            at = end
+        elif char == "{":
+            parts.append("(?:")
+            depth += 1
+        elif char in ",}" and depth:
+            parts.append("|" if char == "," else ")")
+            depth -= char == "}"
+        else:
+            parts.append(re.escape(char))
+        at += 1
+    if depth:
+        raise _unclosed(pattern)
+    return "".join(parts)
+
+
+def _one_of(characters: str) -> str:
+    negated = characters[0] in "!^" and len(characters) > 1
+    plain = characters[1:] if negated else characters
+    escaped = re.sub(r"[\\\[\]^&~]", lambda match: "\\" + match[0], plain)
+    return f"[^/{escaped}]" if negated else f"[{escaped}]"
+
+
+def _unclosed(pattern: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{pattern[:100]!r} has a bracket that is not closed.", advice="Close it, or write `?` in its place."
+    )

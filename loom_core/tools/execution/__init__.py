@@ -1,1 +1,1 @@
-"""Run tool calls: planning, scheduling and the pipeline."""
+"""Run tool calls: the pipeline of six stages, its last three stages of one call, and the scheduler."""

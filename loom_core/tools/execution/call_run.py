@@ -1,18 +1,18 @@
-"""The last three stages of one call: it is run if it still may, and told to the model."""
+"""The last three stages of one call: check once more that it may run, run it, and format its output."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, unwrapped
 from loom_core.llm.messages import ImagePart
@@ -21,20 +21,30 @@ from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import EXECUTE_TOOL
 from loom_core.observability.tracing import failed, span
+from loom_core.redaction import Redaction
+from loom_core.tokens import estimate_tokens
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
-from loom_core.tools.calls import CallResult, CallStatus, CallWatcher, PlannedCall, Stage
+from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.output_text import Shown, shown
 from loom_core.tools.execution.scheduler import Place, Scheduler
 from loom_core.tools.interface import Answer, CallContext, Question, Tool, ToolOutput
 from loom_core.tools.permission.permissions import Decision, Permissions, identity
+from loom_core.tools.plain_text import without_control
 from loom_core.tools.redaction import redacted_arguments
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-__all__ = ["LAST_WORDS_SECONDS", "CallRun", "CallSpan", "Surroundings", "call_span", "decision_entry"]
+    from loom_core.tools.interface import JsonValue
+
+__all__ = [
+    "LAST_WORDS_SECONDS",
+    "CallEnvironment",
+    "CallRun",
+    "decision_entry",
+    "shown",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +53,7 @@ LAST_WORDS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class CallEnvironment:
     """What the calls of a run have in common; see `ToolPipeline`."""
 
     toolbox: Toolbox
@@ -58,13 +68,13 @@ class Surroundings:
 
 
 def decision_entry(
-    planned: PlannedCall, decision: Decision, surroundings: Surroundings, *, approved: bool = False
+    planned: PlannedCall, decision: Decision, environment: CallEnvironment, *, approved: bool = False
 ) -> AuditEntry:
     """What the audit says of a decision."""
     by_person = approved and decision.action != "deny"
     return AuditEntry(
         kind="decision",
-        run=surroundings.run_id,
+        run=environment.run_id,
         call=planned.call.id,
         tool=planned.name,
         arguments=planned.arguments,
@@ -72,23 +82,23 @@ def decision_entry(
         by=(planned.by or "a person") if by_person else "rules",
         rule="" if decision.rule is None or by_person else decision.rule.told,
         reason="" if by_person else decision.reason,
-        caller=surroundings.caller,
-        caller_id=surroundings.source,
+        caller=environment.caller,
+        caller_id=environment.source,
     )
 
 
-def refused_entry(planned: PlannedCall, surroundings: Surroundings) -> AuditEntry:
+def refused_entry(planned: PlannedCall, environment: CallEnvironment) -> AuditEntry:
     """What the audit says of a call that somebody has refused."""
     return AuditEntry(
         kind="decision",
-        run=surroundings.run_id,
+        run=environment.run_id,
         call=planned.call.id,
         tool=planned.name,
         arguments=planned.arguments,
         decision="deny",
         by=planned.by,
-        caller=surroundings.caller,
-        caller_id=surroundings.source,
+        caller=environment.caller,
+        caller_id=environment.source,
     )
 
 
@@ -97,11 +107,10 @@ class CallRun:
 
     Args:
         planned: what was planned.
-        watcher: told of every step.
-        surroundings: what it runs in.
+        host: the run that the call belongs to.
+        environment: what it runs in.
         approved: whether a person has approved it.
         depth: how many agents stand above.
-        can_ask: whether the watcher has a person to ask.
 
     Attributes:
         result: what came of it; None until then.
@@ -110,20 +119,18 @@ class CallRun:
     def __init__(
         self,
         planned: PlannedCall,
-        watcher: CallWatcher,
-        surroundings: Surroundings,
+        host: CallHost,
+        environment: CallEnvironment,
         *,
         approved: bool,
         depth: int,
-        can_ask: bool,
     ) -> None:
         self.result: CallResult | None = None
         self._planned = planned
-        self._watcher = watcher
-        self._in = surroundings
+        self._host = host
+        self._in = environment
         self._approved = approved
         self._depth = depth
-        self._can_ask = can_ask
         self._stages: dict[Stage, float] = dict(planned.stages)
         self._has_begun = False
         self._problem: Exception | None = None
@@ -142,7 +149,7 @@ class CallRun:
         """Wait for a place, run it if it still may, and tell what came of it.
 
         Raises:
-            Exception: what the watcher raised.
+            Exception: what the host raised.
         """
         planned, tool = self._planned, self._planned.tool
         if tool is None or planned.result is not None:
@@ -160,7 +167,7 @@ class CallRun:
             self._count(self.result.status)
             if self._planned.by and self._in.audit is not None:  # what the rules say was noted with the plan
                 self._in.audit.note(refused_entry(self._planned, self._in))
-            await self._watcher.finished(self._planned, self.result)
+            await self._host.finished(self._planned, self.result)
 
     async def abort(self) -> None:
         """Tell that it was stopped, if it has no result; its place in time must be shielded."""
@@ -181,7 +188,7 @@ class CallRun:
             if refusal is not None:
                 status, output = refusal
             else:
-                await self._watcher.starting(self._planned)
+                await self._host.starting(self._planned)
                 self._has_begun = True
                 begun = perf_counter()
                 try:
@@ -242,17 +249,17 @@ class CallRun:
         assert tool is not None
 
         async def progress(done: float, total: float | None, message: str) -> None:
-            with self._watched():
-                await self._watcher.progress(planned, done, total, message)
+            with self._host_errors():
+                await self._host.progress(planned, done, total, message)
 
         async def ask(question: Question) -> Answer:
             async with place.away():
-                with self._watched():
-                    return await self._watcher.ask(planned, question)
+                with self._host_errors():
+                    return await self._host.ask(planned, question)
 
         context = CallContext(
             progress=progress,
-            ask=ask if self._can_ask else None,
+            ask=ask if self._host.can_ask else None,
             depth=self._depth,
             run_id=self._in.run_id,
             call_id=planned.call.id,
@@ -273,8 +280,8 @@ class CallRun:
         return ("error" if output.is_error else "success"), output
 
     @contextmanager
-    def _watched(self) -> Generator[None]:
-        """Keep what a watcher raises: the tool may make something else of it."""
+    def _host_errors(self) -> Generator[None]:
+        """Keep what the host raises: the tool may make something else of it."""
         try:
             yield
         except Exception as error:
@@ -301,7 +308,7 @@ class CallRun:
         changes = planned.tool is not None and not planned.tool.annotations.read_only
         if self._has_begun and changes and self._in.audit is not None:
             self._in.audit.note(self._entry("end", outcome=status))
-        await self._watcher.finished(planned, self.result)
+        await self._host.finished(planned, self.result)
 
     def _count(self, status: CallStatus) -> None:
         name = self._planned.tool_name
@@ -311,7 +318,7 @@ class CallRun:
 
     async def _keep(self, text: str) -> str:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
-            return await self._watcher.spill(self._planned, text)
+            return await self._host.spill(self._planned, text)
         return ""
 
 
@@ -389,3 +396,97 @@ def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
             told = content_json(redacted_arguments(planned.arguments))
             started.set_attribute("gen_ai.tool.call.arguments", told)
         yield CallSpan(started)
+
+
+_HEAD = 0.7  # of what is shown; the rest is the end, where results and errors are
+_LINE = 200  # characters within which a cut looks for the end of a line
+_TOKEN = 4  # characters that make a token at the most
+_PIECE = 200_000  # characters that are looked through at once
+
+Keep: TypeAlias = Callable[[str], Awaitable[str]]
+"""Keeps a text and gives its address; empty if it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An output as a model reads it.
+
+    Attributes:
+        output: with the text that is shown.
+        blob: where the whole text is; empty where all is shown, or nothing is kept.
+    """
+
+    output: ToolOutput
+    blob: str = ""
+
+
+async def shown(output: ToolOutput, *, most_tokens: int, keep: Keep) -> Shown:
+    """An output without characters that act or hide, with its middle left out where it is too long.
+
+    Secrets are taken out of it, too (`loom_core.redaction`): what a model reads is sent to its vendor, and is
+    kept in the journal. What is marked `[secret]` is still there where the tool has found it.
+
+    Args:
+        output: what a tool answered.
+        most_tokens: about so many of text are shown, the note on what is missing not counted.
+        keep: keeps the whole text, where some of it is left out.
+    """
+    hidden = Redaction.now()
+    text = await _plain(output.text, hidden)
+    if output.structured is not None:
+        output = replace(output, structured=cast("JsonValue", hidden.value(output.structured)))
+    if not text.strip() and not output.parts:
+        return Shown(replace(output, text=NO_OUTPUT))
+    if len(text) <= most_tokens or (len(text) <= most_tokens * _TOKEN and _tokens(text) <= most_tokens):
+        return Shown(output if text == output.text else replace(output, text=text))
+    head = _beginning(text, int(most_tokens * _HEAD))
+    tail = _ending(text, most_tokens - int(most_tokens * _HEAD))
+    blob = await keep(text)
+    missing = text[len(head) : len(text) - len(tail)]
+    where = f"the whole is at {blob}" if blob else "it was not kept: ask the tool for less at once"
+    size = f"{len(missing):,} characters (about {_tokens(missing):,} tokens)"
+    note = f"[{size} are left out here; {where}]"
+    return Shown(replace(output, text=f"{head.rstrip()}\n\n{note}\n\n{tail.lstrip()}"), blob)
+
+
+async def _plain(text: str, hidden: Redaction) -> str:
+    """A text without what must not be in it; a very long one in pieces, between which others run."""
+    if len(text) <= _PIECE:
+        return hidden.text(without_control(text))
+    pieces: list[str] = []
+    at = 0
+    while at < len(text):
+        end = text.rfind("\n", at, at + _PIECE) + 1 or at + _PIECE
+        pieces.append(hidden.text(without_control(text[at:end])))
+        at = end
+        await cancel_shielded_checkpoint()
+    return "".join(pieces)
+
+
+def _tokens(text: str) -> int:
+    """How many there are; of a very long text, what its beginning lets expect."""
+    if len(text) <= _PIECE:
+        return estimate_tokens(text)
+    return estimate_tokens(text[:_PIECE]) * len(text) // _PIECE
+
+
+def _beginning(text: str, tokens: int) -> str:
+    kept = text[: _fitting(text[: tokens * _TOKEN], tokens)]
+    end = kept.rfind("\n", max(0, len(kept) - _LINE))
+    return kept[: end + 1] if end > 0 else kept
+
+
+def _ending(text: str, tokens: int) -> str:
+    size = _fitting(text[-tokens * _TOKEN :][::-1], tokens)
+    kept = text[len(text) - size :]
+    start = kept.find("\n", 0, _LINE)
+    return kept[start + 1 :] if 0 <= start < len(kept) - 1 else kept
+
+
+def _fitting(text: str, tokens: int) -> int:
+    """How many characters of a text's beginning make so many tokens."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if estimate_tokens(text[:middle]) <= tokens else (low, middle - 1)
+    return low

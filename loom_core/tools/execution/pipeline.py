@@ -1,28 +1,29 @@
-"""From what a model wants called to what it reads of it, in six stages."""
+"""The tool pipeline: from what a model wants called to what it reads of it, in six stages."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import cast
+from time import perf_counter
+from typing import Any, cast
 
 import anyio
 
-from loom_core.errors import LoomError
+from loom_core.errors import InvalidInputError, LoomError
 from loom_core.llm.messages import ToolCallPart
+from loom_core.llm.text import json_values
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
-from loom_core.tools.calls import CallResult, CallStatus, CallWatcher, PlannedCall, Stage
+from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS, CallRun, Surroundings, decision_entry
-from loom_core.tools.execution.planning import Planner, refused
+from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS, CallEnvironment, CallRun, decision_entry
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import Tool
-from loom_core.tools.permission.permissions import Permissions, ToolIdentity
+from loom_core.tools.permission.permissions import Decision, Permissions, ToolIdentity
 from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["CallResult", "CallStatus", "CallWatcher", "PlannedCall", "Stage", "ToolPipeline"]
+__all__ = ["ToolPipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class ToolPipeline:
         caller: str = "",
         priority: int = 0,
     ) -> None:
-        self._in = Surroundings(
+        self._in = CallEnvironment(
             toolbox=toolbox,
             permissions=permissions,
             scheduler=scheduler or Scheduler(),
@@ -66,7 +67,6 @@ class ToolPipeline:
             caller=caller,
             priority=priority,
         )
-        self._planner = Planner(toolbox, permissions, source)
 
     def remember(self, tool: Tool | ToolIdentity) -> None:
         """A person has approved a tool for the rest of the run; see `Permissions.remember`."""
@@ -91,7 +91,7 @@ class ToolPipeline:
         if tool is None or planned.result is not None:
             return planned
         if seen and tool.fingerprint != seen:
-            return refused(planned, outcomes.changed(tool.name), planned.stages)
+            return planned.refuse(outcomes.changed(tool.name))
         if for_run:
             self.remember(tool)
         if keep and tool.keeps_approval and tool.approval_reason:
@@ -125,10 +125,10 @@ class ToolPipeline:
         for call in calls:
             if call.id in seen:
                 copy = PlannedCall(call=call, tool=None, arguments={}, verdict="deny")
-                planned.append(refused(copy, outcomes.duplicate(call.id), {}))
+                planned.append(copy.refuse(outcomes.duplicate(call.id)))
                 continue
             seen.add(call.id)
-            plan, decision = self._planner.plan(call, allowed)
+            plan, decision = self._plan(call, allowed)
             planned.append(plan)
             if plan.tool is not None:
                 self._in.toolbox.offer((plan.tool.wire_name,))
@@ -138,14 +138,48 @@ class ToolPipeline:
             await self._in.audit.try_write(*entries)
         return planned
 
+    def _plan(self, call: ToolCallPart, allowed: Sequence[str] | None) -> tuple[PlannedCall, Decision | None]:
+        """Plan one call; the decision is None where the call was refused before it was authorized."""
+        stages: dict[Stage, float] = {}
+        tool: Tool | None = None
+        stage: Stage = "discover"
+        begun = perf_counter()
+        try:
+            tool = self._in.toolbox.find(call.name, allowed=allowed)
+            now = perf_counter()
+            stages["discover"], begun, stage = now - begun, now, "validate"
+            arguments = self._in.toolbox.prepared(tool, _shallow(_readable(call), call.name))
+        except Exception as error:  # noqa: BLE001 - a tool of anybody's may fail while it looks at arguments
+            stages[stage] = perf_counter() - begun
+            if not isinstance(error, LoomError):
+                _log.exception("%s failed while it looked at its arguments", call.name)
+            _, output = outcomes.failed(call.name if tool is None else tool.name, error)
+            unread = PlannedCall(call=call, tool=tool, arguments={}, verdict="deny", stages=stages)
+            return unread.refuse(output), None
+        now = perf_counter()
+        stages["validate"], begun = now - begun, now
+        decision = self._in.permissions.decide(tool, arguments, source=self._in.source)
+        stages["authorize"] = perf_counter() - begun
+        planned = PlannedCall(
+            call=call,
+            tool=tool,
+            arguments=arguments,
+            verdict=decision.action,
+            reason=decision.reason,
+            stages=stages,
+            of_tool=decision.of_tool,
+        )
+        if decision.action == "deny":
+            planned = planned.refuse(outcomes.denied(tool.name, decision.reason), status="denied")
+        return planned, decision
+
     async def execute(
         self,
         planned: Sequence[PlannedCall],
         *,
-        watcher: CallWatcher,
+        host: CallHost,
         approved: frozenset[str] = frozenset(),
         depth: int = 0,
-        can_ask: bool = True,
     ) -> list[CallResult]:
         """CheckCancel, Execute, Format. Every call gets a result, in the order of `planned`.
 
@@ -155,22 +189,20 @@ class ToolPipeline:
         approved.
 
         Where the surrounding scope is cancelled, what runs is stopped, all that have no result get one with
-        the status `aborted`, the watcher is told of each, and the cancellation goes on.
+        the status `aborted`, the host is told of each, and the cancellation goes on.
 
         Args:
-            planned: what `plan` gave, changed by what a person has said: `dataclasses.replace` with `by`,
-                and `refused_by` for what they refuse.
-            watcher: told of every step.
+            planned: what `plan` gave, changed by what a person has said: `approve` for what they allow, and
+                `PlannedCall.refuse` for what they do not.
+            host: the run that the calls belong to.
             approved: ids of calls that a person has approved.
             depth: how many agents stand above.
-            can_ask: whether the watcher has a person to ask; else tools are told so (`CallContext.ask`).
 
         Raises:
-            Exception: what the watcher raised, after all else was stopped.
+            Exception: what the host raised, after all else was stopped.
         """
         calls = [
-            CallRun(each, watcher, self._in, approved=each.call.id in approved, depth=depth, can_ask=can_ask)
-            for each in planned
+            CallRun(each, host, self._in, approved=each.call.id in approved, depth=depth) for each in planned
         ]
         try:
             for call in calls:
@@ -200,7 +232,7 @@ class ToolPipeline:
 
 
 def _first(error: ExceptionGroup[Exception]) -> Exception:
-    """What went wrong first, where several calls told a watcher at once."""
+    """Return the first error, where several calls raised one at once."""
     inner = error.exceptions[0]
     return _first(cast("ExceptionGroup[Exception]", inner)) if isinstance(inner, ExceptionGroup) else inner
 
@@ -222,3 +254,63 @@ async def _stopped(calls: Sequence[CallRun]) -> None:
                 await call.abort()
         except Exception:  # noqa: BLE001 - the error that is on its way says more
             _log.exception("not every call that was stopped could be recorded as that")
+
+
+_SHOWN = 300  # characters of unreadable arguments
+_DEEPEST = 100  # lists and objects within each other
+
+
+def _readable(call: ToolCallPart) -> Mapping[str, Any]:
+    """The arguments of a call; those that are no JSON are read once more, forgiving what can be.
+
+    Raises:
+        InvalidInputError: they cannot be read.
+    """
+    if not call.unreadable:
+        return cast("Mapping[str, Any] | None", call.arguments) or {}
+    found = json_values(call.unreadable)
+    if len(found) == 1 and isinstance(found[0], dict):
+        _log.info("the arguments of %s were no JSON, and could be read nevertheless", call.name)
+        return cast("dict[str, Any]", found[0])
+    text = call.unreadable
+    given = text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    raise InvalidInputError(
+        f"The arguments of `{call.name}` are no JSON object: {_json_problem(text)}. Received: {given}",
+        advice='Call it again with an object such as {"name": "value"}; write less if it was cut off.',
+    )
+
+
+def _shallow(arguments: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
+    """The same, if nothing that goes through them, such as a writer of JSON, can come to its end.
+
+    Raises:
+        InvalidInputError: they are nested too deeply.
+    """
+    level: list[object] = [arguments]
+    for _ in range(_DEEPEST):
+        level = [inner for part in level for inner in _inside(part) if isinstance(inner, dict | list)]
+        if not level:
+            return arguments
+    raise InvalidInputError(
+        f"The arguments of `{tool}` are nested more than {_DEEPEST} times.",
+        advice="Call it with flatter ones.",
+    )
+
+
+def _inside(part: object) -> Iterable[object]:
+    if isinstance(part, Mapping):
+        return cast("Mapping[str, object]", part).values()
+    return cast("list[object]", part)
+
+
+def _json_problem(text: str) -> str:
+    """What is wrong with a text as JSON, and where."""
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return str(error)
+    except RecursionError:
+        return "they are nested too deeply"
+    return f"they are {'a list' if isinstance(value, list) else 'a single value'}"

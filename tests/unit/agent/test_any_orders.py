@@ -16,7 +16,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.transport.tool_pairing import paired
+from loom_core.llm.transport.replay import paired
 from loom_core.runs.commands import Abort, Decided, Order, Pause, Reply, Resume
 from loom_core.runs.run import Run
 from loom_core.tools.function_tool import tool

@@ -17,7 +17,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.tools.execution.output_text import NO_OUTPUT
+from loom_core.tools.calls import NO_OUTPUT
 
 
 class _Run:

@@ -15,12 +15,12 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.compaction.summary import SECTIONS
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.state import RunState
+from loom_core.agent.record import RunState
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.transport.tool_pairing import paired
+from loom_core.llm.transport.replay import paired
 from loom_core.runs.commands import Decided, Reply
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory

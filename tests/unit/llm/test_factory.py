@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.llm import providers
 from loom_core.llm.factory import create_provider, provider_names
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted import providers
+from loom_core.llm.hosted.provider import HostedProvider
+from loom_core.llm.hosted.providers import PROVIDERS, DeepSeekProvider, OllamaProvider, OpenAIProvider
 from loom_core.llm.interface import LLMProvider, LLMResponse
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.providers import PROVIDERS, DeepSeekProvider, OllamaProvider, OpenAIProvider
 from loom_core.llm.vendors import VENDORS
 from loom_core.plugins import register
 

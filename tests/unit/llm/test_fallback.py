@@ -8,7 +8,7 @@ import pytest
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted import HostedProvider
+from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import LLMProvider, StreamChunk, Usage
 from loom_core.llm.messages import ImagePart, TextPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
+from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.interface import OutputSchema, ToolSpec, whole_call
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.providers import PROVIDERS
 from loom_core.llm.structured import generate
 from loom_core.tools import tool
 from tests.fixtures.vendors import FakeVendors, Turn

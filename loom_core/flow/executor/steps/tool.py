@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loom_core.agent.calls.caller import SPENT
+from loom_core.agent.calling_run import SPENT
 from loom_core.agent.notices import Notices
 from loom_core.flow.executor.failing import request_failed
 from loom_core.flow.executor.steps.outcome import Outcome, Response
@@ -80,7 +80,7 @@ class ToolWork:
 
 
 class ToolStep:
-    """One call. It is what the pipeline tells and asks, too.
+    """One call, and the host of it (`CallHost`).
 
     Args:
         work: see there.
@@ -132,7 +132,7 @@ class ToolStep:
         approved = frozenset({self._key}) if self._approved else frozenset[str]()
         with called_with({DEPTH_META_KEY: depth}):
             (result,) = await self._work.pipeline.execute(
-                [planned], watcher=self, approved=approved, depth=depth
+                [planned], host=self, approved=approved, depth=depth
             )
         repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         if isinstance(spent := result.output.metadata.get(SPENT), Spent):
@@ -176,8 +176,13 @@ class ToolStep:
             planned, by=decision.by or "a person", seen="", for_run=lasting, keep=decision.keep
         )
 
+    @property
+    def can_ask(self) -> bool:
+        """See `CallHost`: where there is nobody, the answer says so."""
+        return True
+
     async def starting(self, planned: PlannedCall) -> None:
-        """See `CallWatcher`."""
+        """See `CallHost`."""
         repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         await self._work.starting(
             self._frame,
@@ -190,17 +195,17 @@ class ToolStep:
         )
 
     async def finished(self, planned: PlannedCall, result: CallResult) -> None:
-        """See `CallWatcher`: the machine writes down what came of it."""
+        """See `CallHost`: the machine writes down what came of it."""
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
-        """See `CallWatcher`; at most four a second."""
+        """See `CallHost`; at most four a second."""
         now = monotonic()
         if now - self._shown >= _PROGRESS_SECONDS:
             self._shown = now
             self._work.record.progress(planned.call.id, done, total, message)
 
     async def ask(self, planned: PlannedCall, question: Question) -> Answer:
-        """See `CallWatcher`."""
+        """See `CallHost`."""
         self._asked += 1
         where = f" ({question.url})" if question.url else ""
         is_worded = bool(question.tool and self._work.people.unapproved)  # for customers, by who asks
@@ -242,7 +247,7 @@ class ToolStep:
         return wording.part_of(about.get(TOLD, "")) or request_failed(failure, wording, unsure=unsure)
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
-        """See `CallWatcher`."""
+        """See `CallHost`."""
         return await self._work.record.save_blob(text.encode("utf-8", "replace"), "text/plain; charset=utf-8")
 
 

@@ -12,7 +12,7 @@ from loom_core.errors import LLMError
 from loom_core.knowledge.ingest.chunking.boundaries import sentence_ends
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.languages import detect_language, language_group
-from loom_core.llm.content import as_data, without_thinking
+from loom_core.llm.text import as_data, without_thinking
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import anyio
 from loom_core.errors import LoomError
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.text.scripts import normalise
-from loom_core.llm.content import as_data, without_thinking
+from loom_core.llm.text import as_data, without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -49,8 +49,10 @@ def the_tool(config: SystemToolConfig, caller: EndpointCaller, **named: Any) -> 
     return tool
 
 
-class Watcher:
+class Host:
     """Hears nothing and says nothing."""
+
+    can_ask = True
 
     async def starting(self, planned: PlannedCall) -> None: ...
     async def finished(self, planned: PlannedCall, result: CallResult) -> None: ...
@@ -81,7 +83,7 @@ async def test_what_changes_something_is_asked_about_and_then_made_with_the_key_
     assert planned[0].verdict == "ask"
     assert planned[0].arguments == {"days": 3, "half": False}
     assert api.asked == []
-    (result,) = await running.execute(planned, watcher=Watcher(), approved=frozenset({"call-1"}))
+    (result,) = await running.execute(planned, host=Host(), approved=frozenset({"call-1"}))
     assert result.status == "success"
     assert json.loads(result.message.text) == {"id": "L-1", "状态": "已提交"}
     assert result.output.structured == {"id": "L-1", "状态": "已提交"}
@@ -96,7 +98,7 @@ async def test_what_only_reads_is_not_asked_about(caller, api) -> None:
     running = pipeline(tool)
     planned = await running.plan(called({"days": 3}))
     assert planned[0].verdict == "allow"
-    (result,) = await running.execute(planned, watcher=Watcher())
+    (result,) = await running.execute(planned, host=Host())
     assert result.message.text == "[1]"
     assert api.asked[0].target == "/leave?days=3&half=false"
 

@@ -28,9 +28,8 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.spec import ProviderSpec
 from loom_core.llm.transport.protocol import Connection
-from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK
+from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, ProviderSpec
 from tests.fixtures.streaming_transport import StreamingASGITransport
 from tests.fixtures.vendors.anthropic_blocks import REDACTED, anthropic_signature
 from tests.fixtures.vendors.app import FakeVendors

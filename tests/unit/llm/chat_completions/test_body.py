@@ -11,8 +11,7 @@ from loom_core.llm.chat_completions.body import chat_body
 from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.json_body import encoded
 from loom_core.llm.messages import TextPart, UserMessage
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, OPENAI, QWEN, VLLM, ZHIPU
+from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, OPENAI, QWEN, VLLM, ZHIPU, ProviderSpec
 
 _PLAIN = ProviderSpec(name="here", title="Here")
 _LOOK = ToolSpec("look", "看", {"type": "object", "properties": {"q": {"type": "string"}}})

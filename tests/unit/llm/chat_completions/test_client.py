@@ -19,9 +19,8 @@ from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.chat_completions.client import ChatCompletionsClient
 from loom_core.llm.interface import ChatRequest, StreamChunk, ToolSpec, Usage
 from loom_core.llm.messages import ImagePart, Message, TextPart, ToolMessage, UserMessage
-from loom_core.llm.spec import ProviderSpec
 from loom_core.llm.transport.protocol import Connection
-from loom_core.llm.vendors import DEEPSEEK, OPENAI, VENDORS
+from loom_core.llm.vendors import DEEPSEEK, OPENAI, VENDORS, ProviderSpec
 from tests.fixtures.vendors.app import FakeVendors
 from tests.fixtures.vendors.script import Call, Recorded, Tokens, Turn
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.chat_completions.conversation import safe_name, wire_messages
+from loom_core.llm.chat_completions.body import safe_name, wire_messages
 from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS
 from loom_core.llm.messages import (
     AssistantMessage,
@@ -22,9 +22,8 @@ from loom_core.llm.messages import (
     UserMessage,
     UserPart,
 )
-from loom_core.llm.spec import ProviderSpec
-from loom_core.llm.transport.tool_pairing import NO_RESULT
-from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, VLLM, ZHIPU
+from loom_core.llm.transport.replay import NO_RESULT
+from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, VLLM, ZHIPU, ProviderSpec
 
 _HERE = ProviderSpec(name="here", title="Here", replay="always", replay_field="reasoning_content")
 

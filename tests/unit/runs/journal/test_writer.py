@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, RecordError
+from loom_core.runs.journal.notifier import Wake
 from loom_core.runs.journal.rows.schema import SCHEMA
-from loom_core.runs.journal.work import Batch, Wake, Work
-from loom_core.runs.journal.writer import Writer
+from loom_core.runs.journal.writer import Batch, Work, Writer
 from loom_core.storage import Database
 
 

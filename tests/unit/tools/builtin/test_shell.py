@@ -13,11 +13,10 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.plugins import create
-from loom_core.tools.builtin.command import Command
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.shell import shell_tool, terminal_text
+from loom_core.tools.builtin.shell import Command, shell_tool, terminal_text
+from loom_core.tools.function_tool import tool_threads
 from loom_core.tools.interface import CallContext, ToolOutput
-from loom_core.tools.threads import tool_threads
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 

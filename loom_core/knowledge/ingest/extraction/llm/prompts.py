@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from loom_core.llm.content import as_data
 from loom_core.llm.interface import OutputSchema
+from loom_core.llm.text import as_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from loom_core.knowledge.ingest.extraction.llm.lines import read_lines
 from loom_core.knowledge.ingest.extraction.llm.raw_extraction import MOST_SAID, Said, SaidEntity, SaidRelation
-from loom_core.llm.content import without_thinking
+from loom_core.llm.text import without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,10 +17,10 @@ from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionSpent, LLMEntityExtractor
 from loom_core.knowledge.model import Chunk, Extraction
 from loom_core.knowledge.text.languages import detect_language
+from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import AssistantMessage
 from loom_core.llm.mock import MockProvider
-from loom_core.llm.providers import PROVIDERS
 from loom_core.tokens import estimate_tokens
 from tests.fixtures.vendors import FakeVendors, Turn
 

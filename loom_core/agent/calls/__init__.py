@@ -1,1 +1,0 @@
-"""The tool calls of a model's answer, and the runs that make them."""

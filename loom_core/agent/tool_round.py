@@ -1,0 +1,438 @@
+"""The tool round: the calls of one answer, each reviewed, run in the model's order, and given a result."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+
+from loom_core.agent.calling_run import SPENT
+from loom_core.agent.hooks import Veto, call_hook
+from loom_core.agent.loop_guard import reminded
+from loom_core.agent.spending import calls_left
+from loom_core.errors import LoomError
+from loom_core.llm.messages import TextPart
+from loom_core.runs.human_broker import was_refused_by_time
+from loom_core.runs.run import Pending, Spent
+from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
+from loom_core.tools.depth import DEPTH_META_KEY, called_with
+from loom_core.tools.interface import ToolOutput
+from loom_core.tools.permission.permissions import UnapprovedToolError, identity
+
+if TYPE_CHECKING:
+    from loom_core.agent.hooks import Hooks
+    from loom_core.agent.loop_guard import LoopGuard
+    from loom_core.agent.notices import Notices
+    from loom_core.agent.record import OpenCall, RunRecord
+    from loom_core.runs.commands import Decided
+    from loom_core.runs.human_broker import People
+    from loom_core.tools.execution.pipeline import ToolPipeline
+    from loom_core.tools.interface import Answer, Question
+
+__all__ = ["LoopStoppedError", "ToolRound"]
+
+_log = logging.getLogger(__name__)
+
+_PROGRESS_SECONDS = 0.25  # between two events of one call
+_EDITED_SHOWN = 2000  # characters
+_NOBODY = (
+    "a call of %s was not made, as nobody can be asked (%s); give the agent `approve`, or have it allowed: "
+    "by `permissions`. %s"
+)
+
+
+class LoopStoppedError(LoomError):
+    """The model makes the same call over and over, and was told so."""
+
+
+class ToolRound:
+    """Gives every call of the last answer its result, and is the host of those that run (`CallHost`).
+
+    All calls are planned and people are asked about all of them before any runs; those that stand before the
+    first one that has to be decided run meanwhile.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        pipeline: ToolPipeline,
+        people: People,
+        *,
+        guard: LoopGuard | None,
+        hooks: Sequence[Hooks],
+        notices: Notices,
+        gate: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Set up.
+
+        Args:
+            record: is told what happens.
+            pipeline: plans and runs the calls.
+            people: are asked.
+            guard: has a say in each call, and is told what came of it.
+            hooks: likewise.
+            notices: what the model is told of calls that are not made.
+            gate: returns when something new may begin.
+        """
+        self._record = record
+        self._pipeline = pipeline
+        self._people = people
+        self._review = CallReview(record, pipeline, people, guard=guard, hooks=hooks, notices=notices)
+        self._guard = guard
+        self._hooks = hooks
+        self._gate = gate
+        self._running: dict[str, ReviewedCall] = {}
+        self._shown: dict[str, float] = {}
+        self._questions = 0
+        self._unrepeatable: set[str] = set()  # that run now
+        self._quiet = anyio.Event()
+        self._leaving = False
+
+    async def run(self) -> None:
+        """See the class.
+
+        Raises:
+            LoopStoppedError: see there; the calls that had not begun have no result.
+            HookError: a hook raised something.
+            RecordError: what has to be written down cannot be.
+        """
+        await self._all(await self._review.calls())
+
+    async def leave(self) -> None:
+        """Begin no other call, and wait until none runs that must not be made twice."""
+        self._leaving = True
+        while self._unrepeatable:
+            self._quiet = anyio.Event()
+            await self._quiet.wait()
+
+    async def _all(self, entries: Sequence[ReviewedCall]) -> None:
+        """Run them in order, side by side where tools allow it and nobody has to be waited for."""
+        decisions = self._record.state.decisions
+        for entry in entries:
+            if entry.pending is not None and entry.pending.id not in decisions:
+                self._people.ask(entry.pending)
+        waiting = deque(entries)
+        while waiting:
+            batch = [await self._review.decided(waiting.popleft())]
+            while waiting and not batch[-1].alone:
+                pending = waiting[0].pending
+                if pending is not None and pending.id not in decisions:
+                    break
+                following = await self._review.decided(waiting.popleft())
+                if following.alone:
+                    waiting.appendleft(following)
+                    break
+                batch.append(following)
+            await self._together(batch)
+
+    async def _together(self, batch: Sequence[ReviewedCall]) -> None:
+        await self._gate()
+        self._running = {entry.planned.call.id: entry for entry in batch}
+        depth = self._record.run.request.depth + 1
+        with called_with({DEPTH_META_KEY: depth}):
+            await self._pipeline.execute(
+                [entry.planned for entry in batch],
+                host=self,
+                approved=frozenset(self._review.approved),
+                depth=depth,
+            )
+
+    @property
+    def can_ask(self) -> bool:
+        """See `CallHost`."""
+        return self._people.anybody
+
+    async def starting(self, planned: PlannedCall) -> None:
+        """See `CallHost`; the disk has it, too, where the call must not be made twice."""
+        if self._leaving:
+            await anyio.sleep_forever()
+        tool, lasting = planned.tool, self._running[planned.call.id].lasting
+        approved = identity(tool) if tool is not None and lasting else None
+        self._record.call_started(planned.call, planned.name, approved=approved)
+        repeatable = tool is not None and tool.annotations.repeatable
+        if not repeatable:
+            self._unrepeatable.add(planned.call.id)
+        await self._record.commit(durable=not repeatable)
+
+    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+        """See `CallHost`. What was aborted gets its result from the loop, which knows why it was."""
+        try:
+            await self._told_result(planned, result)
+        finally:
+            self._unrepeatable.discard(result.call_id)
+            if not self._unrepeatable:
+                self._quiet.set()
+
+    async def _told_result(self, planned: PlannedCall, result: CallResult) -> None:
+        if result.status == "aborted":
+            return
+        message, entry = result.message, self._running[result.call_id]
+        if entry.note:
+            message = replace(message, parts=(*message.parts, TextPart(f"\n\n{entry.note}")))
+        if self._guard is not None:
+            tool = planned.tool
+            changes = tool is not None and not tool.annotations.read_only
+            self._guard.after(planned.call, message.text, failed=message.failed, changes=changes)
+        if entry.reminder:
+            message = reminded(message, entry.reminder)
+        spent = result.output.metadata.get(SPENT)
+        self._record.call_ended(result, message, spent=spent if isinstance(spent, Spent) else None)
+        for hooks in self._hooks:
+            await call_hook(hooks, "after_tool", hooks.after_tool, self._record.run, planned, result)
+
+    async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
+        """See `CallHost`; at most four a second of one call."""
+        now = monotonic()
+        if now - self._shown.get(planned.call.id, -_PROGRESS_SECONDS) >= _PROGRESS_SECONDS:
+            self._shown[planned.call.id] = now
+            self._record.progress(planned.call.id, done, total, message)
+
+    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+        """See `CallHost`."""
+        self._questions += 1
+        where = f" ({question.url})" if question.url else ""
+        origin = f"{question.origin}: " if question.origin else ""
+        about_call = bool(question.tool)
+        pending = Pending(
+            id=f"{planned.call.id}.{self._questions}",
+            kind="approval" if about_call else "question",
+            tool=question.tool or planned.name,
+            arguments=dict(question.arguments if about_call else planned.arguments),
+            arguments_schema=dict(question.arguments_schema),
+            reason=f"{origin}{question.text}{where}",
+            schema=dict(question.schema),
+            deadline=self._people.deadline(),
+        )
+        return await self._people.answer(pending)
+
+    async def spill(self, planned: PlannedCall, text: str) -> str:
+        """See `CallHost`."""
+        return await self._record.save_blob(text.encode("utf-8", "replace"), "text/plain; charset=utf-8")
+
+
+@dataclass(slots=True)
+class ReviewedCall:
+    """A call on its way.
+
+    Attributes:
+        planned: what the pipeline runs, or tells the model as it is.
+        pending: what people are asked about it, if anything.
+        reminder: what the loop guard says behind the result.
+        note: what else the model reads behind it.
+        lasting: whether a person has approved its tool for the rest of the run.
+    """
+
+    planned: PlannedCall
+    pending: Pending | None = None
+    reminder: str = ""
+    note: str = ""
+    lasting: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether it runs after those before it, and before those after it."""
+        tool = self.planned.tool
+        return self.planned.result is None and tool is not None and not tool.is_concurrency_safe
+
+
+class CallReview:
+    """Decides of each call whether it runs, and with which arguments.
+
+    Calls of which a crash left nobody knowing whether they were done are made again where that does no harm;
+    else people decide.
+
+    Args:
+        record: is told what happens.
+        pipeline: plans the calls, by permissions and schemas.
+        people: are asked.
+        guard: sees to it that the model does not make the same call for ever.
+        hooks: have a say in each call.
+        notices: what the model is told of calls that are not made.
+
+    Attributes:
+        approved: ids of the calls that people approved, now or before a crash.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        pipeline: ToolPipeline,
+        people: People,
+        *,
+        guard: LoopGuard | None,
+        hooks: Sequence[Hooks],
+        notices: Notices,
+    ) -> None:
+        self.approved: set[str] = set()
+        self._record = record
+        self._pipeline = pipeline
+        self._people = people
+        self._guard = guard
+        self._hooks = hooks
+        self._notices = notices
+
+    async def calls(self) -> list[ReviewedCall]:
+        """The open calls, with all that is decided of them before people are asked.
+
+        Raises:
+            LoopStoppedError: see there.
+            UnapprovedToolError: likewise.
+            HookError: a hook raised something.
+        """
+        open_calls = self._record.state.open_calls
+        request = self._record.run.request
+        planned = await self._pipeline.plan([call.part for call in open_calls], allowed=request.allowed_tools)
+        self._announce(planned)
+        left = calls_left(request.budget, self._record.spent, granted_from=self._record.state.granted_from)
+        entries: list[ReviewedCall] = []
+        for call, each in zip(open_calls, planned, strict=True):
+            entry = await self._entry(call, each)
+            if entry.planned.result is None and not call.started:
+                left -= 1
+                if left < 0:
+                    text = self._notices.no_calls_left.format(most=request.budget.tool_calls)
+                    entry = ReviewedCall(_refuse(each, "denied", text))
+            entries.append(entry)
+        return entries
+
+    def _announce(self, planned: Sequence[PlannedCall]) -> None:
+        if not self._record.state.announced:
+            self._record.calls_announced(
+                [
+                    {"call_id": each.call.id, "tool": each.name, "arguments": dict(each.call.arguments)}
+                    for each in planned
+                ]
+            )
+
+    async def _entry(self, call: OpenCall, planned: PlannedCall) -> ReviewedCall:
+        """A call with everything that is decided of it before people are asked."""
+        if call.started:
+            return self._begun_before(planned)
+        planned = await self._heard(planned)
+        if planned.result is not None:
+            return ReviewedCall(planned)
+        reminder = ""
+        if self._guard is not None:
+            verdict = self._guard.before(call.part)
+            if verdict.action in {"remind", "refuse", "stop"}:
+                self._record.loop_detected(call.part.id, planned.tool_name, verdict)
+            if verdict.action == "stop":
+                raise LoopStoppedError(verdict.text, advice="Say the goal differently.")
+            if verdict.action == "refuse":
+                return ReviewedCall(_refuse(planned, "denied", verdict.text))
+            reminder = verdict.text
+        if planned.verdict == "allow":
+            return ReviewedCall(planned, reminder=reminder)
+        tool = planned.tool
+        if self._people.unapproved and planned.is_unapproved and tool is not None:
+            raise UnapprovedToolError(tool, said=self._people.unapproved)
+        if self._nobody_decides(planned):
+            advice = "" if tool is None else tool.approval_advice
+            _log.warning(_NOBODY, planned.name, planned.reason, advice)
+            return ReviewedCall(self._unasked(planned))
+        why = self._notices.told(planned.reason)
+        if tool is not None:
+            why = self._people.question(tool, planned.arguments, reason=why)
+        return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
+
+    async def _heard(self, planned: PlannedCall) -> PlannedCall:
+        """The call as the hooks leave it."""
+        for hooks in self._hooks:
+            if planned.result is not None:
+                break
+            said = await call_hook(hooks, "before_tool", hooks.before_tool, self._record.run, planned)
+            if isinstance(said, Veto):
+                return _refuse(
+                    planned, "denied", self._notices.vetoed.format(reason=said.reason), by="a hook"
+                )
+            if said is not None:
+                planned = await self._planned_with(planned, said)
+        return planned
+
+    def _nobody_decides(self, planned: PlannedCall) -> bool:
+        return not self._people.anybody and planned.call.id not in self._record.state.decisions
+
+    def _unasked(self, planned: PlannedCall) -> PlannedCall:
+        text = self._notices.nobody.format(why=self._notices.told(planned.reason))
+        return _refuse(planned, "denied", text, by="nobody to ask")
+
+    def _begun_before(self, planned: PlannedCall) -> ReviewedCall:
+        """A call that had been told to run when the process died."""
+        tool = planned.tool
+        if planned.result is not None or tool is None:  # it is not there any more, or may not be called
+            return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
+        if tool.annotations.repeatable:  # it was allowed, or approved, when it began
+            self.approved.add(planned.call.id)
+            return ReviewedCall(replace(planned, verdict="allow"))
+        if self._nobody_decides(planned):
+            return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
+        return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
+
+    def _pending(self, planned: PlannedCall, kind: Literal["approval", "unknown"], reason: str) -> Pending:
+        state = self._record.state
+        asked = state.pending.get(planned.call.id) or state.decided_about.get(planned.call.id)
+        if asked is not None:
+            return asked
+        editable = planned.tool if kind == "approval" else None
+        return Pending(
+            id=planned.call.id,
+            kind=kind,
+            tool=planned.name,
+            arguments=dict(planned.arguments),
+            arguments_schema={} if editable is None else dict(editable.args_schema),
+            reason=reason,
+            for_run=editable is not None and (editable.keeps_approval or not editable.approval_reason),
+            of_tool=planned.of_tool,
+            fingerprint="" if editable is None else editable.fingerprint,
+            deadline=self._people.deadline(),
+        )
+
+    async def _planned_with(self, planned: PlannedCall, arguments: Mapping[str, Any]) -> PlannedCall:
+        """The call with other arguments, checked anew."""
+        call = replace(planned.call, arguments=dict(arguments), unreadable="")
+        (again,) = await self._pipeline.plan([call], allowed=self._record.run.request.allowed_tools)
+        return again
+
+    async def decided(self, entry: ReviewedCall) -> ReviewedCall:
+        """The call when people have decided, if they have to."""
+        if entry.pending is None:
+            return entry
+        decision = await self._people.decision(entry.pending)
+        planned, by = entry.planned, decision.by or "a person"
+        if decision.action == "deny":
+            return ReviewedCall(self._refused(planned, entry.pending, decision))
+        note = ""
+        if decision.action == "edit":
+            planned = await self._planned_with(planned, decision.arguments)
+            shown = json.dumps(dict(decision.arguments), ensure_ascii=False)[:_EDITED_SHOWN]
+            note = self._notices.edited.format(arguments=shown)
+        pending = entry.pending
+        lasting = (decision.scope == "run" and pending.for_run) or (pending.of_tool and not decision.keep)
+        keep = decision.keep and pending.kind == "approval"
+        planned = await self._pipeline.approve(
+            planned, by=by, seen=pending.fingerprint, for_run=lasting, keep=keep
+        )
+        if planned.result is None:
+            self.approved.add(planned.call.id)
+        return ReviewedCall(planned, reminder=entry.reminder, note=note, lasting=lasting)
+
+    def _refused(self, planned: PlannedCall, pending: Pending, decision: Decided) -> PlannedCall:
+        if pending.kind == "unknown":
+            return _refuse(planned, "unknown", self._notices.unknown, by=decision.by or "a person")
+        if was_refused_by_time(decision):
+            return _refuse(planned, "denied", self._notices.nobody_answered, by=decision.by or "a person")
+        reason = self._notices.reason.format(text=decision.reason) if decision.reason else ""
+        return _refuse(
+            planned, "denied", self._notices.refused.format(reason=reason), by=decision.by or "a person"
+        )
+
+
+def _refuse(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") -> PlannedCall:
+    """Return the call as one that does not run, with what the model is told of it."""
+    return planned.refuse(ToolOutput(text, is_error=True), status=status, reason=text, by=by)

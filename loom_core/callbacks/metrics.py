@@ -1,0 +1,190 @@
+"""`MetricsCallback`: what an agent does, counted, and summed up in figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.callbacks.interface import Callback
+from loom_core.observability import families
+from loom_core.observability.metrics import LoomMetrics, new_registry
+from loom_core.runs.run_meter import RunMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loom_core.observability.registry import Metric, Registry
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.run import Run
+
+__all__ = ["MetricsCallback", "MetricsSummary", "ToolSummary"]
+
+
+class MetricsCallback(Callback):
+    """Counts what an agent does, in numbers of its own: those of the whole process are `LoomMetrics()`.
+
+        watched = MetricsCallback()
+        agent = Agent("deepseek", tools=[search], callbacks=[watched])
+        …
+        print(watched.summary().tools["search"].success_rate)
+
+    Several agents may share one.
+
+    Args:
+        agent_id: stands as a label in `metrics.text()`; empty for none.
+
+    Attributes:
+        metrics: the numbers.
+    """
+
+    def __init__(self, *, agent_id: str = "") -> None:
+        self.metrics = LoomMetrics(agent_id=agent_id, registry=new_registry())
+        self._runs: dict[str, RunMeter] = {}
+        self._most_active = 0
+
+    def on_event(self, event: StreamEvent, run: Run) -> None:
+        """Count it."""
+        meter = self._runs.get(run.id)
+        if meter is None:
+            meter = self._runs[run.id] = RunMeter(self.metrics, calls=True)
+        meter.on_event(event, run)
+        self._most_active = max(self._most_active, sum(each.active for each in self._runs.values()))
+
+    def on_left(self, run: Run) -> None:
+        """Count it as one that is not worked on."""
+        if (meter := self._runs.pop(run.id, None)) is not None:
+            meter.on_left(run)
+
+    def summary(self) -> MetricsSummary:
+        """What was counted until now, in figures."""
+        return MetricsSummary.of(self.metrics.registry, most_active=self._most_active)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSummary:
+    """How calls of one tool went.
+
+    Attributes:
+        calls: how many there were.
+        statuses: how many ended how, see `CallStatus`.
+        mean_seconds: how long those took that ran; 0 if none did.
+    """
+
+    calls: int
+    statuses: Mapping[str, int]
+    mean_seconds: float
+
+    @property
+    def success_rate(self) -> float:
+        """The share that succeeded, 0 to 1."""
+        return self.statuses.get("success", 0) / self.calls if self.calls else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSummary:
+    """How an agent does. Means are 0 where there is nothing to take them of.
+
+    Attributes:
+        iterations: turns of the model.
+        iteration_seconds: how long all of them took, with their calls.
+        mean_iteration_seconds: how long one took.
+        llm_calls: requests to the model, also those that failed.
+        mean_llm_seconds: how long one took.
+        input_tokens: of all answers.
+        output_tokens: likewise.
+        cost: US dollars, as far as prices are known.
+        tools: by name.
+        compactions: how often a conversation was shortened.
+        mean_compaction_ratio: what was left of it, 0 to 1, by tokens.
+        most_active: how many runs were worked on at the same time at the most.
+        runs: how many ended how.
+        failures: why runs failed.
+    """
+
+    iterations: int
+    iteration_seconds: float
+    mean_iteration_seconds: float
+    llm_calls: int
+    mean_llm_seconds: float
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    tools: Mapping[str, ToolSummary]
+    compactions: int
+    mean_compaction_ratio: float
+    most_active: int
+    runs: Mapping[str, int]
+    failures: Mapping[str, int]
+
+    @property
+    def tool_calls(self) -> int:
+        """Calls of all tools."""
+        return sum(tool.calls for tool in self.tools.values())
+
+    @property
+    def error_rate(self) -> float:
+        """The share of the ended runs that failed, 0 to 1."""
+        ended = sum(self.runs.values())
+        return self.runs.get("failed", 0) / ended if ended else 0.0
+
+    @classmethod
+    def of(cls, registry: Registry, *, most_active: int) -> MetricsSummary:
+        """The figures of what a registry has counted.
+
+        Args:
+            registry: the numbers of one agent.
+            most_active: see above.
+        """
+        tokens = _by(registry, families.LLM_TOKENS, "kind")
+        sides = _by(registry, families.COMPACTION_TOKENS, "side")
+        timed = sum(registry.samples(families.ITERATION_SECONDS).values())
+        iteration_seconds = sum(registry.sums(families.ITERATION_SECONDS).values())
+        llm_calls = _total(registry, families.LLM_CALLS)
+        return cls(
+            iterations=_total(registry, families.ITERATIONS),
+            iteration_seconds=iteration_seconds,
+            mean_iteration_seconds=iteration_seconds / timed if timed else 0.0,
+            llm_calls=llm_calls,
+            mean_llm_seconds=sum(registry.sums(families.LLM_SECONDS).values()) / llm_calls
+            if llm_calls
+            else 0.0,
+            input_tokens=tokens["input"],
+            output_tokens=tokens["output"],
+            cost=sum(registry.samples(families.LLM_COST).values(), 0.0),
+            tools=_tools(registry),
+            compactions=_total(registry, families.COMPACTIONS),
+            mean_compaction_ratio=sides["after"] / sides["before"] if sides["before"] else 0.0,
+            most_active=most_active,
+            runs=_by(registry, families.RUNS, "status"),
+            failures=_by(registry, families.RUN_FAILURES, "failure"),
+        )
+
+
+def _total(registry: Registry, metric: Metric) -> int:
+    return int(sum(registry.samples(metric).values()))
+
+
+def _by(registry: Registry, metric: Metric, label: str) -> Counter[str]:
+    """The numbers of a metric by one of its labels."""
+    place = metric.labels.index(label)
+    told = Counter[str]()
+    for labels, number in registry.samples(metric).items():
+        told[labels[place]] += int(number)
+    return told
+
+
+def _tools(registry: Registry) -> dict[str, ToolSummary]:
+    statuses: dict[str, Counter[str]] = {}
+    for (tool, status, *_), number in registry.samples(families.TOOL_CALLS).items():
+        statuses.setdefault(tool, Counter())[status] += int(number)
+    timed = {tool: number for (tool, *_), number in registry.samples(families.TOOL_SECONDS).items()}
+    seconds = {tool: total for (tool, *_), total in registry.sums(families.TOOL_SECONDS).items()}
+    return {
+        tool: ToolSummary(
+            calls=sum(counted.values()),
+            statuses=counted,
+            mean_seconds=seconds[tool] / timed[tool] if tool in timed else 0.0,
+        )
+        for tool, counted in sorted(statuses.items())
+    }

@@ -1,0 +1,157 @@
+"""The line to a vendor: opened at the first request of an event loop, and closed with its provider."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import current_token
+
+from loom_core.errors import ConfigError, LLMError
+from loom_core.installation import how_to_install
+from loom_core.keys import find_key
+from loom_core.llm.transport.protocol import Connection, closed_meanwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.lowlevel import EventLoopToken
+
+    from loom_core.llm.transport.protocol import WireClient
+    from loom_core.llm.vendors import ProviderSpec
+
+__all__ = ["Line"]
+
+
+class Line:
+    """Has what sends requests made, with a key, where there has to be one, and closes it.
+
+    A request says how often the line had been closed when it began. When it is closed in the meantime, the
+    request neither opens it again nor goes on with what is closed: nothing would close that any more.
+
+    Attributes:
+        closings: how often it was closed.
+    """
+
+    def __init__(
+        self,
+        way: Connection | WireClient,
+        *,
+        spec: ProviderSpec,
+        model: str,
+        before: Callable[[], object] | None = None,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            way: where the model is and how it is asked, or what sends requests.
+            spec: the vendor.
+            model: the model.
+            before: what else takes long and has to be done once, in a thread, before the first request.
+        """
+        self.closings = 0
+        self._way = way
+        self._spec = spec
+        self._model = model
+        self._before = before
+        self._wire: WireClient | None = None
+        self._loop: EventLoopToken | None = None  # where the wire was made
+        self._opening = anyio.Lock()
+
+    def problem(self) -> str:
+        """Why it cannot be opened, as far as can be seen; see `LLMProvider.problem`."""
+        if not isinstance(self._way, Connection):
+            return ""
+        package = "anthropic" if self._spec.wire == "anthropic_messages" else "openai"
+        if find_spec(package) is None:
+            return f"the package {package} is missing. {how_to_install(f'loom-mcp-core[{package}]')}"
+        try:
+            _ = self._with_key(self._way)
+        except LLMError as error:
+            return f"{error.message} {error.advice}".rstrip(" .")
+        return ""
+
+    async def open(self, *, closings: int) -> WireClient:
+        """What sends requests; made at the first one of an event loop, as connections belong to theirs.
+
+        Args:
+            closings: what `closings` was when the request began.
+
+        Raises:
+            LLMError: there is no key; or of failure `interrupted`, the line was closed since.
+        """
+        self.check(closings=closings)
+        here = current_token()
+        if self._wire is not None and self._loop == here:
+            return self._wire
+        async with self._opening:
+            if self._loop != here:
+                await self._hang_up()
+            if self._wire is None:
+                made = await anyio.to_thread.run_sync(self._make, abandon_on_cancel=True)
+                self.check(closings=closings)  # what was made has connected to nothing yet
+                self._wire, self._loop = made, here
+            return self._wire
+
+    def check(self, *, closings: int) -> None:
+        """See that the line was not closed since a request began.
+
+        Raises:
+            LLMError: of failure `interrupted`: it was.
+        """
+        if self.closings != closings:
+            raise closed_meanwhile(self._spec, self._model)
+
+    async def aclose(self) -> None:
+        """Close connections. Requests that are under way end; later ones open the line anew."""
+        self.closings += 1
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is None:
+            return
+        try:
+            await wire.aclose()
+        except RuntimeError:  # connections of an event loop that is over cannot be closed any more
+            if self._loop == current_token():
+                raise
+
+    def _make(self) -> WireClient:
+        """Make what sends requests. It imports the SDK and may ask the keyring: to be called in a thread."""
+        if self._before is not None:
+            self._before()
+        if not isinstance(self._way, Connection):
+            return self._way
+        connection = self._with_key(self._way)
+        if self._spec.wire == "anthropic_messages":
+            from loom_core.llm.anthropic_messages.client import AnthropicMessagesClient
+
+            return AnthropicMessagesClient(connection)
+        from loom_core.llm.chat_completions.client import ChatCompletionsClient
+
+        return ChatCompletionsClient(connection)
+
+    def _with_key(self, connection: Connection) -> Connection:
+        """With the key of the environment or the keyring, where none was given."""
+        if connection.has_key:
+            return connection
+        variable = self._spec.key_variable
+        try:
+            key = find_key(variable, keyring=self._spec.needs_key) if variable else None
+        except ConfigError as error:
+            raise self._no_key(error.message, error.advice) from error
+        if key is None and self._spec.needs_key:
+            advice = "Give it as `api_key`."
+            if variable:
+                advice = (
+                    f"Set the environment variable {variable}, or put it into the keyring under that name."
+                )
+            raise self._no_key(f"There is no key for {self._spec.title}.", advice)
+        return replace(connection, api_key=key)
+
+    def _no_key(self, message: str, advice: str) -> LLMError:
+        return LLMError(message, advice=advice, failure="authentication", provider=self._spec.name)

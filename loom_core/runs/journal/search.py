@@ -1,0 +1,158 @@
+"""Search in runs and messages: an index of words, brought up to date when a search begins."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING
+
+from loom_core.cjk import is_cjk
+from loom_core.llm.message_json import message_from_json
+from loom_core.runs.journal.rows.json_column import from_column
+from loom_core.runs.journal.rows.runs import run_rows
+from loom_core.tools.tool_search import search_words
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from loom_core.runs.journal.rows.runs import StoredRun
+    from loom_core.runs.run import Run
+
+__all__ = [
+    "MESSAGE_WORDS",
+    "RUN_WORDS",
+    "WordTable",
+    "asked_words",
+    "counted_words",
+    "found_runs",
+    "rarity",
+    "read_messages",
+    "read_runs",
+    "read_some",
+    "weight",
+]
+
+
+_MOST_READ = 20_000  # characters of a text
+_MOST_ASKED = 40  # words of a query
+_SATURATION = 1.2  # how quickly one more occurrence adds less, as in BM25
+
+
+def asked_words(query: str) -> list[str]:
+    """The words of a query, each once.
+
+    Chinese is asked for by its pairs of characters; a single one says something only where it stands alone.
+    """
+    words = dict.fromkeys(search_words(query))
+    pairs = [word for word in words if len(word) == 2 and is_cjk(word[0])]
+    paired = {character for pair in pairs for character in pair}
+    return [word for word in words if word not in paired][:_MOST_ASKED]
+
+
+def counted_words(text: str) -> Counter[str]:
+    """The words of a text, and how often each stands there."""
+    return Counter(search_words(text[:_MOST_READ]))
+
+
+def rarity(having: int, total: int) -> float:
+    """How much a word says that so many of all items have."""
+    return log(1 + total / having) if having else 0.0
+
+
+def weight(rare: float, times: int) -> float:
+    """How much a word counts for an item in which it stands so often."""
+    return rare * times / (times + _SATURATION)
+
+
+@dataclass(frozen=True, slots=True)
+class WordTable:
+    """Which word stands in which item how often.
+
+    Attributes:
+        words: the table of words.
+        items: the table of what is found, which says by `unread` what has to be read (again).
+    """
+
+    words: str
+    items: str
+
+    def read(self, db: sqlite3.Connection, item: int, text: str) -> None:
+        """Write the words of an item, in place of those that it had; part of a transaction."""
+        self.forget(db, item)
+        db.executemany(
+            f"INSERT INTO {self.words} VALUES (?, ?, ?)",
+            [(word, item, times) for word, times in counted_words(text).items()],
+        )
+        db.execute(f"UPDATE {self.items} SET unread = 0 WHERE key = ?", (item,))
+
+    def forget(self, db: sqlite3.Connection, item: int) -> None:
+        """Remove the words of an item; part of a transaction."""
+        db.execute(f"DELETE FROM {self.words} WHERE item = ?", (item,))
+
+    def unread(self, db: sqlite3.Connection, *, limit: int, where: str = "TRUE") -> list[int]:
+        """Items whose words have still to be written, of those that a condition picks; oldest first."""
+        rows = db.execute(
+            f"SELECT key FROM {self.items} WHERE unread AND {where} ORDER BY key LIMIT ?", (limit,)
+        )
+        return [row["key"] for row in rows]
+
+    def best(self, db: sqlite3.Connection, query: str) -> Sequence[int]:
+        """The items in which words of a query stand, best first, then latest first."""
+        (total,) = db.execute(f"SELECT COUNT(*) FROM {self.items}").fetchone()
+        scores: defaultdict[int, float] = defaultdict(float)
+        for word in asked_words(query):
+            sql = f"SELECT item, times FROM {self.words} WHERE word = ?"
+            rows: list[tuple[int, int]] = db.execute(sql, (word,)).fetchall()
+            rare = rarity(len(rows), total)
+            for item, times in rows:
+                scores[item] += weight(rare, times)
+        return sorted(scores, key=lambda item: (-scores[item], -item))
+
+
+RUN_WORDS = WordTable("run_words", "runs")
+MESSAGE_WORDS = WordTable("message_words", "messages")
+
+_PORTION = 8  # so few that nobody waits long for the writer
+
+
+def read_some(db: sqlite3.Connection) -> bool:
+    """Make a few things that are at their end ready to be found: whether there may be more of them."""
+    more = read_runs(db, where="status IN ('completed', 'failed', 'aborted')")
+    return read_messages(db) or more
+
+
+def read_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
+    """Write the words of some runs that have none: whether there may be more of them."""
+    keys = RUN_WORDS.unread(db, limit=_PORTION, where=where)
+    for key in keys:
+        (stored,) = run_rows(db, "runs.key = ?", (key,))
+        RUN_WORDS.read(db, key, _said(stored.run))
+    return len(keys) == _PORTION
+
+
+def read_messages(db: sqlite3.Connection) -> bool:
+    """Write the words of some messages that have none: whether there may be more of them."""
+    keys = MESSAGE_WORDS.unread(db, limit=_PORTION)
+    for key in keys:
+        row = db.execute("SELECT body FROM messages WHERE key = ?", (key,)).fetchone()
+        MESSAGE_WORDS.read(db, key, message_from_json(from_column(row["body"])).text)
+    return len(keys) == _PORTION
+
+
+def found_runs(
+    db: sqlite3.Connection, query: str, *, wanted: tuple[str, Sequence[str]], limit: int
+) -> list[StoredRun]:
+    """The runs that fit best, those first, of those that a condition (see there) picks."""
+    where, parameters = wanted
+    found: list[StoredRun] = []
+    for key in RUN_WORDS.best(db, query):
+        if len(found) == limit:
+            break
+        found += run_rows(db, f"runs.key = ? AND {where}", (key, *parameters))
+    return found
+
+
+def _said(run: Run) -> str:
+    return f"{run.request.goal}\n{run.output}"

@@ -1,0 +1,125 @@
+"""What any run that is driven writes down: whom it waits for, and that its clock stands still meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from loom_core.errors import LoomError
+from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.executor import RecordedRun
+from loom_core.runs.journal import Journal
+from loom_core.runs.run import Pending, RunRequest, Spent
+
+
+@dataclass
+class State:
+    """Of a run that asks about its calls, as tools of it do."""
+
+    pending: dict[str, Pending] = field(default_factory=dict)
+    calls: set[str] = field(default_factory=lambda: {"c1"})
+
+    def asked(self, pending: Pending) -> None:
+        self.pending[pending.id] = pending
+
+    def decided(self, decision: Decided) -> None:
+        del self.pending[decision.id]
+
+
+class Record(RecordedRun[State]):
+    @property
+    def spent(self) -> Spent:
+        return replace(self._spent, seconds=self.stopwatch.seconds)
+
+    def received(self, text: str) -> None:
+        raise NotImplementedError
+
+    def answered_by(self, answered: Answered) -> None:
+        raise NotImplementedError
+
+    def resumed_by(self, by: str) -> None:
+        raise NotImplementedError
+
+
+CALL = Pending(id="c1", kind="approval", tool="寄信", arguments_schema={"type": "object"})
+QUESTION = Pending(id="q1", kind="question")
+
+
+@asynccontextmanager
+async def driven(journal: Journal, run_id: str):
+    """A run that is driven while the block lasts, and what its journal has of it until then."""
+    log = await journal.claim(run_id)
+    assert log is not None
+    async with log:
+        yield Record(log, State()), log.steps
+
+
+@pytest.fixture
+async def journal(tmp_path: Path):
+    journal = Journal(tmp_path / "runs.db")
+    yield journal
+    await journal.aclose()
+
+
+@pytest.fixture
+async def run_id(journal: Journal) -> str:
+    return (await journal.create(RunRequest(goal="寄一封信"))).id
+
+
+@pytest.fixture
+async def record(journal: Journal, run_id: str):
+    async with driven(journal, run_id) as (record, _):
+        yield record
+
+
+async def events(record: Record) -> list[tuple[str, dict]]:
+    await record.commit()
+    return [(each.type, each.payload) for each in await record.journal.events(record.run.id)]
+
+
+async def test_a_run_waits_as_long_as_somebody_is_asked_and_its_clock_stands_still(record):
+    record.asked(CALL)
+    record.asked(QUESTION)
+    assert (record.run.status, record.run.pending) == ("input_required", (CALL, QUESTION))
+    still = record.stopwatch.seconds
+    assert record.stopwatch.seconds == still
+    record.decided(Decided(id="c1", action="approve", by="小王"))
+    assert record.run.status == "input_required"
+    record.question_closed("q1", action="accept", by="小王")
+    assert (record.run.status, record.run.pending) == ("working", ())
+    told = await events(record)
+    assert [type_ for type_, _ in told[-4:]] == ["approval_required"] * 2 + ["approval_decided"] * 2
+    assert told[-4][1]["pending"]["arguments_schema"] == {}
+
+
+async def test_what_a_tool_asks_is_not_kept_for_a_process_that_goes_on(journal, run_id):
+    async with driven(journal, run_id) as (record, _):
+        record.asked(CALL)
+        record.asked(QUESTION)
+    async with driven(journal, run_id) as (_, steps):
+        assert [step.event.payload["pending"]["id"] for step in steps] == ["c1"]
+
+
+async def test_a_paused_run_stays_so_when_somebody_answers(record):
+    record.asked(CALL)
+    record.paused_by("小王")
+    record.decided(Decided(id="c1", action="deny", by="小王"))
+    assert (record.run.status, record.paused) == ("paused", True)
+
+
+async def test_a_run_that_fails_waits_for_nobody_and_says_why(record):
+    record.asked(CALL)
+    record.failed(LoomError("没有纸了。", advice="买纸。"), failure="tool", output="")
+    assert (record.run.status, record.run.pending, record.paused) == ("failed", (), False)
+    assert record.run.problem == "没有纸了。 买纸。"
+    assert (await events(record))[-1] == (
+        "error",
+        {"message": "没有纸了。", "advice": "买纸。", "failure": "tool"},
+    )
+
+
+async def test_a_large_thing_gets_an_address_of_the_run(record):
+    assert (await record.save_blob(b"x", "text/plain")).startswith(f"loom://runs/{record.run.id}/blobs/")
