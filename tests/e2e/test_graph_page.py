@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loom_kb.cli import run
 from loom_kb.graph_pages.page import graph_html
-from loom_kb.graph_pages.passages import Span, ViewPassage
-from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
+from loom_kb.graph_pages.view import GraphView, Span, ViewEntity, ViewPassage, ViewRelation
 
 from tests.fixtures.browser import Browser, Page
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.paths import token_path
-from loom_core.server.cli.install_options import split_arguments
 
 if TYPE_CHECKING:
     import argparse
@@ -36,6 +35,7 @@ __all__ = [
     "serve_as_asked",
     "show_health",
     "show_report",
+    "split_arguments",
     "split_line",
 ]
 
@@ -139,6 +139,14 @@ def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[lis
     if not line or (line[0].startswith("-") and line[0] not in _OF_THE_PROGRAM):
         line.insert(0, default)
     return split_arguments(line) if line[0] in _SPLIT else (line, [])
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command line in two: what is for `install`, and what stands after `--`."""
+    if "--" not in arguments:
+        return list(arguments), []
+    at = list(arguments).index("--")
+    return list(arguments[:at]), list(arguments[at + 1 :])
 
 
 def given_filters(options: Sequence[str]) -> dict[str, Any]:

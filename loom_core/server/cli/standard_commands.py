@@ -15,20 +15,32 @@ from typing import TYPE_CHECKING, Literal, get_args
 from loom_core.server.cli.audit_command import add_audit_options
 from loom_core.server.cli.command_line import add_command
 from loom_core.server.cli.http_options import add_http_options
-from loom_core.server.cli.install_options import add_install_options, add_uninstall_options
 from loom_core.server.cli.token_command import add_token_options
 
 if TYPE_CHECKING:
     from loom_core.server.auth.caller import Scope
 
 __all__ = [
-    "IMPORTED_FROM",
-    "ImportedFrom",
+    "CLIENT_IDS",
+    "ClientId",
     "ServerCommands",
+    "add_install_options",
     "add_mcp_options",
     "add_profile",
+    "add_uninstall_options",
     "configuration_file",
 ]
+
+ImportedFrom = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]
+IMPORTED_FROM: tuple[ImportedFrom, ...] = get_args(ImportedFrom)
+"""The clients whose servers can be taken over."""
+
+_PAIR = re.compile(r"\s*([^=:\s]+)\s*[=:]\s*(.*)", re.DOTALL)
+_SECRET = "of {0}; write a secret as ${{VARIABLE}}, env:NAME or keyring:NAME (may be repeated)"
+ClientId = Literal[
+    "claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini-cli", "goose", "zed", "windsurf"
+]
+CLIENT_IDS: tuple[ClientId, ...] = get_args(ClientId)
 
 
 class ServerCommands:
@@ -123,14 +135,6 @@ def configuration_file(args: argparse.Namespace, home: Path, *, default: str) ->
     return given.expanduser().absolute() if given else home / default
 
 
-ImportedFrom = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]
-
-IMPORTED_FROM: tuple[ImportedFrom, ...] = get_args(ImportedFrom)
-"""The clients whose servers can be taken over."""
-
-_PAIR = re.compile(r"\s*([^=:\s]+)\s*[=:]\s*(.*)", re.DOTALL)
-
-
 def add_mcp_options(command: argparse.ArgumentParser) -> None:
     """Give the command `mcp` its verbs."""
     verbs = command.add_subparsers(dest="action", metavar="VERB", required=True)
@@ -196,9 +200,6 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
     import_.add_argument("--dry-run", action="store_true", help="show what would be taken, change nothing")
 
 
-_SECRET = "of {0}; write a secret as ${{VARIABLE}}, env:NAME or keyring:NAME (may be repeated)"
-
-
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
     name: str,
@@ -227,3 +228,52 @@ def _pair(text: str) -> tuple[str, str]:
     if pair is None:
         raise argparse.ArgumentTypeError("write NAME=VALUE")
     return pair[1], pair[2]
+
+
+def add_install_options(command: argparse.ArgumentParser, *, program: str) -> None:
+    """Give a command the options of `install`, of a server with this command."""
+    _add_client(command, optional=True)
+    _add_place(command, program=program)
+    command.add_argument(
+        "--print", action="store_true", dest="print_only", help="show what to paste, and change no file"
+    )
+    command.usage = f"{program} install [CLIENT] [options] [-- options of {program} serve]"
+    command.epilog = (
+        f"What stands after -- is given to `{program} serve` whenever the client starts it. A second run with"
+        " other options changes the entry."
+    )
+
+
+def add_uninstall_options(command: argparse.ArgumentParser, *, program: str) -> None:
+    """Give a command the options of `uninstall`, of a server with this command."""
+    _add_client(command, optional=False)
+    _add_place(command, program=program)
+    command.add_argument(
+        "--force", action="store_true", help="remove the entry even if it holds what `install` does not write"
+    )
+
+
+def _add_client(command: argparse.ArgumentParser, *, optional: bool) -> None:
+    command.add_argument(
+        "client",
+        choices=CLIENT_IDS,
+        nargs="?" if optional else None,
+        metavar="CLIENT",
+        help=f"one of {', '.join(CLIENT_IDS)}",
+    )
+
+
+def _add_place(command: argparse.ArgumentParser, *, program: str) -> None:
+    command.add_argument(
+        "--scope",
+        choices=["user", "project"],
+        default="user",
+        help="everywhere (the default), or in the project in the current folder",
+    )
+    command.add_argument(
+        "--name",
+        default=program,
+        metavar="NAME",
+        help=f"what the client calls the server (default {program})",
+    )
+    command.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")

@@ -33,8 +33,7 @@ from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.self_test import SELF_TEST_SECONDS, self_test_section
 from loom_core.server.install.clients import CLIENTS, Client, Machine, Scope
 from loom_core.server.install.config_file import ConfigFile
-from loom_core.server.install.launch import Interpreter, launch_of
-from loom_core.server.install.server import runs
+from loom_core.server.install.launch import Interpreter, launch_of, runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection

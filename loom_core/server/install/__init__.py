@@ -3,8 +3,7 @@
 | module | what it is for |
 |---|---|
 | `command` | the commands `install` and `uninstall`: a change is worked out, shown, then written |
-| `server` | `InstalledServer`: what a client is to start |
-| `launch` | how this program was started, and which command will still start it tomorrow |
+| `launch` | `InstalledServer`, what a client is to start: the command that will still start it tomorrow |
 | `clients` | one row per client: where its file is, what its entries look like |
 | `config_file` | a file that is somebody else's: read as it is, backed up, replaced at once |
 | `text_format`, `json_text`, `toml_text`, `yaml_text` | editing one entry, and not a byte beside it |

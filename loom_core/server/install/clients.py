@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from loom_core.server.cli.install_options import ClientId
+from loom_core.server.cli.standard_commands import ClientId
 from loom_core.server.install.json_text import JsonText
-from loom_core.server.install.server import InstalledServer
+from loom_core.server.install.launch import InstalledServer
 from loom_core.server.install.text_format import TextFormat
 from loom_core.server.install.toml_text import TomlText
 from loom_core.server.install.yaml_text import YamlText

@@ -19,8 +19,7 @@ from pydantic import BaseModel
 from loom_core.errors import ConfigError, InvalidInputError, UnreadableTextError
 from loom_core.server.install.clients import CLIENTS, Client, Machine, Scope
 from loom_core.server.install.config_file import ConfigFile
-from loom_core.server.install.launch import Interpreter, check_launch, launch_of
-from loom_core.server.install.server import InstalledServer, runs
+from loom_core.server.install.launch import InstalledServer, Interpreter, check_launch, launch_of, runs
 from loom_core.server.install.text_format import UneditableTextError
 
 __all__ = ["InstallReport", "Program", "install", "uninstall"]
@@ -102,7 +101,7 @@ def install(
 
     Args:
         program: the server.
-        args: options of `options.add_install_options`.
+        args: options of `add_install_options`.
         arguments: what the client is to give to the server.
         variables: environment variables with secrets that it needs with these arguments.
         show: is given the diff before anything is written.
@@ -154,7 +153,7 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
 
     Args:
         program: the server.
-        args: options of `options.add_uninstall_options`.
+        args: options of `add_uninstall_options`.
         show: is given the diff before anything is written.
 
     Raises:

@@ -28,16 +28,24 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PureWindowsPath
+from typing import Any, cast
 
 from loom_core.errors import ConfigError
 from loom_core.installation import cache_keeper
 
-__all__ = ["Interpreter", "Launch", "check_launch", "host_environment", "launch_of", "parent_command"]
+__all__ = [
+    "InstalledServer",
+    "Interpreter",
+    "Launch",
+    "check_launch",
+    "host_environment",
+    "launch_of",
+    "parent_command",
+    "runs",
+]
 
 _SCRIPT_SUFFIXES = (".exe", "") if os.name == "nt" else ("",)
-
 # What hosts hand on of their environment, by the SDK's example (mcp.client.stdio): keys are not among it.
 _INHERITED = (
     "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE"
@@ -45,14 +53,15 @@ _INHERITED = (
     if sys.platform == "win32"
     else "HOME LOGNAME PATH SHELL TERM USER"
 ).split()
-
 _ONCE = {"--refresh", "--reinstall", "--upgrade", "-U"}
 """Options of uv that are for one run, not for each start."""
+
 _ONCE_WITH_VALUE = {"--from", "--refresh-package", "--reinstall-package", "--upgrade-package", "-P"}
 """The same, with a value; that of `--from` is written as what came of it."""
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that tell uv which certificates to trust. Hosts do not hand them on."""
+
 _SYSTEM_CERTIFICATES = "--system-certs"
 """The option that is written in their place."""
 
@@ -60,6 +69,12 @@ _WITH_CREDENTIALS = re.compile(r"://(?!git@)[^/\s]*@")
 _EXTRAS = re.compile(r"[\w.-]+(\[[^\]]*\])")
 _START_SECONDS = 120.0
 _SHOWN = 400  # characters of what a command says that does not start
+_FETCHED = (
+    "The client starts this version by {0}, which fetches it again where its cache has been emptied. After an"
+    " upgrade, run install again."
+)
+_TEMPORARY = "It runs from {0}, a folder for temporary files: install it elsewhere if it is to stay."
+_SCRIPTS = {"bin", "scripts"}  # what the folders of commands are called
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +222,6 @@ def parent_command() -> tuple[str, ...]:
     return tuple(parent)
 
 
-_FETCHED = (
-    "The client starts this version by {0}, which fetches it again where its cache has been emptied. After an"
-    " upgrade, run install again."
-)
-_TEMPORARY = "It runs from {0}, a folder for temporary files: install it elsewhere if it is to stay."
-
-
 def _command_line(process: int) -> list[str]:
     try:
         raw = Path(f"/proc/{process}/cmdline").read_bytes()
@@ -313,3 +321,58 @@ def _install_advice(keeper: str, program: str) -> str:
 
 def _temporary(folder: Path) -> bool:
     return folder.is_relative_to(Path(tempfile.gettempdir()).resolve())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledServer:
+    """A server as it is to stand in a client's configuration.
+
+    Attributes:
+        name: what the client calls it.
+        program: the server's command, such as `loom-kb`, by which its entries are recognised.
+        module: the module behind it, for `python -m`.
+        description: what it does, in a sentence.
+        command: an absolute path.
+        arguments: what the command is given.
+        variables: names of environment variables with secrets that it needs; never their values.
+    """
+
+    name: str
+    program: str
+    module: str
+    description: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+def runs(entry: Mapping[str, Any], *, program: str, module: str) -> bool:
+    """Whether an entry, of whichever client, starts a program."""
+    command = entry.get("command", entry.get("cmd"))
+    arguments = entry.get("args", ())
+    if not isinstance(command, str) or not isinstance(arguments, Sequence):
+        return False
+    words = [str(argument) for argument in cast("Sequence[object]", arguments)]
+    if _script(command) == program:
+        return True
+    if "-m" in words and words[words.index("-m") + 1 : words.index("-m") + 2] == [module]:
+        return True
+    return any(_started(word) == program for word in words)
+
+
+def _started(word: str) -> str:
+    """What a word starts: a package, as in `loom-kb@1.2` and `loom-kb[extra]==1.2`, or a script by its path.
+
+    A path that leads elsewhere is something to work with: a folder may well have the name of a program.
+    """
+    folder = PureWindowsPath(word).parent.name
+    if folder.lower() in _SCRIPTS:
+        return _script(word)
+    for sign in "@=[<>~!":
+        word = word.partition(sign)[0]
+    return word
+
+
+def _script(path: str) -> str:
+    """The command that a path leads to; Windows' rules find the last part of a path of either kind."""
+    return PureWindowsPath(path).name.lower().removesuffix(".exe")

@@ -23,7 +23,7 @@ from loom_core.mcp_client.configuration.masking import shown_entry
 from loom_core.mcp_client.configuration.server_config import in_names
 from loom_core.server.install.clients import CLIENTS, Client
 from loom_core.server.install.config_file import ConfigFile
-from loom_core.server.install.server import runs
+from loom_core.server.install.launch import runs
 from loom_core.server.mcp_cli.entries import McpReport, check_entry, notes_on_entry, put_entries
 
 if TYPE_CHECKING:

@@ -51,8 +51,7 @@ async def serve_http(
         import uvicorn
 
         from loom_core.server.serving.http_app import http_app
-        from loom_core.server.serving.http_connections import timed_protocol
-        from loom_core.server.serving.http_gate import HttpState
+        from loom_core.server.serving.http_gate import HttpState, timed_protocol
 
         state = HttpState()
 

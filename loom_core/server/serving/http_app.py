@@ -20,8 +20,7 @@ from loom_core.server.auth.authentication import Authentication, metadata_url
 from loom_core.server.middleware.audit import LAST_WORDS_SECONDS, RefusalAudit
 from loom_core.server.middleware.tracing import HttpTrace
 from loom_core.server.serving.http_gate import GateRules, HttpGate, HttpState
-from loom_core.server.serving.limits import CallerLimits
-from loom_core.server.serving.sessions import SessionCount
+from loom_core.server.serving.limits import CallerLimits, SessionCount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable

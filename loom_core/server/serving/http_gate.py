@@ -2,10 +2,14 @@
 
 In this order: the checks of Host and Origin, the token, the caller's share, the body (its size and its time),
 the scope. What is refused is counted, and logged without anything that was sent in secret.
+
+uvicorn itself limits how long a connection may be idle between two requests, but not how long the first one,
+or the head of any, may take to arrive: `timed_protocol` does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from contextlib import ExitStack
@@ -18,6 +22,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from loom_core.observability.families import HTTP_REFUSED
 from loom_core.server.auth.caller import EVERYTHING, SCOPES
@@ -34,10 +39,9 @@ if TYPE_CHECKING:
     from loom_core.server.auth.authentication import Authentication, Credential
     from loom_core.server.auth.caller import Caller
     from loom_core.server.middleware.audit import RefusalAudit
-    from loom_core.server.serving.limits import CallerLimits, Kind, Limits
-    from loom_core.server.serving.sessions import SessionCount
+    from loom_core.server.serving.limits import CallerLimits, Kind, Limits, SessionCount
 
-__all__ = ["GateRules", "HttpGate", "HttpState"]
+__all__ = ["GateRules", "HttpGate", "HttpState", "timed_protocol"]
 
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
@@ -46,7 +50,6 @@ _RECHECK = 3.0  # seconds between two looks at whether a token still holds while
 _SESSION_RETRY = 60
 _END_RETRY = 5  # seconds in which another process may have taken the place of this one
 _SHOWN = 80  # characters of a path in the log
-
 _log = logging.getLogger(__name__)
 
 
@@ -362,3 +365,53 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 def _user(caller: Caller) -> AuthenticatedUser:
     """The caller in the SDK's terms, which binds sessions and request states to it; without the token."""
     return AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=sorted(caller.scopes)))
+
+
+def timed_protocol(head_seconds: float, on_timeout: Callable[[], None]) -> type[H11Protocol]:
+    """The protocol that uvicorn is to speak.
+
+    Args:
+        head_seconds: how long the head of a request may take, and what is left of a request that is refused
+            already.
+        on_timeout: called for each connection that is closed because of it.
+    """
+
+    class TimedProtocol(H11Protocol):
+        """Closes a connection on which no request is being served, and none arrives in time."""
+
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            super().connection_made(transport)
+            self._look()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._look()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            super().connection_lost(exc)
+
+        def _look(self) -> None:
+            cycle = getattr(self, "cycle", None)
+            if cycle is not None and not cycle.response_complete:
+                self._forget()
+            elif self._timer is None and self.timeout_keep_alive_task is None:
+                self._timer = self.loop.call_later(head_seconds, self._end)
+
+        def _forget(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _end(self) -> None:
+            self._timer = None
+            if self.transport.is_closing():
+                return
+            place = self.client[0] if self.client else "nowhere"
+            _log.warning("closed a connection from %s: no request within %g seconds", place, head_seconds)
+            on_timeout()
+            self.transport.abort()
+
+    return TimedProtocol

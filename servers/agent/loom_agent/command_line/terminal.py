@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from loom_agent.texts import question_of, run_summary
-from loom_agent.wording import Wording
+from loom_agent.texts import Wording, question_of, run_summary
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.runs.commands import Abort, Pause

@@ -17,6 +17,7 @@ from loom_agent.models import (
     SearchResult,
 )
 from loom_agent.texts import (
+    Wording,
     events_text,
     goal_line,
     question_of,
@@ -26,7 +27,6 @@ from loom_agent.texts import (
     runs_text,
     search_text,
 )
-from loom_agent.wording import Wording
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume

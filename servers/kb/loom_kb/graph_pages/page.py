@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from loom_kb.graph_pages.passages import Span, ViewPassage
-    from loom_kb.graph_pages.view import GraphView
+    from loom_kb.graph_pages.view import GraphView, Span, ViewPassage
     from loom_kb.service import Service
 
 __all__ = ["graph", "graph_app_html", "graph_html"]

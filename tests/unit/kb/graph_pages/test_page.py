@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from loom_kb.graph_pages.page import graph_app_html, graph_html
-from loom_kb.graph_pages.passages import Span, ViewPassage
-from loom_kb.graph_pages.view import GraphView, ViewEntity, ViewRelation
+from loom_kb.graph_pages.view import GraphView, Span, ViewEntity, ViewPassage, ViewRelation
 
 _HOSTILE = "</script><script>alert(1)</script><!-- 𝒳 织机"
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 
-from loom_core.server.cli.install_options import add_install_options, add_uninstall_options
+from loom_core.server.cli.standard_commands import add_install_options, add_uninstall_options
 from loom_core.server.install.clients import CLIENTS, Machine
 from loom_core.server.install.command import InstallReport, Program, install, uninstall
 from loom_core.server.install.launch import Interpreter

@@ -4,9 +4,9 @@ from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from loom_core.server.cli.install_options import CLIENT_IDS
+from loom_core.server.cli.standard_commands import CLIENT_IDS
 from loom_core.server.install.clients import CLIENTS, Machine, Platform
-from loom_core.server.install.server import InstalledServer, runs
+from loom_core.server.install.launch import InstalledServer, runs
 
 _LINUX = Machine("linux", PurePosixPath("/home/李明"), PurePosixPath("/p"), {})
 _MACOS = Machine("macos", PurePosixPath("/Users/me"), PurePosixPath("/p"), {})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.server.cli.install_options import split_arguments
+from loom_core.server.cli.command_line import split_arguments
 from loom_core.server.install.clients import CLIENTS, Machine
 
 if TYPE_CHECKING:

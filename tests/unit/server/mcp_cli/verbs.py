@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loom_core.server.cli.install_options import split_arguments
+from loom_core.server.cli.command_line import split_arguments
 from loom_core.server.cli.standard_commands import add_mcp_options
 from loom_core.server.install.clients import Machine
 from loom_core.server.install.command import Program

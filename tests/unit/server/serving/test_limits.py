@@ -6,8 +6,7 @@ import pytest
 
 from loom_core.server.auth.caller import Caller
 from loom_core.server.auth.refusal import RefusedError
-from loom_core.server.serving.limits import CallerLimits, Limits
-from loom_core.server.serving.sessions import SessionCount
+from loom_core.server.serving.limits import CallerLimits, Limits, SessionCount
 
 ALICE = Caller("alice", frozenset({"read"}), id="a")
 BOB = Caller("bob", frozenset({"read"}), id="b")
