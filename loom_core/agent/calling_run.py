@@ -6,18 +6,19 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from loom_core.agent.spending import left_of
 
 if TYPE_CHECKING:
+    from loom_core.runs.executor import RecordedRun
     from loom_core.runs.human_broker import Asking
     from loom_core.runs.journal import Journal
-    from loom_core.runs.run import Budget, Run, Spent
+    from loom_core.runs.run import Budget, Run
 
-__all__ = ["SPENT", "CallingRecord", "CallingRun", "calling_run", "calls_of"]
+__all__ = ["SPENT", "CallingRun", "calling_run", "calls_of"]
 
 SPENT = "loom/spent"
 """Where the output of a tool (`ToolOutput.metadata`) has a `Spent`: what was taken for the call, and counts
@@ -26,34 +27,10 @@ for the run that made it. Turns and seconds do not: a run counts its own."""
 _calling: ContextVar[CallingRun | None] = ContextVar("_calling", default=None)
 
 
-class CallingRecord(Protocol):
-    """Knows how a run stands that makes calls."""
-
-    @property
-    def run(self) -> Run:
-        """As it stands."""
-        ...
-
-    @property
-    def journal(self) -> Journal:
-        """Where it is."""
-        ...
-
-    @property
-    def spent(self) -> Spent:
-        """What it has taken."""
-        ...
-
-    @property
-    def granted_from(self) -> Spent:
-        """What it had taken when its budget was granted."""
-        ...
-
-
 class CallingRun:
     """The run that makes a call."""
 
-    def __init__(self, record: CallingRecord, asking: Asking) -> None:
+    def __init__(self, record: RecordedRun[Any], asking: Asking) -> None:
         self._record = record
         self._asking = asking
         self._inner: list[Callable[[], Coroutine[Any, Any, None]]] = []

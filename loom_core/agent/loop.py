@@ -91,9 +91,6 @@ class RunLoop(Driving[RunRecord]):
         goal = UserMessage((TextPart(request.goal),))
         self._record.begun([*history, goal], model=self._parts.llm.model)
 
-    def _granted_from(self) -> float:
-        return self._record.state.granted_from.seconds
-
     def _revive(self, order: Order) -> None:
         state = self._record.state
         answered = state.answer is not None and not state.calls

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from loom_core.mcp_client.callbacks import Callbacks
     from loom_core.mcp_client.configuration.server_config import Transport
-    from loom_core.mcp_client.connections.facts import ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import ServerFacts
     from loom_core.tools.interface import ProgressFunction, ToolOutput
 
 __all__ = ["HttpClient", "MCPClient", "StdioClient"]

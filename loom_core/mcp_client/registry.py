@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.configuration.trust import ToolPin
-    from loom_core.mcp_client.connections.facts import ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import ServerFacts
 
 __all__ = ["MCPToolRegistry", "ServerStatus", "ToolSnapshot"]
 

@@ -95,6 +95,11 @@ class RecordedRun(ABC, Generic[_State]):
         """What it has taken until now."""
 
     @property
+    @abstractmethod
+    def granted_from(self) -> Spent:
+        """What it had taken when its budget was granted."""
+
+    @property
     def paused(self) -> bool:
         """Whether nothing new may begin."""
         return self._paused
@@ -264,10 +269,6 @@ class Driving(ABC, Generic[_R]):
         """Go on after the end."""
 
     @abstractmethod
-    def _granted_from(self) -> float:
-        """How many seconds were spent when the budget was granted."""
-
-    @abstractmethod
     def _over_time(self) -> LoomError:
         """What to say where the time is over."""
 
@@ -337,7 +338,7 @@ class Driving(ABC, Generic[_R]):
     def _limit_time(self) -> None:
         seconds = self._record.run.request.budget.seconds
         if seconds is not None:
-            self._record.stopwatch.allow(self._granted_from() + seconds)
+            self._record.stopwatch.allow(self._record.granted_from.seconds + seconds)
 
     async def _listen(self) -> None:
         while True:

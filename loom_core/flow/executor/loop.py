@@ -135,9 +135,6 @@ class FlowLoop(Driving[FlowRecord]):
         # What is said to a flow that has just ended is for the next one.
         return isinstance(reviving, Resume | Retry)
 
-    def _granted_from(self) -> float:
-        return self._record.state.granted_from
-
     def _over_time(self) -> LoomError:
         seconds = self._record.run.request.budget.seconds
         return FlowTimeError(

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -142,6 +143,13 @@ class ServerConfig(BaseModel):
     where: str = ""
     expanded: tuple[SecretStr, ...] = Field(default=(), repr=False)
 
+    def allows(self, tool: str) -> bool:
+        """Whether a tool may be used, by its name as the server says it: case matters.
+
+        Asked when tools are listed and again at each call: a tool that is not listed cannot be called either.
+        """
+        return _fits(tool, self.allow) and not _fits(tool, self.deny)
+
     @model_validator(mode="after")
     def _is_reachable(self) -> Self:
         if self.transport == "stdio":
@@ -211,3 +219,7 @@ class ServerConfig(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from (("name", self.name), ("transport", self.transport), ("target", self.target))
+
+
+def _fits(tool: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(tool, pattern) for pattern in patterns)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import anyio
 
 from loom_core.mcp_client.callbacks import Callbacks
-from loom_core.mcp_client.connections.backoff import Backoff
 from loom_core.mcp_client.connections.client_features import Answering, Call, CallClock
 from loom_core.mcp_client.connections.depth import Lineage
 from loom_core.mcp_client.connections.errors import Fault, FaultError
+from loom_core.mcp_client.connections.lifecycle import Backoff
 from loom_core.mcp_client.connections.supervisor import Change, State, Upkeep
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.metrics import process_metrics
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
-    from loom_core.mcp_client.connections.facts import ServerFacts
-    from loom_core.mcp_client.connections.lifecycle import Link
+    from loom_core.mcp_client.connections.lifecycle import Link, ServerFacts
     from loom_core.observability.registry import Sample
     from loom_core.tools.interface import AskFunction, ProgressFunction
 

@@ -1,10 +1,11 @@
-"""One opening of a server: from its start, or the first request, to the moment it is lost."""
+"""One opening of a server, from its start to its loss: what it says of itself, and when it is retried."""
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +14,6 @@ import anyio
 
 from loom_core.keys import redacted
 from loom_core.mcp_client.connections.errors import Fault, FaultError, leaf
-from loom_core.mcp_client.connections.facts import ServerFacts
 from loom_core.mcp_client.connections.http_transport import HttpTransport
 from loom_core.mcp_client.connections.process import ChildProcess
 from loom_core.mcp_client.connections.sanitizing import plain, plain_line
@@ -22,16 +22,16 @@ from loom_core.tools.environment import child_environment
 
 if TYPE_CHECKING:
     import httpx2
+    import mcp_types
     from mcp import MCPError
     from mcp.client import IncomingMessage
     from mcp_types import CallToolResult
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
-    from loom_core.mcp_client.connections.backoff import Backoff
     from loom_core.mcp_client.connections.client_features import Answering
     from loom_core.mcp_client.connections.depth import Lineage
 
-__all__ = ["Link", "Mode"]
+__all__ = ["Backoff", "Link", "Mode", "ServerFacts"]
 
 _log = logging.getLogger(__name__)
 
@@ -307,3 +307,53 @@ def _version() -> str:
 
 async def _unchecked(name: str, result: CallToolResult) -> None:
     """See `Link.leave_results_unchecked`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How often a lost server is tried again before it is given up, and when.
+
+    Attributes:
+        attempts: so many failures in a row, and it is given up until somebody asks for it.
+        first: seconds to wait at most after the first failure; each further failure doubles them.
+        cap: seconds to wait at most.
+        settled: a connection that has lasted for so many seconds ends the row of failures; a server that dies
+            sooner each time would be started for ever.
+        random: a number in [0, 1).
+    """
+
+    attempts: int = 4
+    first: float = 0.25
+    cap: float = 10.0
+    settled: float = 10.0
+    random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
+
+    def wait_after(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row: half of it certain, half of it chance."""
+        ceiling = min(self.cap, self.first * 2 ** min(failures - 1, 30))
+        return ceiling * (0.5 + 0.5 * self.random())
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server said of itself when it was connected to. It is what it says: nothing is to be trusted.
+
+    Its words are without characters that act or hide, and cut at 2 KB.
+
+    Attributes:
+        name: what it calls itself; may be empty.
+        version: its own version; may be empty.
+        instructions: how its tools are to be used, for a model; may be empty.
+        protocol_version: the revision spoken, such as `2026-07-28`.
+        modern: whether that is one without handshake and sessions.
+        capabilities: what it offers.
+        seconds: how long it took to connect.
+    """
+
+    name: str
+    version: str
+    instructions: str
+    protocol_version: str
+    modern: bool
+    capabilities: mcp_types.ServerCapabilities
+    seconds: float

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
-    from loom_core.mcp_client.connections.backoff import Backoff
     from loom_core.mcp_client.connections.client_features import Answering
     from loom_core.mcp_client.connections.depth import Lineage
-    from loom_core.mcp_client.connections.facts import ServerFacts
-    from loom_core.mcp_client.connections.lifecycle import Link, Mode
+    from loom_core.mcp_client.connections.lifecycle import Backoff, Link, Mode, ServerFacts
 
 __all__ = ["Change", "State", "Upkeep"]
 

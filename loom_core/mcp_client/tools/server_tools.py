@@ -13,7 +13,6 @@ import anyio.lowlevel
 
 from loom_core.errors import LoomError
 from loom_core.mcp_client.connections.sanitizing import plain_line
-from loom_core.mcp_client.tools.filters import ToolFilter
 from loom_core.mcp_client.tools.meta_tools import MetaTool, meta_tools
 from loom_core.mcp_client.tools.pins import Approvals, definition_hash
 from loom_core.mcp_client.tools.tool import MCPTool, ServerTool
@@ -82,8 +81,6 @@ class ServerTools:
         self._current: Mapping[str, ServerTool] = {}
         self._problem = ""
         self.connection = make_connection(self._changed)
-        config = self.connection.config
-        self._filter = ToolFilter(config.allow, config.deny)
 
     @property
     def tools(self) -> tuple[ServerTool, ...]:
@@ -137,7 +134,7 @@ class ServerTools:
         current = self._current.get(tool.own_name)
         if current is tool:
             return ""
-        if not self._filter.allows(tool.own_name):
+        if not self.connection.config.allows(tool.own_name):
             return f"The configuration of {tool.server} does not allow the tool {tool.name}."
         if current is None:
             return f"The server {tool.server} no longer has the tool {tool.name}. Look for another one."
@@ -194,7 +191,7 @@ class ServerTools:
                 await anyio.lowlevel.checkpoint()
             name = definition.name
             shown = plain_line(name)
-            if not self._filter.allows(name):
+            if not self.connection.config.allows(name):
                 continue
             if len(tools) == _MOST_TOOLS:
                 left_out[shown] = f"the server has more than {_MOST_TOOLS:,} tools"
@@ -210,7 +207,7 @@ class ServerTools:
             _log.warning("the tool %s:%s is left out: %s", self.connection.name, shown, reason)
         if facts := self.connection.facts:
             for tool in meta_tools(self, facts.capabilities, taken=tools):
-                if self._filter.allows(tool.own_name):
+                if self.connection.config.allows(tool.own_name):
                     known = self._current.get(tool.own_name)
                     tools[tool.own_name] = known if isinstance(known, MetaTool) else tool
         return _Offer(tuple(tools.values()), left_out)

@@ -26,7 +26,7 @@ from loom_core.tokens import estimate_tokens
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.scheduler import Place, Scheduler
+from loom_core.tools.execution.scheduler import Scheduler, Slot
 from loom_core.tools.interface import Answer, CallContext, Question, Tool, ToolOutput
 from loom_core.tools.permission.permissions import Decision, Permissions, identity
 from loom_core.tools.plain_text import without_control
@@ -146,7 +146,7 @@ class CallRun:
         return self._planned.tool is not None and self._planned.tool.is_concurrency_safe
 
     async def run(self) -> None:
-        """Wait for a place, run it if it still may, and tell what came of it.
+        """Wait for a slot, run it if it still may, and tell what came of it.
 
         Raises:
             Exception: what the host raised.
@@ -156,7 +156,7 @@ class CallRun:
             await self.end_as_planned()
             return
         with call_span(planned, run_id=self._in.run_id) as told:
-            status, output = await self._run_in_place(tool)
+            status, output = await self._run_in_slot(tool)
             told.ended(status, output, waited=self._stages.get("check_cancel", 0.0))
         await self._end(status, output)
 
@@ -174,14 +174,14 @@ class CallRun:
         if self.result is None:
             await self._end("aborted", outcomes.aborted(self._planned, begun=self._has_begun))
 
-    async def _run_in_place(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
+    async def _run_in_slot(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
         begun = perf_counter()
-        place = self._in.scheduler.place(
+        slot = self._in.scheduler.slot(
             self._in.run_id, depth=self._depth, priority=self._in.priority, needs_seconds=tool.needs_seconds
         )
         status: CallStatus = "timeout"
         output: ToolOutput | None = None
-        async with place:
+        async with slot:
             await checkpoint_if_cancelled()
             refusal = await self._refusal(tool)
             self._stages["check_cancel"] = perf_counter() - begun
@@ -192,12 +192,12 @@ class CallRun:
                 self._has_begun = True
                 begun = perf_counter()
                 try:
-                    status, output = await self._called(place)
+                    status, output = await self._called(slot)
                 finally:
                     self._stages["execute"] = perf_counter() - begun
         if self._problem is not None:
             raise self._problem
-        return status, output or outcomes.timed_out(self._planned.name, place.seconds)
+        return status, output or outcomes.timed_out(self._planned.name, slot.seconds)
 
     async def _refusal(self, planned_tool: Tool) -> tuple[CallStatus, ToolOutput] | None:
         """Why it does not run after all: things may have changed since it was planned."""
@@ -244,7 +244,7 @@ class CallRun:
             caller_id=self._in.source,
         )
 
-    async def _called(self, place: Place) -> tuple[CallStatus, ToolOutput]:
+    async def _called(self, slot: Slot) -> tuple[CallStatus, ToolOutput]:
         planned, tool = self._planned, self._planned.tool
         assert tool is not None
 
@@ -253,7 +253,7 @@ class CallRun:
                 await self._host.progress(planned, done, total, message)
 
         async def ask(question: Question) -> Answer:
-            async with place.away():
+            async with slot.away():
                 with self._host_errors():
                     return await self._host.ask(planned, question)
 

@@ -34,13 +34,13 @@ class ToolPipeline:
     Args:
         toolbox: the tools.
         permissions: what may run; see `Permissions.for_run`.
-        scheduler: gives places to calls; one for all runs. By default one of its own.
+        scheduler: gives slots to calls; one for all runs. By default one of its own.
         output_tokens: about so many of an output are shown to the model; the rest is spilled.
         audit: has every decision, and every call that may change something, on file.
         run_id: whose calls these are.
         source: who calls, as rules name it.
         caller: what people call them, for the audit.
-        priority: of the run, see `Scheduler.place`.
+        priority: of the run, see `Scheduler.slot`.
     """
 
     def __init__(

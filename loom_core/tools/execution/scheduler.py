@@ -1,4 +1,4 @@
-"""Who runs when: places for calls of tools, shared fairly by all runs of a process."""
+"""The scheduler of tool calls: slots, shared fairly by all runs of a process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loom_core.observability.families import CALLS_PEAK, CALLS_RUNNING, CALLS_WA
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.weak_registry import Living
 
-__all__ = ["Place", "Places", "Scheduler", "SchedulerSnapshot"]
+__all__ = ["FairSemaphore", "Scheduler", "SchedulerSnapshot", "Slot"]
 
 _nesting: ContextVar[int] = ContextVar("_nesting", default=0)
 
@@ -32,7 +32,7 @@ class SchedulerSnapshot:
         running: calls that run now, also those that wait for a person.
         waiting: calls that wait for one.
         peak: the most that ever ran at once.
-        started: calls that got a place.
+        started: calls that got a slot.
         timed_out: those of them that took too long.
         waited_seconds: all waits together.
         busy_seconds: all calls together that have ended.
@@ -70,8 +70,8 @@ class _Counts:
         self.timed_out += timed_out
 
 
-class Place:
-    """One call's place; see `Scheduler.place`.
+class Slot:
+    """The slot of one call; see `Scheduler.slot`.
 
     Attributes:
         seconds: so long may it be held.
@@ -79,7 +79,7 @@ class Place:
     """
 
     def __init__(
-        self, counts: _Counts, pool: Places, run: str, level: int, priority: int, seconds: float
+        self, counts: _Counts, pool: FairSemaphore, run: str, level: int, priority: int, seconds: float
     ) -> None:
         self._counts = counts
         self._pool = pool
@@ -120,7 +120,7 @@ class Place:
 
     @asynccontextmanager
     async def away(self) -> AsyncGenerator[None]:
-        """While it waits for a person: its time stands still, and its place is lent to others."""
+        """While it waits for a person: its time stands still, and its slot is lent to others."""
         self._away += 1
         if self._away == 1:
             self._left = self._scope.deadline - anyio.current_time()
@@ -140,7 +140,7 @@ class Place:
         finally:
             if not self._away:
                 self._scope.deadline = anyio.current_time() + self._left
-                if not returned:  # cancelled or failed: it does not wait, but has a place if there is one
+                if not returned:  # cancelled or failed: it does not wait, but has a slot if there is one
                     self._held = self._held or self._pool.take(self._run)
 
     async def _take(self) -> None:
@@ -150,10 +150,10 @@ class Place:
 
 
 class Scheduler:
-    """Gives places to calls: so many to a run, so many in all, and to runs that wait in turn.
+    """Gives slots to calls: so many to a run, so many in all, and to runs that wait in turn.
 
-    One serves all runs of an event loop. A call that itself runs an agent holds its place while that agent's
-    calls wait for theirs; so the calls of each depth have places of their own, and never wait for one above.
+    One serves all runs of an event loop. A call that itself runs an agent holds its slot while that agent's
+    calls wait for theirs; so the calls of each depth have slots of their own, and never wait for one above.
 
     Args:
         max_concurrency: calls of one run at the same time.
@@ -166,31 +166,31 @@ class Scheduler:
     ) -> None:
         if min(max_concurrency, max_total) < 1 or timeout_seconds <= 0:
             raise InvalidInputError(
-                "A scheduler needs at least one place, and time.", advice="Give numbers above zero."
+                "A scheduler needs at least one slot, and time.", advice="Give numbers above zero."
             )
         self.timeout_seconds = timeout_seconds
         self._each = max_concurrency
         self._total = max_total
-        self._pools: dict[int, Places] = {}
+        self._pools: dict[int, FairSemaphore] = {}
         self._counts = _Counts()
         _schedulers.add(self)
 
-    def place(self, run: str, *, depth: int = 0, priority: int = 0, needs_seconds: float = 0.0) -> Place:
-        """A place for one call: `async with scheduler.place(run) as place:`.
+    def slot(self, run: str, *, depth: int = 0, priority: int = 0, needs_seconds: float = 0.0) -> Slot:
+        """A slot for one call: `async with scheduler.slot(run) as slot:`.
 
-        The block is cancelled when its time is over; behind it, `place.timed_out` says so.
+        The block is cancelled when its time is over; behind it, `slot.timed_out` says so.
 
         Args:
             run: whose call it is.
             depth: how many agents stand above.
-            priority: a higher one goes first; but one of eight places goes to the lowest that waits.
+            priority: a higher one goes first; but one of eight slots goes to the lowest that waits.
             needs_seconds: what the call may take; 0 for `timeout_seconds`.
         """
         level = max(depth, _nesting.get())
         if level not in self._pools:
-            self._pools[level] = Places(self._total, self._each)
+            self._pools[level] = FairSemaphore(self._total, self._each)
         seconds = needs_seconds or self.timeout_seconds
-        return Place(self._counts, self._pools[level], run, level, priority, seconds)
+        return Slot(self._counts, self._pools[level], run, level, priority, seconds)
 
     def snapshot(self) -> SchedulerSnapshot:
         """How it is, and what it has done."""
@@ -218,7 +218,7 @@ process_metrics.watch(CALLS_WAITING, lambda: [((), sum(each.waiting for each in 
 process_metrics.watch(CALLS_PEAK, lambda: [((), max((each.peak for each in _snapshots()), default=0))])
 
 
-_EVERY = 8  # one of so many places goes to the lowest priority that waits, so that none waits for ever
+_EVERY = 8  # one of so many slots goes to the lowest priority that waits, so that none waits for ever
 
 _Key: TypeAlias = tuple[str, int]  # run and priority
 
@@ -228,10 +228,10 @@ class _Waiter:
     granted: anyio.Event = field(default_factory=anyio.Event)
 
 
-class Places:
-    """So many places, so many of them for a run at the most, and who waits for one.
+class FairSemaphore:
+    """A fair semaphore with a limit for all runs together, and one for each run.
 
-    Runs that wait take turns: who gets a place goes to the end. A run that waits and may have another place
+    Runs that wait take turns: who gets a slot goes to the end. A run that waits and may have another slot
     stands in `_turns`, once for each priority of its calls. So every step takes constant time, however many
     runs wait.
     """
@@ -251,7 +251,7 @@ class Places:
         return sum(len(waiters) for by_priority in self._waiting.values() for waiters in by_priority.values())
 
     def take(self, run: str) -> bool:
-        """Take a place if there is one. If there is, nobody waits who could have it."""
+        """Take a slot if there is one. If there is, nobody waits who could have it."""
         if self.busy >= self._total or self._of_run.get(run, 0) >= self._each:
             return False
         self.busy += 1
@@ -259,7 +259,7 @@ class Places:
         return True
 
     def give_back(self, run: str) -> None:
-        """Let the next one have a place that a run had."""
+        """Let the next one have a slot that a run had."""
         self.busy -= 1
         left = self._of_run[run] - 1
         if left:
@@ -271,7 +271,7 @@ class Places:
         self._grant()
 
     async def wait(self, run: str, priority: int) -> None:
-        """Wait for a place, and have it. Who is cancelled meanwhile has none, and keeps none from others."""
+        """Wait for a slot, and have it. Who is cancelled meanwhile has none, and keeps none from others."""
         key = (run, priority)
         waiter = _Waiter()
         self._waiting.setdefault(run, {}).setdefault(priority, deque()).append(waiter)

@@ -14,8 +14,8 @@ import anyio
 import pytest
 
 from loom_core.mcp_client.configuration.server_config import ServerConfig
-from loom_core.mcp_client.connections.backoff import Backoff
 from loom_core.mcp_client.connections.connection import ServerConnection
+from loom_core.mcp_client.connections.lifecycle import Backoff
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.fixtures.authorization import Authorization, Person
 from tests.unit.mcp_client.asking_server import asking_server

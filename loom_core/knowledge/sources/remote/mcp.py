@@ -20,7 +20,6 @@ from loom_core.knowledge.sources.remote.recent_items import RecentItems
 from loom_core.knowledge.sources.remote.result_mapping import read_item, read_items
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.knowledge.validation import check_limit, check_question
-from loom_core.mcp_client.tools.filters import ToolFilter
 
 if TYPE_CHECKING:
     import mcp_types
@@ -75,7 +74,6 @@ class MCPKnowledgeBase(NamedSource):
         super().__init__(name or connection.name, description=description, search_hints=search_hints)
         self._connection = connection
         self._config = config or MCPKnowledgeConfig()
-        self._filter = ToolFilter(connection.config.allow, connection.config.deny)
         self._calls: _Calls | None = None
         self._recent = RecentItems()
 
@@ -143,7 +141,7 @@ class MCPKnowledgeBase(NamedSource):
         if self._calls is None or time.monotonic() > self._calls.until:
             await self._connection.ready()
             listing = await self._connection.list_tools()
-            tools = [tool for tool in listing.tools if self._filter.allows(tool.name)]
+            tools = [tool for tool in listing.tools if self._connection.config.allows(tool.name)]
             self._calls = _Calls(
                 search=search_call(tools, self._config),
                 fetch=fetch_call(tools, self._config),

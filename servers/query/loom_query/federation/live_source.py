@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.sources.federation.answer import SourceReport
     from loom_core.mcp_client.connections.connection import ServerConnection
-    from loom_core.mcp_client.connections.facts import ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import ServerFacts
     from loom_query.configuration.source_config import Kind
     from loom_query.models import SourceInfoState
 

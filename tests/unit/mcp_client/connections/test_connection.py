@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from loom_core.errors import ServerError
-from loom_core.mcp_client.connections.backoff import Backoff
 from loom_core.mcp_client.connections.connection import ServerConnection
+from loom_core.mcp_client.connections.lifecycle import Backoff
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.log_fields import current_fields, logging_with
 from loom_core.observability.metrics import process_metrics

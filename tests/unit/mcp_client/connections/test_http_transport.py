@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.errors import LoomError, ServerError
 from loom_core.mcp_client.configuration.server_config import ServerConfig
-from loom_core.mcp_client.connections.backoff import Backoff
+from loom_core.mcp_client.connections.lifecycle import Backoff
 from tests.unit.mcp_client.asking_server import asking_server
 
 

@@ -22,7 +22,7 @@ async def _settled() -> None:
 
 
 class _Held:
-    """Calls that have a place until they are told to end."""
+    """Calls that have a slot until they are told to end."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -30,7 +30,7 @@ class _Held:
         self._ends: list[anyio.Event] = []
 
     async def call(self, run: str, *, depth: int = 0, priority: int = 0) -> None:
-        async with self.scheduler.place(run, depth=depth, priority=priority):
+        async with self.scheduler.slot(run, depth=depth, priority=priority):
             self.order.append(run)
             end = anyio.Event()
             self._ends.append(end)
@@ -108,7 +108,7 @@ async def test_calls_of_an_agent_that_a_call_runs_never_wait_for_that_call() -> 
     done = False
 
     with anyio.fail_after(5):
-        async with scheduler.place("run"), scheduler.place("run"), scheduler.place("其他", depth=1):
+        async with scheduler.slot("run"), scheduler.slot("run"), scheduler.slot("其他", depth=1):
             done = scheduler.snapshot().running == 3
 
     assert done
@@ -117,10 +117,10 @@ async def test_calls_of_an_agent_that_a_call_runs_never_wait_for_that_call() -> 
 async def test_a_call_that_takes_too_long_is_stopped() -> None:
     scheduler = Scheduler(timeout_seconds=0.01)
 
-    async with scheduler.place("a") as place:
+    async with scheduler.slot("a") as slot:
         await anyio.sleep_forever()
 
-    assert place.timed_out
+    assert slot.timed_out
     assert scheduler.snapshot().timed_out == 1
     assert scheduler.snapshot().running == 0
 
@@ -128,38 +128,38 @@ async def test_a_call_that_takes_too_long_is_stopped() -> None:
 async def test_a_tool_may_need_more_time_than_is_granted_to_others() -> None:
     scheduler = Scheduler(timeout_seconds=0.01)
 
-    async with scheduler.place("a", needs_seconds=math.inf) as place:
+    async with scheduler.slot("a", needs_seconds=math.inf) as slot:
         begun = anyio.current_time()
         while anyio.current_time() < begun + 0.03:
             await anyio.lowlevel.checkpoint()
 
-    assert not place.timed_out
-    assert place.seconds == math.inf
+    assert not slot.timed_out
+    assert slot.seconds == math.inf
 
 
 async def test_a_tool_that_needs_less_time_gets_less() -> None:
     scheduler = Scheduler(timeout_seconds=60)
 
-    async with scheduler.place("a", needs_seconds=0.01) as place:
+    async with scheduler.slot("a", needs_seconds=0.01) as slot:
         await anyio.sleep_forever()
 
-    assert place.timed_out
-    assert (place.seconds, scheduler.place("a").seconds) == (0.01, 60)
+    assert slot.timed_out
+    assert (slot.seconds, scheduler.slot("a").seconds) == (0.01, 60)
 
 
 async def test_while_a_person_is_asked_time_stands_still_and_the_place_is_lent() -> None:
     scheduler = Scheduler(max_concurrency=1, max_total=1, timeout_seconds=0.05)
 
-    async with scheduler.place("a") as place:
-        async with place.away(), place.away():
-            async with Scheduler.place(scheduler, "b", depth=0):
+    async with scheduler.slot("a") as slot:
+        async with slot.away(), slot.away():
+            async with Scheduler.slot(scheduler, "b", depth=0):
                 pass  # its own depth
             begun = anyio.current_time()
             while anyio.current_time() < begun + 0.1:
                 await anyio.lowlevel.checkpoint()
         assert anyio.current_effective_deadline() < math.inf
 
-    assert not place.timed_out
+    assert not slot.timed_out
 
 
 async def test_who_comes_back_from_asking_waits_for_its_place_again() -> None:
@@ -168,8 +168,8 @@ async def test_who_comes_back_from_asking_waits_for_its_place_again() -> None:
     answered = anyio.Event()
 
     async def asking() -> None:
-        async with scheduler.place("a") as place:
-            async with place.away():
+        async with scheduler.slot("a") as slot:
+            async with slot.away():
                 await answered.wait()
             held.order.append("a again")
 
@@ -189,17 +189,17 @@ async def test_who_comes_back_from_asking_waits_for_its_place_again() -> None:
 async def test_a_question_that_a_tool_gives_up_leaves_no_hole() -> None:
     scheduler = Scheduler(max_concurrency=1, max_total=1, timeout_seconds=60)
 
-    async with scheduler.place("a") as place:
+    async with scheduler.slot("a") as slot:
         with anyio.move_on_after(0.01):
-            async with place.away():
+            async with slot.away():
                 await anyio.sleep_forever()
         with pytest.raises(ValueError, match="nobody"):
-            async with place.away():
+            async with slot.away():
                 raise ValueError("nobody")
         assert anyio.current_effective_deadline() < math.inf
 
     with anyio.fail_after(1):
-        async with scheduler.place("b"):
+        async with scheduler.slot("b"):
             pass
 
 
@@ -265,7 +265,7 @@ def test_whatever_comes_bounds_are_kept_all_end_and_no_place_is_lost(
 
     async def call(run: str, depth: int, priority: int, length: int) -> None:
         nonlocal ended
-        async with scheduler.place(run, depth=depth, priority=priority):
+        async with scheduler.slot(run, depth=depth, priority=priority):
             busy[depth, run] += 1
             assert busy[depth, run] <= each
             assert sum(count for (level, _), count in busy.items() if level == depth) <= total
@@ -296,7 +296,7 @@ def test_whatever_comes_bounds_are_kept_all_end_and_no_place_is_lost(
         assert ended >= sum(step[4] is None for step in steps)
         now = scheduler.snapshot()
         assert (now.running, now.waiting) == (0, 0)
-        for depth in range(3):  # every place can be had again
+        for depth in range(3):  # every slot can be had again
             async with anyio.create_task_group() as group:
                 for number in range(total):
                     group.start_soon(call, f"after {number}", depth, 0, 1)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.mcp_client.connections.backoff import Backoff
+from loom_core.mcp_client.connections.lifecycle import Backoff
 
 
 def test_waits_grow_to_a_limit_and_half_of_each_is_chance():

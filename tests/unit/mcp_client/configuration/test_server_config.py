@@ -219,3 +219,30 @@ def test_a_secret_among_the_arguments_is_in_no_message() -> None:
     given = ("--api-key", "key-123456", "--token=tok-123456", "文档")
     config = ServerConfig(name="s", transport="stdio", command="server", args=given)
     assert redacted("no key-123456, tok-123456 in 文档", config.secrets) == "no [secret], [secret] in 文档"
+
+
+def _limited(**limits: tuple[str, ...]) -> ServerConfig:
+    return ServerConfig(name="文件", transport="stdio", command="server", **limits)
+
+
+def test_every_tool_may_be_used_where_nothing_is_said() -> None:
+    assert _limited().allows("anything")
+
+
+def test_only_what_fits_a_pattern_is_allowed() -> None:
+    allowing = _limited(allow=("read_*", "列出"))
+
+    assert [allowing.allows(name) for name in ("read_file", "列出", "write_file", "Read_file")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_what_is_denied_is_denied_whatever_is_allowed() -> None:
+    assert not _limited(allow=("*", "delete_all"), deny=("delete_*",)).allows("delete_all")
+
+
+def test_nothing_is_allowed_where_no_pattern_is_given() -> None:
+    assert not _limited(allow=()).allows("read")
