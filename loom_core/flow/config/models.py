@@ -13,6 +13,7 @@ from loom_core.flow.config.models_values import Address, Id, Schema, Section
 from loom_core.llm.config import WrittenProvider
 
 __all__ = [
+    "SKILLS_PROFILE",
     "AgentConfigSchema",
     "Ambiguous",
     "BasicSettings",
@@ -24,6 +25,9 @@ __all__ = [
     "SkillConfig",
     "SystemToolConfig",
 ]
+
+SKILLS_PROFILE = "$skills"
+"""The profile of runs of skills and single tools; no flow has such an id."""
 
 Ambiguous: TypeAlias = Literal["first", "llm", "ask"]
 """A message that fits several flows alike: the first of them is meant, the model chooses or the user does."""
@@ -258,6 +262,10 @@ class FlowFile(Section):
     def flow(self, flow_id: str) -> FlowConfig | None:
         """The flow of an id, if it is there and enabled."""
         return next((each for each in self.flows if each.flow_id == flow_id and each.enabled), None)
+
+    def can_drive(self, profile: str) -> bool:
+        """Whether runs of a profile can go on by this file: it has the flow, or they are of skills."""
+        return profile == SKILLS_PROFILE or self.flow(profile) is not None
 
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
         """The request of a flow that has no steps.

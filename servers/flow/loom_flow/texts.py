@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from loom_core.flow.config.localization import spoken
 from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.flow.responses.reply import CHOICE
-from loom_core.flow.turns.responses import question_text
-from loom_core.flow.turns.responses import run_text as told_of_run
+from loom_core.flow.turns.replies import question_text
+from loom_core.flow.turns.replies import run_text as told_of_run
 from loom_core.knowledge.text.control_characters import visible
 from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
 from loom_core.server.runs.models import pending_info

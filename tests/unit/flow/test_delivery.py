@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-from loom_core.flow.responses.reply import FlowReply, Route
-from loom_core.flow.turns.delivery import Delivery
-from loom_core.flow.turns.idempotency import Repeats
-from loom_core.flow.turns.responses import Outcome
+from loom_core.flow.responses.reply import FlowReply, Outcome, Route
+from loom_core.flow.turns.replies import Delivery
 from loom_core.flow.turns.session import Conversation, Conversations
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
@@ -22,10 +20,7 @@ class House:
     def __init__(self) -> None:
         self.journal = Journal()
         self.conversations = Conversations(self.journal, SQLiteMemory(journal=self.journal))
-        self.repeats = Repeats(self.journal, self.conversations)
-        self.delivery = Delivery(
-            self.journal, conversations=self.conversations, repeats=self.repeats, wait_seconds=0.01
-        )
+        self.delivery = Delivery(self.journal, conversations=self.conversations, wait_seconds=0.01)
 
     async def conversation(self) -> Conversation:
         async with self.conversations.turn("", caller="", context={}) as begun:
@@ -59,6 +54,6 @@ async def test_what_is_kept_is_said_in_the_conversation_and_again_to_the_same_ke
     await house.delivery.keep(conversation, "你好", reply(conversation, "你好！"), key="k", reaches=True)
     assert await house.said(conversation) == ["你好", "你好！"]
     kept = await house.conversations.look(conversation.session_id, caller="", context={})
-    again = await house.repeats.before(kept, "你好", "k")
+    again = await house.conversations.recall(kept, "你好", "k")
     assert isinstance(again, FlowReply)
     assert again.text == "你好！"

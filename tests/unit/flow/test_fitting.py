@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.turns.turn_context import fitting_inputs, refused_numbers
+from loom_core.flow.turns.actions import fitting_inputs, refused_numbers
 from tests.unit.flow.conftest import LEAVE, loaded_flows
 
 

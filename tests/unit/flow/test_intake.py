@@ -1,8 +1,8 @@
-"""A message is checked, given its language, and done with; what its conversation needs later is kept."""
+"""A message is checked, given its language, and taken; what its conversation needs later is kept."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
@@ -10,11 +10,10 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.responses.reply import Route
-from loom_core.flow.runtime.execution import FlowRunner
-from loom_core.flow.runtime.runtime import Equipment, Outfit
-from loom_core.flow.turns.idempotency import Repeats
-from loom_core.flow.turns.intake import Intake, check_message
-from loom_core.flow.turns.session import Conversations
+from loom_core.flow.runtime.runtime import FlowRunner, FlowRuntime, RuntimeInUse, RuntimeOverrides
+from loom_core.flow.turns.session import Conversation, Conversations
+from loom_core.flow.turns.turn import begin_named_flow, check_message, open_turn, take
+from loom_core.flow.turns.turn_context import TurnContext
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
@@ -25,21 +24,22 @@ GIVEN = Route(action="flow", how="given", flow_id="leave")
 
 
 @asynccontextmanager
-async def taking() -> AsyncGenerator[tuple[Intake, Equipment, Conversations]]:
+async def taking() -> AsyncGenerator[tuple[Callable[[Conversation, str], TurnContext], Conversations]]:
     journal = Journal()
     conversations = Conversations(journal, SQLiteMemory(journal=journal))
-    made = Equipment(loaded_flows(), Outfit(), journal=journal, texts=conversations.texts)
-    runner = FlowRunner(lambda: made)
-    async with made as equipment, RunHost(journal, runner.for_profile, look_seconds=None) as host:
-        repeats = Repeats(journal, conversations)
-        yield Intake(conversations, repeats=repeats, host=host), equipment, conversations
+    in_use = RuntimeInUse(loaded_flows(), RuntimeOverrides(), journal=journal, texts=conversations.texts)
+    runner = FlowRunner(in_use)
+    async with in_use, RunHost(journal, runner.for_profile, look_seconds=None) as host:
+
+        def turn(conversation: Conversation, message: str) -> TurnContext:
+            return open_turn(in_use.now, conversation, message, conversations=conversations, host=host)
+
+        yield turn, conversations
     await journal.aclose()
 
 
-def asked_for(equipment: Equipment, days: int) -> RunRequest:
-    return equipment.executor.request(
-        "leave", "请假", {"days": days}, route=asdict(GIVEN), idempotency_key="k"
-    )
+def asked_for(runtime: FlowRuntime, days: int) -> RunRequest:
+    return runtime.executor.request("leave", "请假", {"days": days}, route=asdict(GIVEN), idempotency_key="k")
 
 
 @pytest.mark.parametrize("message", ["假" * 20_001, "half \ud83d"], ids=["too long", "half a character"])
@@ -54,9 +54,9 @@ def test_a_message_of_any_script_is_taken() -> None:
 
 
 async def test_a_message_is_done_with_and_its_run_is_open_until_it_has_something_to_say() -> None:
-    async with taking() as (intake, equipment, conversations):
+    async with taking() as (turn, conversations):
         async with conversations.turn("", caller="", context={}) as conversation:
-            outcome = await intake.take(intake.acts(equipment, conversation, "我要请三天假"))
+            outcome = await take(turn(conversation, "我要请三天假"))
         assert (outcome.route.how, outcome.route.flow_id) == ("rules", "leave")
         kept = await conversations.look(conversation.session_id, caller="", context={})
         assert (kept.language, kept.open) == ("zh", [outcome.run_id])
@@ -65,24 +65,25 @@ async def test_a_message_is_done_with_and_its_run_is_open_until_it_has_something
 
 async def test_the_language_of_a_conversation_outlives_a_number() -> None:
     async with (
-        taking() as (intake, equipment, conversations),
+        taking() as (turn, conversations),
         conversations.turn("", caller="", context={}) as conversation,
     ):
-        assert intake.acts(equipment, conversation, "take leave please").phrases.language == "en"
-        assert intake.acts(equipment, conversation, "3").phrases.language == "en"
-        assert intake.acts(equipment, conversation, "算了").phrases.language == "zh"
+        assert turn(conversation, "take leave please").phrases.language == "en"
+        assert turn(conversation, "3").phrases.language == "en"
+        assert turn(conversation, "算了").phrases.language == "zh"
 
 
 async def test_a_flow_that_is_named_is_begun_once_for_a_key() -> None:
     async with (
-        taking() as (intake, equipment, conversations),
+        taking() as (turn, conversations),
         conversations.turn("", caller="", context={}) as conversation,
     ):
-        acts, request = intake.acts(equipment, conversation, "请假"), asked_for(equipment, 3)
-        begun = await intake.begin(acts, request, route=GIVEN, known=None)
-        run = await acts.last_run()
+        named = turn(conversation, "请假")
+        request = asked_for(named.runtime, 3)
+        begun = await begin_named_flow(named, request, route=GIVEN, known=None)
+        run = await conversations.last(conversation)
         assert run is not None
-        again = await intake.begin(acts, request, route=GIVEN, known=run)
+        again = await begin_named_flow(named, request, route=GIVEN, known=run)
         assert again == begun
         with pytest.raises(InvalidInputError, match="another set of inputs"):
-            await intake.begin(acts, asked_for(equipment, 4), route=GIVEN, known=run)
+            await begin_named_flow(named, asked_for(named.runtime, 4), route=GIVEN, known=run)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.flow.turns.flow_names import named_to_cancel
+from loom_core.flow.turns.plan import named_to_cancel
 from tests.unit.flow.conftest import LEAVE, ORDER, loaded_flows, talking
 
 APPOINTMENT = {

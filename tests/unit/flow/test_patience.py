@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 
 import anyio
 import pytest
 
 from loom_core.errors import LLMError
-from loom_core.flow.turns.timeouts import Patience
+from loom_core.flow.turns.turn_context import TurnClock
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
@@ -18,18 +17,17 @@ async def test_a_vendor_that_quotes_a_secret_has_it_told_to_nobody(caplog: pytes
     async def refused() -> str:
         raise LLMError(f"密钥 {TOKEN} 无效", failure="authentication")
 
-    patience = Patience(since=time.perf_counter(), timings={})
+    clock = TurnClock()
     with caplog.at_level(logging.WARNING):
-        assert await patience.by_model("decision", refused(), seconds=5) == (None, "密钥 [secret] 无效")
+        assert await clock.wait_for_model("decision", refused(), seconds=5) == (None, "密钥 [secret] 无效")
     assert TOKEN not in caplog.text
 
 
 async def test_a_model_is_not_waited_for_longer_than_the_message_has_left() -> None:
-    timings: dict[str, float] = {}
-    patience = Patience(since=time.perf_counter(), timings=timings)
+    clock = TurnClock()
 
-    found, problem = await patience.by_model("answer", anyio.sleep_forever(), seconds=0.02)
+    found, problem = await clock.wait_for_model("answer", anyio.sleep_forever(), seconds=0.02)
 
     assert found is None
     assert problem == "The model took longer than 0.02 s."
-    assert timings["answer"] >= 0.02
+    assert clock.timings["answer"] >= 0.02

@@ -15,8 +15,7 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.knowledge import ProviderKnowledge
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.turns.idempotency import Repeats
-from loom_core.flow.turns.session import Conversations
+from loom_core.flow.turns.session import Conversations, KeyedMessage
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.commands import Answered
@@ -274,15 +273,16 @@ async def test_a_message_whose_process_died_before_the_run_was_told_is_told_it_o
         begun = await talk("我要请三天假")
         journal, run_id, pending = talk.assistant.journal, begun.run_id, begun.pending[0].id
         conversations = Conversations(journal, InMemoryMemory())
-        repeats = Repeats(journal, conversations)
         conversation = await conversations.look(begun.session_id, caller="", context={})
-        await repeats.note_order(conversation, "k", "感冒了", run_id, pending)
-        assert await repeats.before(conversation, "感冒了", "k") is None  # not told yet: it is taken anew
+        conversation.note(KeyedMessage("k", "感冒了", run_id, pending))
+        await conversations.keep(conversation)
+        assert await conversations.recall(conversation, "感冒了", "k") is None  # not told yet: it is taken
         assert (await talk("感冒了", idempotency_key="k")).status == "completed"
 
         conversation = await conversations.look(begun.session_id, caller="", context={})
-        await repeats.note_order(conversation, "k2", "改一下", run_id, pending)
-        assert await repeats.before(conversation, "改一下", "k2") is not None  # it was told: only heard of
+        conversation.note(KeyedMessage("k2", "改一下", run_id, pending))
+        await conversations.keep(conversation)
+        assert await conversations.recall(conversation, "改一下", "k2") is not None  # it was told
 
 
 async def test_a_run_begun_in_the_moment_of_a_crash_is_found_by_its_key() -> None:

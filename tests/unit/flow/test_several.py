@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from loom_core.flow.config import read_flow_file
-from loom_core.flow.policy.router import FlowRouter
+from loom_core.flow.policy.router import FlowRouter, requests_of, unread_request
 from loom_core.flow.regression import read_utterances
-from loom_core.flow.turns.multiple_requests import requests_of, unread_request
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import talking
 

@@ -100,4 +100,4 @@ async def test_lines_of_the_log_know_the_conversation_and_the_run(caplog: pytest
         async with talking(llm=MockProvider([])) as talk:
             reply = await talk("年假有几天？")
     caplog.handler.removeFilter(fields)
-    assert known["loom_core.flow.turns.timeouts"] == {"conversation": reply.session_id}
+    assert known["loom_core.flow.turns.turn_context"] == {"conversation": reply.session_id}
