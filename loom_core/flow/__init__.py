@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     )
     from loom_core.flow.executor.executor import FlowExecutor
     from loom_core.flow.http.caller import EndpointCaller
-    from loom_core.flow.http.loader import ConfigToolLoader, SystemExecutor
-    from loom_core.flow.knowledge.made import KnowledgeBaseExecutor
+    from loom_core.flow.http.tool import ConfigToolLoader, SystemExecutor
+    from loom_core.flow.knowledge.sources import KnowledgeBaseExecutor
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.policy.router import FlowRouter
     from loom_core.flow.regression import (
@@ -67,7 +67,7 @@ if not TYPE_CHECKING:
         {
             "AgentConfigSchema": ".config.models",
             "Citation": ".responses.reply",
-            "ConfigToolLoader": ".http.loader",
+            "ConfigToolLoader": ".http.tool",
             "Difference": ".regression",
             "EndpointCaller": ".http.caller",
             "Expectation": ".regression",
@@ -77,12 +77,12 @@ if not TYPE_CHECKING:
             "FlowFile": ".config.models",
             "FlowReply": ".responses.reply",
             "FlowRouter": ".policy.router",
-            "KnowledgeBaseExecutor": ".knowledge.made",
+            "KnowledgeBaseExecutor": ".knowledge.sources",
             "LoadedFlows": ".config.flow_file",
             "RegressionReport": ".regression",
             "Route": ".responses.reply",
             "SkillConfig": ".config.models",
-            "SystemExecutor": ".http.loader",
+            "SystemExecutor": ".http.tool",
             "SystemToolConfig": ".config.models",
             "Waiting": ".responses.reply",
             "WorkflowOrchestrator": ".orchestrator",

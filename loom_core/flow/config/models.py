@@ -1,15 +1,26 @@
-"""`flow.json`: flows, skills and system tools, and whom they speak with (docs/reference/flow-config.md)."""
+"""`flow.json`: flows, skills, system tools and sources of knowledge (docs/reference/flow-config.md)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, Field, JsonValue
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, JsonValue
 
-from loom_core.flow.config.models_endpoint import EndpointConfig, WrittenEndpoint
-from loom_core.flow.config.models_knowledge import KnowledgeSource, WrittenKnowledgeEndpoint
+from loom_core.flow.config.models_endpoint import (
+    Address,
+    EndpointConfig,
+    Headers,
+    Id,
+    Query,
+    Schema,
+    Section,
+    WrittenEndpoint,
+)
 from loom_core.flow.config.models_step import StepConfig
-from loom_core.flow.config.models_values import Address, Id, Schema, Section
+from loom_core.knowledge.sources.documents import TextDocument
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig
+from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
 from loom_core.llm.config import WrittenProvider
 
 __all__ = [
@@ -18,13 +29,110 @@ __all__ = [
     "Ambiguous",
     "BasicSettings",
     "Confirm",
+    "DocumentsSource",
     "FlowConfig",
     "FlowFile",
+    "HttpSource",
+    "KnowledgeEndpointConfig",
+    "KnowledgeSource",
+    "LocalSource",
+    "McpSource",
     "NetConfig",
     "Question",
     "SkillConfig",
     "SystemToolConfig",
+    "WrittenKnowledgeEndpoint",
+    "flow_json_schema",
 ]
+
+
+def flow_json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a flow file, with a title and a description for each key.
+
+    An editor uses it where the file says so: `"$schema": "./flow.schema.json"`.
+    """
+    schema = FlowFile.model_json_schema()
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "flow.json"}
+
+
+_OF_THE_CALLER: dict[str, JsonValue] = {
+    "chatbotId": "{$context.chatbotId}",
+    "tenantId": "{$context.tenantId}",
+}
+
+
+class KnowledgeEndpointConfig(Section):
+    """An API that is asked for what is known about a message, before it is needed; a text is its address."""
+
+    url: Address = Field(min_length=1, description="An http(s) address, or a path behind `flow_url`.")
+    method: Literal["GET", "POST"] = Field(
+        default="GET", description="GET sends the parameters in the address, POST as a JSON object."
+    )
+    headers: Headers = Field(default={}, repr=False, description="Headers, as those of an endpoint.")
+    query_field: str = Field(
+        default="keywords", min_length=1, description="The parameter that the message is put in."
+    )
+    send: Literal["question", "keywords"] = Field(
+        default="question",
+        description="What is put there: the message, or only its content words, with spaces between them.",
+    )
+    limit_field: str = Field(default="", description="The parameter of how many passages are wanted.")
+    parameters: Query = Field(
+        default=_OF_THE_CALLER,
+        repr=False,
+        description="Further parameters: templates (what has no value is left out), or secrets.",
+    )
+    mapping: ResultMapping = Field(
+        default=ResultMapping(), description="Where the passages are in the answer, as in query.json."
+    )
+    limit: int = Field(default=5, ge=1, le=50, description="So many passages are used.")
+
+
+def _address(written: object) -> object:
+    return {"url": written} if isinstance(written, str) else written
+
+
+WrittenKnowledgeEndpoint = Annotated[
+    KnowledgeEndpointConfig,
+    BeforeValidator(_address, json_schema_input_type=KnowledgeEndpointConfig | str),
+]
+
+
+class LocalSource(Section):
+    """A knowledge base of Loom on this machine."""
+
+    kind: Literal["local"]
+    knowledge_base: str = Field(min_length=1, description="Its name.")
+    home: str = Field(default="", description="Loom's folder that it is in; by default the server's own.")
+
+
+class HttpSource(HTTPKnowledgeConfig):
+    """An HTTP API that searches."""
+
+    kind: Literal["http"]
+
+
+class McpSource(MCPKnowledgeConfig):
+    """A search tool of an MCP server."""
+
+    kind: Literal["mcp"]
+    server: Annotated[str, Field(min_length=1)] | dict[str, Any] = Field(
+        repr=False, description="A server's name in mcp.json, or an entry as it would stand there."
+    )
+
+
+class DocumentsSource(Section):
+    """A few texts that stand in the file itself."""
+
+    kind: Literal["documents"]
+    documents: list[TextDocument] = Field(min_length=1, description="Objects, each with a text.")
+
+
+KnowledgeSource: TypeAlias = Annotated[
+    LocalSource | HttpSource | McpSource | DocumentsSource, Field(discriminator="kind")
+]
+"""A source of knowledge, as `query.json` names them."""
+
 
 SKILLS_PROFILE = "$skills"
 """The profile of runs of skills and single tools; no flow has such an id."""

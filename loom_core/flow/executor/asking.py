@@ -23,8 +23,8 @@ from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.executor.frame import Frame
     from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.state import Frame
     from loom_core.flow.executor.wording import Wording
     from loom_core.runs.human_broker import People
 

@@ -12,8 +12,7 @@ from loom_core.flow.executor.inputs import uses_input
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
-    from loom_core.flow.executor.frame import Frame
-    from loom_core.flow.executor.state import FlowState
+    from loom_core.flow.executor.state import FlowState, Frame
 
 __all__ = ["CorrectionError", "WayBack", "WentBackError", "way_back"]
 

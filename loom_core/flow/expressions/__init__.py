@@ -7,13 +7,31 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.expressions.addresses import check_url, fill_header, fill_url
-    from loom_core.flow.expressions.condition import Condition, IncomparableError
-    from loom_core.flow.expressions.criteria import CriterionLike, check_criterion, criterion_holds
-    from loom_core.flow.expressions.expression import Expression, check_expression, evaluate
+    from loom_core.flow.expressions.condition import (
+        Condition,
+        CriterionLike,
+        IncomparableError,
+        check_criterion,
+        criterion_holds,
+    )
+    from loom_core.flow.expressions.expression import (
+        Expression,
+        NoOutputError,
+        check_expression,
+        evaluate,
+        output_expression,
+        read_output,
+    )
     from loom_core.flow.expressions.json_query import query
-    from loom_core.flow.expressions.outputs import NoOutputError, output_expression, read_output
-    from loom_core.flow.expressions.template import check_template, expressions_in, fill, text_of
+    from loom_core.flow.expressions.template import (
+        check_template,
+        check_url,
+        expressions_in,
+        fill,
+        fill_header,
+        fill_url,
+        text_of,
+    )
     from loom_core.flow.expressions.values import MISSING, Missing, ResponseLike, Values
 
 __all__ = [
@@ -48,26 +66,26 @@ if not TYPE_CHECKING:
         {
             "MISSING": ".values",
             "Condition": ".condition",
-            "CriterionLike": ".criteria",
+            "CriterionLike": ".condition",
             "Expression": ".expression",
             "IncomparableError": ".condition",
             "Missing": ".values",
-            "NoOutputError": ".outputs",
+            "NoOutputError": ".expression",
             "ResponseLike": ".values",
             "Values": ".values",
-            "check_criterion": ".criteria",
+            "check_criterion": ".condition",
             "check_expression": ".expression",
             "check_template": ".template",
-            "check_url": ".addresses",
-            "criterion_holds": ".criteria",
+            "check_url": ".template",
+            "criterion_holds": ".condition",
             "evaluate": ".expression",
             "expressions_in": ".template",
             "fill": ".template",
-            "fill_header": ".addresses",
-            "fill_url": ".addresses",
-            "output_expression": ".outputs",
+            "fill_header": ".template",
+            "fill_url": ".template",
+            "output_expression": ".expression",
             "query": ".json_query",
-            "read_output": ".outputs",
+            "read_output": ".expression",
             "text_of": ".template",
         },
     )

@@ -17,9 +17,8 @@ from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.policy.disambiguation import Offer
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.understanding.choices import choices_of
-from loom_core.flow.understanding.found_inputs import found_inputs
+from loom_core.flow.understanding.slots import found_inputs, typed
 from loom_core.flow.understanding.small_talk import is_aside, is_cancel
-from loom_core.flow.understanding.typed_text import typed
 from loom_core.knowledge.text.analysis import analyse
 
 if TYPE_CHECKING:

@@ -466,7 +466,7 @@ _LONGEST = 600  # characters of one of them
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """See above.
+    """An answer in words.
 
     Attributes:
         text: what the user reads.

@@ -47,7 +47,7 @@ _ACTIONS: Mapping[PlanKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """See above.
+    """What would be done with a message, and why.
 
     Attributes:
         decided_by: what would decide: a choice of what was offered, what a run waits for, manners, trigger

@@ -22,7 +22,7 @@ from loom_core.flow.turns.actions import (
     run_asked_about,
     state_of,
 )
-from loom_core.flow.understanding.found_inputs import found_inputs
+from loom_core.flow.understanding.slots import found_inputs
 from loom_core.observability.spans import FLOW_DECISION
 from loom_core.observability.tracing import failed, span
 

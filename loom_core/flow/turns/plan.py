@@ -50,7 +50,7 @@ PlanKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """See above.
+    """What is to be done with a message.
 
     Attributes:
         kind: what.

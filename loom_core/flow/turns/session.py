@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, RecordError
-from loom_core.flow.knowledge.source import TENANCY
+from loom_core.flow.knowledge.interface import TENANCY
 from loom_core.flow.policy.disambiguation import Offer
 from loom_core.flow.responses.reply import Citation, FlowReply, Outcome, Route
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage

@@ -58,9 +58,13 @@ def _build(settings: Settings) -> LoomServer:
 
 
 def _run_command(args: argparse.Namespace, settings: Settings) -> int:
-    from loom_flow.command_line.commands import run_command
+    from loom_flow.command_line.config_commands import CONFIG_COMMANDS
 
-    return run_command(args, settings)
+    if args.command in CONFIG_COMMANDS:
+        return CONFIG_COMMANDS[args.command](args, settings)
+    from loom_flow.command_line.run_commands import run_with_service
+
+    return run_with_service(args, settings)
 
 
 def _examined_variables(settings: Settings) -> set[str]:

@@ -6,8 +6,7 @@ import pytest
 
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.understanding.refusal import Refused
-from loom_core.flow.understanding.slots import fits, refused_value, takes_anything, value_of
+from loom_core.flow.understanding.slots import Refused, fits, refused_value, takes_anything, value_of
 
 DAYS: dict[str, Any] = {"type": "integer", "title": "天數", "minimum": 1, "maximum": 30}
 

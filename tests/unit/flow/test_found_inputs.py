@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loom_core.flow.understanding.found_inputs import found_inputs
 from loom_core.flow.understanding.person_names import person_in
+from loom_core.flow.understanding.slots import found_inputs
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import decides, talking
 

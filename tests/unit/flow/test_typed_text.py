@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.flow.expressions.values import MISSING
-from loom_core.flow.understanding.typed_text import typed
+from loom_core.flow.understanding.slots import typed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.flow.understanding.units import counts_else, has_own_unit, has_unit
+from loom_core.flow.understanding.numbers import counts_else, has_own_unit, has_unit
 
 DAYS = ["days", "天数"]
 

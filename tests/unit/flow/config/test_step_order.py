@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loom_core.flow.config.models import FlowConfig
-from loom_core.flow.config.validation.flow import steps_before
+from loom_core.flow.config.validation.file import steps_before
 
 
 def before(*steps):

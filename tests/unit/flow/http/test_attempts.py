@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loom_core.errors import NetError
-from loom_core.flow.http.attempts import may_be_sent_again, request_key, status_passes
+from loom_core.flow.http.request import may_be_sent_again, request_key, status_passes
 
 
 def test_statuses_that_pass() -> None:

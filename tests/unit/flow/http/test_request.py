@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.flow.config import EndpointConfig
 from loom_core.flow.expressions import Values
+from loom_core.flow.http.caller import hidden
 from loom_core.flow.http.request import FilledRequest, filled_request, whole_address
-from loom_core.flow.http.secrets import hidden
 
 BASE = "https://flow.example/api"
 
