@@ -19,7 +19,7 @@ from loom_core.runs.run import Pending
 from loom_core.testing import MockLLM, call
 from loom_core.tools.toolbox import Toolbox
 from tests.unit.flow.conftest import Api, decides, loaded_flows, talking
-from tests.unit.flow.test_skills import FILE, LEAVE, SAVE
+from tests.unit.flow.runtime.test_skills import FILE, LEAVE, SAVE
 from tests.unit.mcp_client.conftest import Listed, Opened, offered, opened
 
 __all__ = ["opened"]

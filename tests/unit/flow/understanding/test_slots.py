@@ -3,10 +3,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.understanding.slots import Refused, fits, refused_value, takes_anything, value_of
+from loom_core.flow.understanding.slots import (
+    Refused,
+    fits,
+    refused_value,
+    takes_anything,
+    texts_within,
+    typed,
+    value_of,
+)
 
 DAYS: dict[str, Any] = {"type": "integer", "title": "天數", "minimum": 1, "maximum": 30}
 
@@ -107,3 +117,78 @@ def test_what_is_wanted_is_told_from_the_schema(
 
 def test_a_value_fits_its_schema_or_not() -> None:
     assert (fits(3, "days", DAYS), fits(31, "days", DAYS)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("３", {"type": "integer"}, 3),
+        ("三天", {"type": "integer"}, 3),
+        ("3.0", {"type": "integer"}, 3),
+        ("半", {"type": "integer"}, MISSING),
+        ("半", {"type": "number"}, 0.5),
+        ("一点五", {"type": "number"}, 1.5),
+        ("很多", {"type": "integer"}, MISSING),
+        ("是的。", {"type": "boolean"}, True),
+        ("No", {"type": "boolean"}, False),
+        ("也许", {"type": "boolean"}, MISSING),
+        (" 感冒 ", {"type": "string"}, "感冒"),
+        ("感冒", {}, "感冒"),
+        ("感冒", True, "感冒"),
+        ("   ", {"type": "string"}, MISSING),
+        ("2026年11月3日", {"type": "string", "format": "date"}, "2026-11-03"),
+        ("２０２６/1/3", {"type": "string", "format": "date"}, "2026-01-03"),
+        ("2026年13月3日", {"type": "string", "format": "date"}, "2026年13月3日"),
+        ("明天", {"type": "string", "format": "date"}, "明天"),
+        ("ＡＮＮＵＡＬ", {"enum": ["sick", "Annual"]}, "Annual"),
+        ("事假", {"enum": ["病假", "事假"]}, "事假"),
+        ("三", {"enum": [1, 3]}, 3),
+        ("好", {"enum": [False, True]}, True),
+        ("婚假", {"enum": ["病假", None]}, MISSING),
+        ("三", {"type": ["null", "integer"]}, 3),
+        ("不知道", {"type": ["integer", "string"]}, "不知道"),
+        ("三", {"type": "array"}, MISSING),
+        ("三", {"type": []}, "三"),
+    ],
+)
+def test_what_is_said_becomes_a_value_of_the_type_that_is_wanted(
+    text: str, schema: object, value: object
+) -> None:
+    found = typed(text, schema)  # type: ignore[arg-type]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@given(st.text(max_size=30), st.sampled_from(["integer", "number", "boolean", "string"]))
+def test_any_text_is_of_the_type_or_nothing(text: str, kind: str) -> None:
+    found = typed(text, {"type": kind})
+    allowed = {"integer": int, "number": int | float, "boolean": bool, "string": str}[kind]
+    assert found is MISSING or isinstance(found, allowed)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "found"),
+    [
+        ("call me at 13800138000", "^1[0-9]{10}$", "13800138000"),
+        ("BO20418吧", "^[Bb][Oo][0-9]{4,8}$", "BO20418"),
+        ("我的是 ＢＯ20418 谢谢", "^[Bb][Oo][0-9]{4,8}$", "ＢＯ20418"),
+        ("從下週一開始", "^下?周[一二三四五六日]$", "下週一"),
+    ],
+)
+def test_a_value_is_found_within_other_words(text: str, pattern: str, found: str) -> None:
+    assert next(texts_within(text, pattern)) == found
+
+
+@pytest.mark.parametrize("text", ["138001380001", "x13800138000", "139", ""])
+def test_a_part_of_a_longer_word_is_no_value(text: str) -> None:
+    assert list(texts_within(text, "^1[0-9]{10}$")) == []
+
+
+@pytest.mark.parametrize("pattern", ["(", "^$", "^.*$"])
+def test_a_pattern_that_cannot_be_searched_for_finds_nothing(pattern: str) -> None:
+    assert list(texts_within("abc", pattern)) == []
+
+
+@given(st.text(max_size=200))
+def test_any_text_can_be_searched(text: str) -> None:
+    assert all(part for part in texts_within(text, "^[0-9]+[:：点]?$"))

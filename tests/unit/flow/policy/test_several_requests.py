@@ -14,7 +14,7 @@ from loom_core.flow.regression import read_utterances
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import talking
 
-_EXAMPLE = Path(__file__).parents[3] / "examples" / "flow_company"
+_EXAMPLE = Path(__file__).parents[4] / "examples" / "flow_company"
 CANCEL: dict[str, Any] = {
     "flow_id": "cancel",
     "name": "取消预约 / Cancel an appointment",

@@ -11,7 +11,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from loom_core.flow.knowledge import ProviderKnowledge
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.llm.mock import MockProvider
-from loom_core.observability.families import FLOW_MESSAGE_SECONDS, FLOW_ROUTES
+from loom_core.observability.families import (
+    ACTIVE_AGENTS,
+    FLOW_MESSAGE_SECONDS,
+    FLOW_ROUTES,
+    FLOW_STEPS,
+    RUNS,
+)
 from loom_core.observability.log_fields import current_fields
 from loom_core.observability.spans import FLOW_DECISION, FLOW_MESSAGE
 from tests.unit.flow.conftest import decides, talking
@@ -101,3 +107,18 @@ async def test_lines_of_the_log_know_the_conversation_and_the_run(caplog: pytest
             reply = await talk("年假有几天？")
     caplog.handler.removeFilter(fields)
     assert known["loom_core.flow.turns.turn_context"] == {"conversation": reply.session_id}
+
+
+async def test_messages_are_counted_by_what_decided_and_steps_by_how_they_ended(counted: Any) -> None:
+    async with talking() as talk:
+        await talk("我要请三天假")
+        await talk("感冒了")
+        await talk("你好")
+    assert counted.samples(FLOW_ROUTES) == {
+        ("flow", "rules"): 1,
+        ("answer", "pending"): 1,
+        ("greet", "manners"): 1,
+    }
+    assert counted.samples(FLOW_STEPS) == {("success",): 1}
+    assert counted.samples(RUNS) == {("flow", "completed"): 1}
+    assert counted.samples(ACTIVE_AGENTS).get((), 0) == 0
