@@ -29,37 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["build", "watch_flows"]
 
 
-_LOOK_SECONDS = 2.0
-
-
-async def watch_flows(server: LoomServer, service: Service, said: str = "") -> None:
-    """Look at the file now and then, have a changed one used, and tell clients; until it is cancelled.
-
-    A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.
-
-    Args:
-        server: tells its clients.
-        service: has the file.
-        said: what is known to be wrong with the file, and in the log.
-    """
-    while True:
-        await anyio.sleep(_LOOK_SECONDS)
-        try:
-            changed = await service.look()
-        except LoomError as error:
-            if str(error) != said:
-                said = str(error)
-                _log.warning("the flow file is not used: %s", error)
-            continue
-        said = ""
-        if changed:
-            await server.tools_changed()
-            await server.resources_changed()
-
-
-_log = logging.getLogger(__name__)
-
-
 def build(settings: Settings) -> LoomServer:
     """Make the server; nothing is asked, and no run looked at, before the first call that needs it.
 
@@ -98,3 +67,34 @@ def build(settings: Settings) -> LoomServer:
     register_resources(server, service)
     register_prompts(server, service)
     return server
+
+
+_LOOK_SECONDS = 2.0
+
+
+async def watch_flows(server: LoomServer, service: Service, said: str = "") -> None:
+    """Look at the file now and then, have a changed one used, and tell clients; until it is cancelled.
+
+    A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.
+
+    Args:
+        server: tells its clients.
+        service: has the file.
+        said: what is known to be wrong with the file, and in the log.
+    """
+    while True:
+        await anyio.sleep(_LOOK_SECONDS)
+        try:
+            changed = await service.look()
+        except LoomError as error:
+            if str(error) != said:
+                said = str(error)
+                _log.warning("the flow file is not used: %s", error)
+            continue
+        said = ""
+        if changed:
+            await server.tools_changed()
+            await server.resources_changed()
+
+
+_log = logging.getLogger(__name__)

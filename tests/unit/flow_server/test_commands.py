@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from loom_flow.command_line.named_values import named_values
+from loom_flow.command_line.run_commands import named_values
 from loom_flow.program import run
 
 from loom_core.errors import InvalidInputError
