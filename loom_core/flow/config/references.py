@@ -1,4 +1,4 @@
-"""What texts of a flow file refer to: inputs, which a JSON Schema names, and outputs of steps."""
+"""References in the texts of a flow file: to inputs, which a JSON Schema names, and to outputs of steps."""
 
 from __future__ import annotations
 

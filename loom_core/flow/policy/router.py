@@ -54,7 +54,7 @@ _POLITE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """What the words of a message say.
+    """The routing of a message by its words.
 
     Attributes:
         kind: `flow`: one is meant; `ambiguous`: several are, alike; `none`: none, as far as words say.
@@ -94,7 +94,7 @@ class FlowRouter:
         self._matcher = TriggerMatcher(self._flows.values())
 
     def match(self, message: str) -> RouteMatch:
-        """What the words of a message say.
+        """Route a message by its words.
 
         Of several flows the one with the highest priority is meant. Of equals, one whose stretch of the
         message holds those of all others; else what the likeliest one's `ambiguous` says, or the router's:
@@ -161,7 +161,7 @@ class FlowRouter:
         return {**{each.name: each.value for each in found_inputs(message, schemas)}, **found}
 
     def build_flow_descriptions(self) -> str:
-        """What a model is told of the flows; empty if there are none."""
+        """The description of the flows for a model; empty if there are none."""
         if not self._flows:
             return ""
         return "\n".join(["## Available Flows", "", *map(_described, self._flows.values()), ""])
@@ -252,7 +252,7 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
 
 
 def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
-    """What a message asks for behind what a pattern has read, if no pattern reads it; empty for nothing.
+    """The request behind the part of a message that a pattern has read, if no pattern reads it; else empty.
 
     Args:
         message: what the user says.

@@ -1,4 +1,4 @@
-"""What a conversation gets back: the text, how it was decided, and what is waited for."""
+"""The reply to a message: its text, how it was decided, and what is waited for; and the result of a turn."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReply:
-    """What is said to a message.
+    """The reply to a message.
 
     Attributes:
         status: how it stands.

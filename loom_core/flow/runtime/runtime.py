@@ -66,7 +66,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOverrides:
-    """What a program gives in place of what a flow file names; see `WorkflowOrchestrator`."""
+    """Overrides: what a program gives in place of what a flow file names; see `WorkflowOrchestrator`."""
 
     llm: LLMProvider | None = None
     knowledge: FlowKnowledge | None = None
@@ -153,7 +153,7 @@ class FlowRuntime:
 
     @property
     def file(self) -> FlowFile:
-        """What the file says."""
+        """The flow file."""
         return self.loaded.file
 
     def spoken(self, language: Language) -> FlowFile:
@@ -171,7 +171,7 @@ class FlowRuntime:
 
     @property
     def titles(self) -> list[str]:
-        """What they are called."""
+        """Their titles."""
         return [flow.title for flow in self.flows]
 
     def changes_something(self, flow: FlowConfig) -> bool:
@@ -396,7 +396,7 @@ def _permissions(
 
 
 def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
-    """The tools of servers about which nobody is asked, as a step or a skill says (`confirm: false`)."""
+    """Allow the tools of servers that need no approval, as a step or a skill says (`confirm: false`)."""
     for name in server_tools(file, unasked=True):
         yield PermissionRule(tool=name, action="allow")
 
@@ -405,7 +405,7 @@ def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
     """The system prompt that a model decides with what a new conversation's message wants.
 
     It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
-    not in it: that is looked up beside the decision, and given to the model that answers.
+    not in it: that is looked up while the model decides, and given to the model that answers.
 
     Args:
         file: the flow file.

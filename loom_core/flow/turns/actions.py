@@ -1,4 +1,4 @@
-"""What a turn can do: begin a run, tell one something, ask, answer in words."""
+"""The actions of a turn: begin a run, give one an order, ask the user, answer in words."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def begin_work(turn: TurnContext, decision: Decision, route: Route) -> Out
 
 
 async def start_run(turn: TurnContext, request: RunRequest) -> Run:
-    """Begin a run in the session, beside those that are not at their end.
+    """Begin a run in the session, in addition to those that are not at their end.
 
     Raises:
         InvalidInputError: another process begins run after run in it; or the key was used otherwise.
@@ -204,7 +204,7 @@ async def respond(turn: TurnContext, found: PreQuery, route: Route) -> Outcome:
 
 
 async def ask_sources(turn: TurnContext, found: PreQuery) -> KnowledgeAnswer:
-    """What the knowledge sources say, waited for as long as the file allows."""
+    """Wait for the answer of the knowledge sources, as long as the file allows."""
     with turn.clock.measure("knowledge"):
         return await found.answer(turn.clock.left(turn.file.knowledge_seconds))
 
@@ -257,7 +257,7 @@ def fitting_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str,
 
 
 def refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
-    """What is said of numbers that the schema of a flow does not take; empty if it takes all."""
+    """The text about numbers that the schema of a flow does not take; empty if it takes all."""
     schemas: Any = flow.input_schema.get("properties") or {}
     refused = [
         refused_value(str(value), name, schemas[name])

@@ -1,4 +1,4 @@
-"""What would be done with a message, and why; without doing it."""
+"""Explain a message: say what would be done with it, and why, without doing it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ACTIONS: Mapping[PlanKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What would be done with a message, and why.
+    """The explanation of a message.
 
     Attributes:
         decided_by: what would decide: a choice of what was offered, what a run waits for, manners, trigger
@@ -121,7 +121,7 @@ async def _open(turn: TurnContext, plan: Plan, *, ask_model: bool) -> dict[str, 
 
 
 def _action(turn: TurnContext, plan: Plan, decision: Decision) -> str:
-    """What would be done with what the model has decided."""
+    """The action that a decision of the model would lead to."""
     told = "else" if plan.run is None else told_by(turn, plan.run, decision)
     if told != "else":
         return told.kind if isinstance(told, Said) else told

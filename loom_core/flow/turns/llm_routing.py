@@ -1,4 +1,4 @@
-"""What patterns leave open: decided by the model while the sources are asked; or by what they know."""
+"""Routing by a model, where patterns leave it open; the knowledge sources are asked at the same time."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
 
 
 def menu_for(turn: TurnContext, *, pending: Pending | None = None, asking: FlowConfig | None = None) -> Menu:
-    """What the model may choose from: of flows that fit alike, one of those.
+    """The action space of the model: of flows that fit alike, one of those.
 
     Args:
         turn: that of the message.
@@ -114,7 +114,7 @@ def menu_for(turn: TurnContext, *, pending: Pending | None = None, asking: FlowC
 
 
 async def decide(turn: TurnContext, menu: Menu) -> tuple[Decision | None, str]:
-    """What the model says; None where there is none, or it fails, and why."""
+    """Ask the model for a decision; None where there is none, or it fails, and why."""
     decider = turn.runtime.decider
     if decider is None:
         return None, ""
@@ -131,7 +131,7 @@ async def decide(turn: TurnContext, menu: Menu) -> tuple[Decision | None, str]:
 
 
 def verdict(turn: TurnContext, decision: Decision) -> Verdict:
-    """What is made of what the model has decided.
+    """Judge what is to be done with a decision of the model.
 
     What it is not sure of becomes a question; so does a flow that changes something and that the words of
     the message only name: 「我不请假了」 begins no leave, however sure a model is.

@@ -1,4 +1,4 @@
-"""What is to be done with a message, as far as that can be said without a model. Nothing is done here."""
+"""The plan for a message, as far as it can be made without a model. Nothing is done here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PlanKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be done with a message.
+    """A plan for a message.
 
     Attributes:
         kind: what.
@@ -76,7 +76,7 @@ class Plan:
 
 
 async def make_plan(turn: TurnContext) -> Plan:
-    """What is to be done: first what the conversation waits for, then what the words say.
+    """Plan what is to be done: first what the conversation waits for, then what the words say.
 
     Args:
         turn: that of the message, with what is under way and what the trigger patterns say.
@@ -160,7 +160,7 @@ def _named(turn: TurnContext) -> Run | None:
 
 
 def _told(turn: TurnContext, run: Run) -> Plan | None:
-    """What a run that waits is told; None if the message asks for another flow."""
+    """The plan for a run that waits; None if the message asks for another flow."""
     pending = run.pending[0]
     flow = turn.file.flow(pending.tool) if pending.tool else None
     reading, said = read_said(turn.message, run, turn.match, flow=flow)
@@ -177,7 +177,7 @@ _MOST_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for th
 
 
 def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None) -> tuple[Reading, Said]:
-    """What a message says to a run that waits, by its words.
+    """Read what a message says to a run that waits, by its words.
 
     Args:
         message: what the user says.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery", "late_text", "question_text", "reply_of", "run_text", "waiting_of"]
 
-_SHORT = 40  # of what somebody wanted
+_SHORT = 40  # characters of a goal
 
 
 def reply_of(
@@ -38,7 +38,7 @@ def reply_of(
     waiting: Waiting | None,
     timings: Mapping[str, float],
 ) -> FlowReply:
-    """What the conversation gets back.
+    """Make the reply that the conversation gets.
 
     Args:
         outcome: what the message came to.
@@ -83,7 +83,7 @@ def reply_of(
 
 
 def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
-    """What is said of a run as it stands: nothing of `Run.problem`, which is for operators."""
+    """The text about a run as it is now; without `Run.problem`, which is for operators."""
     title = _title(file, run)
     match run.status:
         case "completed":
@@ -103,12 +103,12 @@ def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def late_text(turn: TurnContext) -> str:
-    """What the reply begins with: how earlier runs have ended."""
+    """The beginning of the reply: how earlier runs have ended."""
     return "\n\n".join(run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
 
 
 def _failed(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
-    """What is said of a run that has failed, and what can be done then."""
+    """The text about a run that has failed, and what can be done then."""
     broken = phrases.failed.format(flow=title, problem=phrases.broken)
     if not _is_of_flow(run):
         if run.output == phrases.unapproved:
@@ -168,7 +168,7 @@ def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | N
 
 
 def _title(file: FlowFile, run: Run) -> str:
-    """What people call a run: the flow, or what they wanted."""
+    """The title of a run for people: the flow, or what they wanted."""
     flow = file.flow(run.request.profile)
     return flow.title if flow is not None else shown_value(run.request.goal, most=_SHORT)
 
@@ -302,7 +302,7 @@ class Delivery:
             self._conversations.reached(conversation)
 
     async def reached(self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str) -> None:
-        """What a reply tells of runs, and how its own run has ended since, reaches the user now.
+        """Note that the user now knows how the runs of a reply, and its own run since, have ended.
 
         Args:
             session_id: the conversation.

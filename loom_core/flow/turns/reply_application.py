@@ -1,4 +1,4 @@
-"""Telling a run that waits what a message says to it."""
+"""Apply a reply: give a run that waits what a message says to it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def unclear(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
 
 
 def _why_unclear(turn: TurnContext, plan: Plan) -> tuple[str, bool]:
-    """What is said before the question is asked again, and whether it is more than that nothing fits."""
+    """The text before the question is asked again, and whether it is more than that nothing fits."""
     said, phrases = plan.said, turn.phrases
     if (flow := named_to_cancel(turn.message, turn.file.flows)) is not None:
         return phrases.not_open.format(flow=flow.title), True
@@ -92,7 +92,7 @@ def _why_unclear(turn: TurnContext, plan: Plan) -> tuple[str, bool]:
 
 
 def told_by(turn: TurnContext, run: Run, decision: Decision) -> Said | Literal["else", "respond", "clarify"]:
-    """What a run is told that waits, by what the model has decided; `else`: the message is not for it."""
+    """The reply to a run that waits, as the model has decided; `else`: the message is not for it."""
     is_sure = decision.confidence >= turn.file.confidence
     is_own = decision.action == "flow" and decision.target == run.request.profile
     match decision.action:

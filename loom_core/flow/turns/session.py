@@ -102,7 +102,7 @@ class Conversation:
     version: int = 0
 
     def with_key(self, key: str, message: str) -> KeyedMessage | None:
-        """What is known of a message that came before.
+        """The record of a message that came before.
 
         Raises:
             InvalidInputError: the key came with another message.
@@ -147,7 +147,7 @@ class Conversation:
         self.offer = offer
 
     def withdraw_offer(self) -> None:
-        """What is not chosen from at once is not offered any more."""
+        """End an offer: it is open for one message only."""
         self.offer = None
 
     def put_off(self, *requests: Offer) -> None:
@@ -233,7 +233,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What the latest reply of a conversation has told, as `Conversation.telling` has it."""
+    """The runs that the latest reply of a conversation has told of, as `Conversation.telling` has them."""
 
     caller: str
     told: Mapping[str, float]
@@ -279,7 +279,7 @@ class Conversations:
     async def turn(
         self, session_id: str, *, caller: str, context: Mapping[str, JsonValue], key: str = ""
     ) -> AsyncGenerator[Conversation]:
-        """A session, as long as nobody else here takes a message of it; a new one without an id.
+        """A session, locked in this process; a new one without an id.
 
         Args:
             session_id: which.

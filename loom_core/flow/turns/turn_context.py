@@ -64,7 +64,7 @@ class TurnClock:
     async def wait_for_model(
         self, part: Literal["decision", "answer"], asked: Awaitable[_T], *, seconds: float
     ) -> tuple[_T | None, str]:
-        """What a model says; None where it fails or takes too long, and why.
+        """Wait for a model; None where it fails or takes too long, and why.
 
         Args:
             part: what it is asked for.
@@ -87,7 +87,7 @@ class TurnClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """What is given for one message of a conversation.
+    """All that is given for one message of a conversation, and fixed while it is taken.
 
     Attributes:
         runtime: made of the flow file.

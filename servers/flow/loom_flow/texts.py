@@ -1,4 +1,4 @@
-"""What the tools answer, as text for a model, in English or Chinese, and as data."""
+"""The answers of the tools: as text for a model, in English or Chinese, and as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model alone cannot say of a flow file: whether its parts and what its flows refer to are there."""
+"""Validation of a flow file beyond its models: its parts fit, and what its flows refer to is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model alone cannot say of steps and their requests: whether they fit, and where addresses lead."""
+"""Validation of steps and their requests beyond their models: whether they fit, and where addresses lead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a run have in common: what expressions speak of, and what came of a step."""
+"""The context of the steps of a run: what expressions speak of; and what comes of a step."""
 
 from __future__ import annotations
 
