@@ -36,10 +36,10 @@ from loom_core.config_file import (
     standing_path,
 )
 from loom_core.errors import ConfigError, NetError
+from loom_core.flow.config.flow_validation import file_problems
 from loom_core.flow.config.models import FlowFile
 from loom_core.flow.config.models_endpoint import reference_in
 from loom_core.flow.config.references import texts_in
-from loom_core.flow.config.validation.file import file_problems
 
 __all__ = [
     "FlowFileWatch",

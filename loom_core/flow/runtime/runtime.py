@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import anyio
 
 from loom_core.errors import ConfigError, NotFoundError
-from loom_core.flow.config.models import SKILLS_PROFILE
+from loom_core.flow.config.models import SKILLS_PROFILE, changes_something
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.executor.definition import server_tools
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
@@ -23,7 +23,6 @@ from loom_core.flow.policy.action_space import Menu
 from loom_core.flow.policy.decision import Decider, decision_prompt
 from loom_core.flow.policy.router import FlowRouter
 from loom_core.flow.responses.reply import Citation
-from loom_core.flow.runtime.effects import changes_something
 from loom_core.flow.runtime.skills import SkillAgent, free_tools, skills_in_order
 from loom_core.llm.factory import create_provider
 from loom_core.llm.messages import SystemMessage, TextPart, UserMessage

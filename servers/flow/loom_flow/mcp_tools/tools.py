@@ -12,8 +12,8 @@ from pydantic import Field
 
 from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError
+from loom_core.flow.config.models import changes_something
 from loom_core.flow.responses.reply import CHOICE
-from loom_core.flow.runtime.effects import changes_something
 from loom_core.runs.commands import Abort, Answered, Decided, Pause
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.server.auth.caller import current_caller

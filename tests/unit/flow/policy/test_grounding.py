@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from loom_core.flow.config.models import changes_something
 from loom_core.flow.policy.decision import Ground, ground_of
-from loom_core.flow.runtime.effects import changes_something
 from tests.unit.flow.conftest import loaded_flows
 
 SAID = ["我感冒了，想从明天起休息三天", "My order is ORD-88, two boxes", "acme"]

@@ -19,7 +19,7 @@ from loom_core.flow.config.references import (
     texts_in,
     unreadable,
 )
-from loom_core.flow.config.validation.step import (
+from loom_core.flow.config.step_validation import (
     address_problems,
     endpoint_problems,
     endpoint_texts,
@@ -38,7 +38,7 @@ from loom_core.tools.schemas.form import schema_problem
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
     from loom_core.flow.config.models_step import StepConfig
-    from loom_core.flow.config.validation.step import PlacedStep
+    from loom_core.flow.config.step_validation import PlacedStep
     from loom_core.llm.config import ProviderConfig
 
 __all__ = [
