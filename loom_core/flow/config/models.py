@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, JsonValue
 
+from loom_core.errors import NotFoundError
 from loom_core.flow.config.models_endpoint import (
     Address,
     EndpointConfig,
@@ -362,6 +363,22 @@ class FlowFile(Section):
     def flow(self, flow_id: str) -> FlowConfig | None:
         """The flow of an id, if it is there and enabled."""
         return next((each for each in self.flows if each.flow_id == flow_id and each.enabled), None)
+
+    def find_flow(self, flow_id: str) -> FlowConfig:
+        """A flow by its id.
+
+        Raises:
+            NotFoundError: there is none, or it is switched off.
+        """
+        flow = self.flow(flow_id)
+        if flow is None:
+            known = ", ".join(each.flow_id for each in self.flows if each.enabled) or "none"
+            raise NotFoundError(f"There is no flow {flow_id!r}.", advice=f"There are: {known}.")
+        return flow
+
+    def counterpart_of(self, flow: FlowConfig) -> FlowConfig:
+        """The same flow as this file has it, such as in the language of this file; itself, if it has none."""
+        return self.flow(flow.flow_id) or flow
 
     def can_drive(self, profile: str) -> bool:
         """Whether runs of a profile can go on by this file: it has the flow, or they are of skills."""

@@ -18,7 +18,6 @@ from loom_core.flow.executor.definition import (
     FlowChangedError,
     digests_of,
     every_step,
-    find_flow,
     flow_steps,
     step_title,
     unchanged_problem,
@@ -199,7 +198,7 @@ class FlowLoop(Driving[FlowRecord]):
         changed = [name for name, value in order.inputs.items() if root.inputs.get(name) != value]
         way = way_back(state, self._file, root, changed)
         if way.done:
-            schema = find_flow(self._file, root.flow_id).input_schema
+            schema = self._file.find_flow(root.flow_id).input_schema
             raise CorrectionError(self._wording.used_by(way, input_names_of(schema, changed)))
         begun = None if frame is None else frame.steps.get(step_id)
         is_before = bool(step_id) and (begun is None or way.place < begun.place)
@@ -219,7 +218,7 @@ class FlowLoop(Driving[FlowRecord]):
         questions = FlowQuestions(record, people, file=self._file, wording=wording, idle=idling.waiting)
         scene = Scene(self._parts, record, questions=questions, idling=idling, wording=wording)
         self._machine = machine = StepMachine(scene, people, gate=self._gate)
-        flow, root = find_flow(self._file, state.root.flow_id), state.root
+        flow, root = self._file.find_flow(state.root.flow_id), state.root
         try:
             await self._gate()
             if not root.steps:
@@ -242,7 +241,7 @@ class FlowLoop(Driving[FlowRecord]):
     def _start(self) -> None:
         """The flow begins."""
         request = self._record.run.request
-        flow = find_flow(self._file, request.profile)
+        flow = self._file.find_flow(request.profile)
         steps = flow_steps(self._file, flow)
         metadata: Mapping[str, Any] = request.metadata
         if isinstance(route := metadata.get("route"), Mapping):
@@ -386,7 +385,7 @@ class PresentSteps:
         Raises:
             NotFoundError: there are none any more.
         """
-        steps = list(flow_steps(self._file, find_flow(self._file, frame.flow_id)))
+        steps = list(flow_steps(self._file, self._file.find_flow(frame.flow_id)))
         if frame.path == frame.scope:
             return steps
         for step in every_step(steps):
@@ -418,7 +417,7 @@ class PresentSteps:
         """
         for frame in self._state.frames.values():
             if frame.path == frame.scope and not frame.ended:
-                flow = find_flow(self._file, frame.flow_id)
+                flow = self._file.find_flow(frame.flow_id)
                 now = digests_of(flow_steps(self._file, flow))
                 step = unchanged_problem(frame.digests, now, list(frame.steps))
                 if step:
@@ -485,7 +484,7 @@ class StepMachine:
             assert outer.parent is not None
             outer = self._record.state.frames[outer.parent]
         if outer is frame:
-            steps = flow_steps(self._parts.file, find_flow(self._parts.file, frame.flow_id))
+            steps = flow_steps(self._parts.file, self._parts.file.find_flow(frame.flow_id))
         else:
             assert frame.parent is not None
             around = self._steps(self._record.state.frames[frame.parent])

@@ -69,7 +69,7 @@ async def begin_flow(
         confirm: see `FlowExecutor.request`.
         reason: what the user is asked then.
     """
-    route, flow = replace(route, flow_id=flow.flow_id), turn.localized(flow)
+    route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
     request = turn.runtime.executor.request(
         flow.flow_id,
         message or turn.message,
@@ -182,7 +182,7 @@ def offer_flows(
     turn.conversation.ask(offer)
     own = [match for match in matches if match.flow_id in ids]
     unwanted = bool(own) and all(match.negated for match in own)
-    asked = offer.question(list(map(turn.localized, flows)), turn.phrases, unwanted=unwanted)
+    asked = offer.question(list(map(turn.file.counterpart_of, flows)), turn.phrases, unwanted=unwanted)
     return Outcome(route=replace(route, candidates=ids), text=text, asked=asked)
 
 

@@ -181,7 +181,7 @@ async def _begun(turn: TurnContext, decision: Decision, route: Route) -> Outcome
         decision.parameters,
         route=route,
         confirm=True if unsure else None,
-        reason=turn.phrases.begin.format(flow=turn.localized(flow).title) if unsure else "",
+        reason=turn.phrases.begin.format(flow=turn.file.counterpart_of(flow).title) if unsure else "",
     )
 
 

@@ -187,7 +187,9 @@ async def begin_named_flow(
 
 
 async def _with_unfinished(turn: TurnContext) -> TurnContext:
-    return replace(turn, unfinished=tuple(await turn.conversations.unfinished(turn.conversation)))
+    unfinished = tuple(await turn.conversations.unfinished(turn.conversation))
+    waiting = tuple(run for run in unfinished if turn.file.can_drive(run.request.profile))
+    return replace(turn, unfinished=unfinished, waiting=waiting)
 
 
 def _with_late(turn: TurnContext, outcome: Outcome) -> Outcome:

@@ -20,7 +20,7 @@ from loom_core.flow.policy.router import RouteMatch
 from loom_core.redaction import without_assigned
 
 if TYPE_CHECKING:
-    from loom_core.flow.config.models import FlowConfig, FlowFile
+    from loom_core.flow.config.models import FlowFile
     from loom_core.flow.responses.phrases import Phrases
     from loom_core.flow.runtime.runtime import FlowRuntime
     from loom_core.flow.turns.session import Conversation, Conversations
@@ -103,6 +103,7 @@ class TurnContext:
             is made of the run it follows, so that it is begun once, whatever dies in between.
         late: runs that have ended, and whose result is said before anything else in the reply.
         unfinished: runs of the session that are not at their end, the latest first.
+        waiting: those of them that can be given a message: their flow is there.
         match: what the trigger patterns say to the message.
     """
 
@@ -118,18 +119,10 @@ class TurnContext:
     run_key: str = ""
     late: tuple[Run, ...] = ()
     unfinished: tuple[Run, ...] = ()
+    waiting: tuple[Run, ...] = ()
     match: RouteMatch = field(default_factory=lambda: RouteMatch("none"))
 
     @property
     def context(self) -> dict[str, Any]:
         """The variables of the conversation, with the file's where it has none."""
         return {**self.file.context, **self.conversation.context}
-
-    @property
-    def waiting(self) -> list[Run]:
-        """Unfinished runs that can be told something: their flow is there."""
-        return [run for run in self.unfinished if self.file.can_drive(run.request.profile)]
-
-    def localized(self, flow: FlowConfig) -> FlowConfig:
-        """A flow in the language of the conversation."""
-        return self.file.flow(flow.flow_id) or flow

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.executor.definition import REQUEST_STEP, find_flow
+from loom_core.flow.executor.definition import REQUEST_STEP
 from loom_core.flow.executor.state import Frame, StepStatus
 from loom_core.flow.expressions import Values, evaluate
 from loom_core.flow.understanding.choices import titled_inputs
@@ -136,7 +136,7 @@ class Scene:
     def told(self, frame: Frame, values: Values | None = None) -> Values:
         """What texts for people speak of: the same, with choices by their titles."""
         values = self.values(frame) if values is None else values
-        flow = find_flow(self.parts.file, frame.flow_id)
+        flow = self.parts.file.find_flow(frame.flow_id)
         return replace(values, inputs=titled_inputs(flow.input_schema, values.inputs, self.wording.language))
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
@@ -146,7 +146,7 @@ class Scene:
 
     def outputs_of(self, frame: Frame, values: Values) -> dict[str, Any]:
         """What the flow of a frame gives by name."""
-        flow = find_flow(self.parts.file, frame.flow_id)
+        flow = self.parts.file.find_flow(frame.flow_id)
         if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
             return {name: request.outputs.get(name) for name in flow.outputs}
         return {name: evaluate(each, values) for name, each in flow.outputs.items()}

@@ -12,7 +12,7 @@ import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NetError, RecordError
 from loom_core.flow.executor.asking import DeclinedError
-from loom_core.flow.executor.definition import digests_of, find_flow, flow_steps, step_title
+from loom_core.flow.executor.definition import digests_of, flow_steps, step_title
 from loom_core.flow.executor.failing import request_failed
 from loom_core.flow.executor.inputs import checked_inputs, with_defaults
 from loom_core.flow.executor.state import Frame, StepStatus
@@ -314,7 +314,7 @@ class StepWork:
         if step.confirm:
             return text_of(fill(step.confirm.question, self._scene.values(frame)))
         wording = self._scene.wording
-        title = step.description or find_flow(self._parts.file, frame.flow_id).title
+        title = step.description or self._parts.file.find_flow(frame.flow_id).title
         schema = self._parts.toolbox.find(step.tool).args_schema
         text = wording.confirm.format(step=title)
         return Phrases.of(wording.language).with_values(text, arguments, schema)
@@ -346,7 +346,7 @@ class InnerSteps:
     async def workflow(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Run another flow, as a part of this run."""
         state, file = self._scene.record.state, self._scene.parts.file
-        flow = find_flow(file, step.workflow_id)
+        flow = file.find_flow(step.workflow_id)
         path = f"{frame.path}{step.step_id}/"
         self._scene.enter(frame, step, flow.flow_id)
         inner = state.frames.get(path)
@@ -466,7 +466,7 @@ class PersonSteps:
         """Ask until there is an answer that fits; it may correct inputs that were not used yet."""
         state = self._scene.record.state
         scope = state.frames[frame.scope]
-        flow = find_flow(self._scene.parts.file, frame.flow_id)
+        flow = self._scene.parts.file.find_flow(frame.flow_id)
         name = ask.into or "answer"
         properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
         is_first = not state.visited[frame.key + step.step_id]
