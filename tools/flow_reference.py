@@ -16,20 +16,18 @@ from pydantic import BaseModel
 
 from loom_core.flow.config.models import (
     BasicSettings,
+    DocumentsSource,
     FlowConfig,
     FlowFile,
+    HttpSource,
+    KnowledgeEndpointConfig,
+    LocalSource,
+    McpSource,
     NetConfig,
     SkillConfig,
     SystemToolConfig,
 )
 from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
-from loom_core.flow.config.models_knowledge import (
-    DocumentsSource,
-    HttpSource,
-    KnowledgeEndpointConfig,
-    LocalSource,
-    McpSource,
-)
 from loom_core.flow.config.models_step import (
     Action,
     AskConfig,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     )
     from loom_core.flow.executor.executor import FlowExecutor
     from loom_core.flow.http.caller import EndpointCaller
-    from loom_core.flow.http.loader import ConfigToolLoader, SystemExecutor
-    from loom_core.flow.knowledge.made import KnowledgeBaseExecutor
+    from loom_core.flow.http.tool import ConfigToolLoader, SystemExecutor
+    from loom_core.flow.knowledge.sources import KnowledgeBaseExecutor
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.policy.router import FlowRouter
     from loom_core.flow.regression import (

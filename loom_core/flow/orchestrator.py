@@ -5,22 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from loom_core.flow.config.flow_file import check_flow_file
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.responses.reply import FlowReply, Route
-from loom_core.flow.runtime.execution import FlowRunner
-from loom_core.flow.runtime.hot_reload import EquipmentInUse
-from loom_core.flow.runtime.runtime import Equipment, Outfit
-from loom_core.flow.turns.delivery import Delivery
-from loom_core.flow.turns.explanation import Explanation, explained
-from loom_core.flow.turns.idempotency import Repeats, route_of
-from loom_core.flow.turns.intake import Intake, check_message
-from loom_core.flow.turns.responses import Outcome
-from loom_core.flow.turns.session import Conversations
-from loom_core.flow.turns.turn import take_further
+from loom_core.flow.responses.reply import FlowReply, Outcome, Route
+from loom_core.flow.runtime.runtime import FlowRunner, RuntimeInUse, RuntimeOverrides
+from loom_core.flow.turns.explanation import Explanation, explain
+from loom_core.flow.turns.replies import Delivery
+from loom_core.flow.turns.session import Conversations, route_of
+from loom_core.flow.turns.turn import begin_named_flow, begin_next, check_message, open_turn, take
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -33,6 +27,9 @@ if TYPE_CHECKING:
     from loom_core.flow.executor import FlowExecutor, FlowLimits
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.knowledge import FlowKnowledge
+    from loom_core.flow.runtime.runtime import FlowRuntime
+    from loom_core.flow.turns.session import Conversation
+    from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.commands import Order
     from loom_core.runs.memory import Memory
@@ -103,11 +100,8 @@ class WorkflowOrchestrator:
         self._own_journal = journal is None
         self._memory = memory or SQLiteMemory(journal=self.journal)
         self._conversations = Conversations(self.journal, self._memory)
-        self._repeats = Repeats(self.journal, self._conversations)
-        self._delivery = Delivery(
-            self.journal, conversations=self._conversations, repeats=self._repeats, wait_seconds=wait_seconds
-        )
-        outfit = Outfit(
+        self._delivery = Delivery(self.journal, conversations=self._conversations, wait_seconds=wait_seconds)
+        overrides = RuntimeOverrides(
             llm=llm,
             knowledge=knowledge,
             caller=caller,
@@ -118,14 +112,14 @@ class WorkflowOrchestrator:
             answer_seconds=answer_seconds,
             limits=limits,
         )
-        make = partial(Equipment, journal=self.journal, texts=self._conversations.texts)
-        named = [tool.name for tool in outfit.tools]
+        named = [tool.name for tool in overrides.tools]
         loaded = check_flow_file(config, tools=named) if isinstance(config, FlowFile) else config
         self._context = context or {}
-        self._in_use = EquipmentInUse(self._with_context(loaded), outfit, make=make)
-        runner = FlowRunner(lambda: self._in_use.now)
+        self._in_use = RuntimeInUse(
+            self._with_context(loaded), overrides, journal=self.journal, texts=self._conversations.texts
+        )
+        runner = FlowRunner(self._in_use)
         self.host = RunHost(self.journal, runner.for_profile, look_seconds=look_seconds)
-        self._intake = Intake(self._conversations, repeats=self._repeats, host=self.host)
 
     @property
     def loaded(self) -> LoadedFlows:
@@ -188,15 +182,15 @@ class WorkflowOrchestrator:
         Raises:
             ConfigError: it cannot be used; everything stays as it was.
         """
-        before = self._in_use.outfit
-        outfit = replace(
+        before = self._in_use.overrides
+        overrides = replace(
             before,
             llm=before.llm if llm == "same" else llm,
             knowledge=before.knowledge if knowledge == "same" else knowledge,
             tools=before.tools if tools == "same" else tuple(tools),
             live=before.live if live == "same" else tuple(live),
         )
-        await self._in_use.exchange(self._with_context(loaded), outfit)
+        await self._in_use.exchange(self._with_context(loaded), overrides)
         self.host.reconsider()
 
     async def query(
@@ -231,29 +225,31 @@ class WorkflowOrchestrator:
         self._in_use.check_open()
         check_message(message)
         began = time.perf_counter()
-        session_id = session_id or await self._repeats.session_of(idempotency_key, caller=caller)
+        session_id = session_id or await self._conversations.session_with_key(idempotency_key, caller=caller)
         context = context or {}
-        with self._in_use.now.used() as equipment:
-            turn = self._conversations.turn(session_id, caller=caller, context=context, key=idempotency_key)
-            async with turn as conversation:
-                said = await self._repeats.before(conversation, message, idempotency_key)
+        with self._in_use.now.used() as runtime:
+            session = self._conversations.turn(
+                session_id, caller=caller, context=context, key=idempotency_key
+            )
+            async with session as conversation:
+                said = await self._conversations.recall(conversation, message, idempotency_key)
                 if isinstance(said, FlowReply):
                     return said
-                acts = self._intake.acts(equipment, conversation, message, key=idempotency_key, since=began)
-                outcome = said or await self._intake.take(acts)
+                turn = self._turn(runtime, conversation, message, key=idempotency_key, since=began)
+                outcome = said or await take(turn)
                 reply: FlowReply | None = None
                 if not outcome.run_id:
-                    reply = await self._delivery.reply(acts, outcome, None, began=began)
+                    reply = await self._delivery.reply(turn, outcome, None, began=began)
                     await self._delivery.keep(
-                        conversation, acts.message, reply, key=idempotency_key, reaches=reaches
+                        conversation, message, reply, key=idempotency_key, reaches=reaches
                     )
                     if not conversation.queue:
                         return reply
             if reply is None:
                 run = await self._delivery.run_of(outcome, wait_seconds)
-                reply = await self._delivery.reply(acts, outcome, run, began=began)
+                reply = await self._delivery.reply(turn, outcome, run, began=began)
                 await self._delivery.remember(
-                    acts, reply, key=idempotency_key, reaches=reaches, again=said is not None
+                    turn, reply, key=idempotency_key, reaches=reaches, again=said is not None
                 )
         return await self._with_rest(reply, caller=caller, wait_seconds=wait_seconds, reaches=reaches)
 
@@ -275,22 +271,18 @@ class WorkflowOrchestrator:
             RecordError: the journal cannot be written.
         """
         began = time.perf_counter()
-        with self._in_use.now.used() as equipment:
-            turn = self._conversations.turn(session_id, caller=caller, context={})
-            async with turn as conversation:
+        with self._in_use.now.used() as runtime:
+            async with self._conversations.turn(session_id, caller=caller, context={}) as conversation:
                 if not conversation.queue:
                     return None
-                further = conversation.queue[0]
-                acts = self._intake.acts(equipment, conversation, further.message)
-                outcome = await (acts.go_on() if further.flows else take_further(acts))
+                message = conversation.queue[0].message
+                turn = self._turn(runtime, conversation, message)
+                outcome = await begin_next(turn)
                 if outcome is None:
                     return None
-                if outcome.run_id:
-                    conversation.expect(outcome.run_id)
-                await self._conversations.keep(conversation)
             run = await self._delivery.run_of(outcome, wait_seconds)
-            reply = await self._delivery.reply(acts, outcome, run, began=began)
-            await self._delivery.remember(acts, reply, key="", reaches=reaches)
+            reply = await self._delivery.reply(turn, outcome, run, began=began)
+            await self._delivery.remember(turn, reply, key="", reaches=reaches)
             return reply
 
     async def _with_rest(
@@ -347,10 +339,10 @@ class WorkflowOrchestrator:
         """
         self._in_use.check_open()
         check_message(message)
-        with self._in_use.now.used() as equipment:
+        with self._in_use.now.used() as runtime:
             conversation = await self._conversations.look(session_id, caller=caller, context=context or {})
-            acts = self._intake.acts(equipment, conversation, message)
-            return await explained(acts, ask_model=ask_model)
+            turn = self._turn(runtime, conversation, message)
+            return await explain(turn, ask_model=ask_model)
 
     async def run_flow(
         self,
@@ -381,21 +373,23 @@ class WorkflowOrchestrator:
             InvalidInputError: the inputs do not fit its schema, or the key came with others.
             RecordError: the journal cannot be written.
         """
-        with self._in_use.now.used() as equipment:
+        with self._in_use.now.used() as runtime:
             route = Route(action="flow", how="given", flow_id=flow_id)
-            request = equipment.executor.request(
+            request = runtime.executor.request(
                 flow_id, message, inputs, caller=caller, route=asdict(route), idempotency_key=idempotency_key
             )
             known = await self.journal.with_key(idempotency_key, caller=caller) if idempotency_key else None
             session_id = session_id if known is None else known.request.session_id
             context = context or {}
-            turn = self._conversations.turn(session_id, caller=caller, context=context, key=idempotency_key)
-            async with turn as conversation:
+            session = self._conversations.turn(
+                session_id, caller=caller, context=context, key=idempotency_key
+            )
+            async with session as conversation:
                 said = message or ("" if conversation.language else request.goal)
-                acts = self._intake.acts(equipment, conversation, said)
-                outcome = await self._intake.begin(acts, request, route=route, known=known)
+                turn = self._turn(runtime, conversation, said)
+                outcome = await begin_named_flow(turn, request, route=route, known=known)
                 await self._conversations.keep(conversation)
-            return await self._delivery.of_run(outcome, equipment, conversation, seconds=wait_seconds)
+            return await self._delivery.of_run(outcome, runtime, conversation, seconds=wait_seconds)
 
     async def tell(
         self, run_id: str, order: Order, *, caller: str = "", wait_seconds: float | None = None
@@ -426,10 +420,29 @@ class WorkflowOrchestrator:
         """
         run = await self.journal.get(run_id, caller=caller)
         route = route_of(run)
-        with self._in_use.now.used() as equipment:
+        with self._in_use.now.used() as runtime:
             conversation = await self._conversations.look(run.request.session_id, caller=caller, context={})
             outcome = Outcome(route=route, run_id=run_id, after=after)
-            return await self._delivery.of_run(outcome, equipment, conversation, seconds=wait_seconds)
+            return await self._delivery.of_run(outcome, runtime, conversation, seconds=wait_seconds)
+
+    def _turn(
+        self,
+        runtime: FlowRuntime,
+        conversation: Conversation,
+        message: str,
+        *,
+        key: str = "",
+        since: float | None = None,
+    ) -> TurnContext:
+        return open_turn(
+            runtime,
+            conversation,
+            message,
+            conversations=self._conversations,
+            host=self.host,
+            key=key,
+            since=since,
+        )
 
     def _with_context(self, loaded: LoadedFlows) -> LoadedFlows:
         context = {**loaded.file.context, **self._context}

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.arazzo.exporter import ArazzoExport, export_arazzo
     from loom_core.flow.config.arazzo.importer import ImportedFlows, import_arazzo
     from loom_core.flow.config.flow_file import (
+        FlowFileWatch,
         LoadedFlows,
         check_flow_file,
         flow_file_problems,
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
         BasicSettings,
         FlowConfig,
         FlowFile,
+        KnowledgeEndpointConfig,
+        KnowledgeSource,
         NetConfig,
         SkillConfig,
         SystemToolConfig,
+        flow_json_schema,
     )
     from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
-    from loom_core.flow.config.models_knowledge import KnowledgeEndpointConfig, KnowledgeSource
     from loom_core.flow.config.models_step import (
         Action,
         AskConfig,
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
         RequestBody,
         StepConfig,
     )
-    from loom_core.flow.config.published_schema import flow_json_schema
-    from loom_core.flow.config.watch import FlowFileWatch
 
 __all__ = [
     "Action",

@@ -1,4 +1,4 @@
-"""Reading `flow.json`: JSON with comments and trailing commas; what is wrong has a place and advice.
+"""Read and watch `flow.json`: JSON with comments and trailing commas; what is wrong has a place and advice.
 
 {
   "flow_url": "https://flow-api.example",
@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
+import anyio
+from anyio import to_thread
 from pydantic import ValidationError
 
 from loom_core.config_file import (
@@ -31,13 +35,14 @@ from loom_core.config_file import (
     read_config_file,
     standing_path,
 )
-from loom_core.errors import NetError
+from loom_core.errors import ConfigError, NetError
+from loom_core.flow.config.flow_validation import file_problems
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.config.models_values import reference_in
+from loom_core.flow.config.models_endpoint import reference_in
 from loom_core.flow.config.references import texts_in
-from loom_core.flow.config.validation.file import file_problems
 
 __all__ = [
+    "FlowFileWatch",
     "LoadedFlows",
     "SoundParts",
     "check_flow_file",
@@ -47,6 +52,10 @@ __all__ = [
     "parse_flow_file",
     "read_flow_file",
 ]
+
+
+_log = logging.getLogger(__name__)
+
 
 _DEPTH = 64  # levels whose places are known: steps stand in steps
 _MAX_BYTES = 16 << 20
@@ -332,3 +341,79 @@ def _stand_in(kind: str, part: object, number: int) -> object:
         named = cast("Collection[str]", outputs)
         stand_in["outputs"] = dict.fromkeys(named, "$response.body")
     return stand_in
+
+
+_Stamp: TypeAlias = tuple[int, int, int, int]
+
+
+class FlowFileWatch:
+    """What a flow file says now. If it becomes wrong, what it said before stays, and it is said so.
+
+    A file that has not changed is not opened again. What has been handed out never changes: who holds it
+    goes on with it.
+
+    Args:
+        path: the file.
+        tools: names of tools that there are besides `system_tools`.
+        interval: seconds in which the file is looked at once at the most.
+    """
+
+    def __init__(self, path: Path, *, tools: Collection[str] = (), interval: float = 1.0) -> None:
+        self._path = path
+        self._tools = tools
+        self._interval = interval
+        self._loaded: LoadedFlows | None = None
+        self._stamp: _Stamp | None = None
+        self._looked = float("-inf")
+        self._problem = ""
+        self._lock = anyio.Lock()
+
+    @property
+    def problem(self) -> str:
+        """Why what stands in the file is not used; empty if it is."""
+        return self._problem
+
+    async def latest(self) -> LoadedFlows:
+        """What the file says, or what it said when it was last in order.
+
+        Raises:
+            ConfigError: it is wrong, and has never been in order.
+        """
+        async with self._lock:
+            if self._loaded is not None and time.monotonic() - self._looked < self._interval:
+                return self._loaded
+            return await to_thread.run_sync(self._look)
+
+    def _look(self) -> LoadedFlows:
+        self._looked = time.monotonic()
+        stamp = _stamp(self._path)
+        if self._loaded is not None and stamp == self._stamp:
+            return self._loaded
+        try:
+            loaded = read_flow_file(self._path, tools=self._tools)
+        except ConfigError as error:
+            if self._loaded is None:
+                raise
+            self._problem = f"{error} What it said before is still used."
+            _log.warning("%s", self._problem)
+            loaded = self._loaded
+        else:
+            if self._problem or (self._loaded and loaded.version != self._loaded.version):
+                _log.info("%s has been read again.", self._path)
+            self._problem = ""
+            if self._loaded is not None and loaded.version == self._loaded.version:
+                loaded = self._loaded
+            else:
+                for warning in flow_file_warnings(self._path):
+                    _log.warning("%s", warning)
+        self._loaded, self._stamp = loaded, stamp
+        return loaded
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What changes when a file does; None if it is not there."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)

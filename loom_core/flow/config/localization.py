@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig, SystemToolConfig
+    from loom_core.flow.config.models_endpoint import Section
     from loom_core.flow.config.models_step import StepConfig
-    from loom_core.flow.config.models_values import Section
 
 __all__ = ["spoken"]
 

@@ -1,29 +1,134 @@
-"""`flow.json`: flows, skills and system tools, and whom they speak with (docs/reference/flow-config.md)."""
+"""`flow.json`: flows, skills, system tools and sources of knowledge (docs/reference/flow-config.md)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, Field, JsonValue
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, JsonValue
 
-from loom_core.flow.config.models_endpoint import EndpointConfig, WrittenEndpoint
-from loom_core.flow.config.models_knowledge import KnowledgeSource, WrittenKnowledgeEndpoint
+from loom_core.errors import NotFoundError
+from loom_core.flow.config.models_endpoint import (
+    Address,
+    EndpointConfig,
+    Headers,
+    Id,
+    Query,
+    Schema,
+    Section,
+    WrittenEndpoint,
+)
 from loom_core.flow.config.models_step import StepConfig
-from loom_core.flow.config.models_values import Address, Id, Schema, Section
+from loom_core.knowledge.sources.documents import TextDocument
+from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig
+from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
 from loom_core.llm.config import WrittenProvider
 
 __all__ = [
+    "SKILLS_PROFILE",
     "AgentConfigSchema",
     "Ambiguous",
     "BasicSettings",
     "Confirm",
+    "DocumentsSource",
     "FlowConfig",
     "FlowFile",
+    "HttpSource",
+    "KnowledgeEndpointConfig",
+    "KnowledgeSource",
+    "LocalSource",
+    "McpSource",
     "NetConfig",
     "Question",
     "SkillConfig",
     "SystemToolConfig",
+    "WrittenKnowledgeEndpoint",
+    "changes_something",
+    "flow_json_schema",
 ]
+
+_OF_THE_CALLER: dict[str, JsonValue] = {
+    "chatbotId": "{$context.chatbotId}",
+    "tenantId": "{$context.tenantId}",
+}
+
+
+class KnowledgeEndpointConfig(Section):
+    """An API that is asked for what is known about a message, before it is needed; a text is its address."""
+
+    url: Address = Field(min_length=1, description="An http(s) address, or a path behind `flow_url`.")
+    method: Literal["GET", "POST"] = Field(
+        default="GET", description="GET sends the parameters in the address, POST as a JSON object."
+    )
+    headers: Headers = Field(default={}, repr=False, description="Headers, as those of an endpoint.")
+    query_field: str = Field(
+        default="keywords", min_length=1, description="The parameter that the message is put in."
+    )
+    send: Literal["question", "keywords"] = Field(
+        default="question",
+        description="What is put there: the message, or only its content words, with spaces between them.",
+    )
+    limit_field: str = Field(default="", description="The parameter of how many passages are wanted.")
+    parameters: Query = Field(
+        default=_OF_THE_CALLER,
+        repr=False,
+        description="Further parameters: templates (what has no value is left out), or secrets.",
+    )
+    mapping: ResultMapping = Field(
+        default=ResultMapping(), description="Where the passages are in the answer, as in query.json."
+    )
+    limit: int = Field(default=5, ge=1, le=50, description="So many passages are used.")
+
+
+def _address(written: object) -> object:
+    return {"url": written} if isinstance(written, str) else written
+
+
+WrittenKnowledgeEndpoint = Annotated[
+    KnowledgeEndpointConfig,
+    BeforeValidator(_address, json_schema_input_type=KnowledgeEndpointConfig | str),
+]
+
+
+class LocalSource(Section):
+    """A knowledge base of Loom on this machine."""
+
+    kind: Literal["local"]
+    knowledge_base: str = Field(min_length=1, description="Its name.")
+    home: str = Field(default="", description="Loom's folder that it is in; by default the server's own.")
+
+
+class HttpSource(HTTPKnowledgeConfig):
+    """An HTTP API that searches."""
+
+    kind: Literal["http"]
+
+
+class McpSource(MCPKnowledgeConfig):
+    """A search tool of an MCP server."""
+
+    kind: Literal["mcp"]
+    server: Annotated[str, Field(min_length=1)] | dict[str, Any] = Field(
+        repr=False, description="A server's name in mcp.json, or an entry as it would stand there."
+    )
+
+
+class DocumentsSource(Section):
+    """A few texts that stand in the file itself."""
+
+    kind: Literal["documents"]
+    documents: list[TextDocument] = Field(min_length=1, description="Objects, each with a text.")
+
+
+KnowledgeSource: TypeAlias = Annotated[
+    LocalSource | HttpSource | McpSource | DocumentsSource, Field(discriminator="kind")
+]
+"""A source of knowledge, as `query.json` names them."""
+
+
+SKILLS_PROFILE = "$skills"
+"""The profile of runs of skills and single tools; no flow has such an id."""
 
 Ambiguous: TypeAlias = Literal["first", "llm", "ask"]
 """A message that fits several flows alike: the first of them is meant, the model chooses or the user does."""
@@ -259,6 +364,26 @@ class FlowFile(Section):
         """The flow of an id, if it is there and enabled."""
         return next((each for each in self.flows if each.flow_id == flow_id and each.enabled), None)
 
+    def find_flow(self, flow_id: str) -> FlowConfig:
+        """A flow by its id.
+
+        Raises:
+            NotFoundError: there is none, or it is switched off.
+        """
+        flow = self.flow(flow_id)
+        if flow is None:
+            known = ", ".join(each.flow_id for each in self.flows if each.enabled) or "none"
+            raise NotFoundError(f"There is no flow {flow_id!r}.", advice=f"There are: {known}.")
+        return flow
+
+    def counterpart_of(self, flow: FlowConfig) -> FlowConfig:
+        """The same flow as this file has it, such as in the language of this file; itself, if it has none."""
+        return self.flow(flow.flow_id) or flow
+
+    def can_drive(self, profile: str) -> bool:
+        """Whether runs of a profile can go on by this file: it has the flow, or they are of skills."""
+        return profile == SKILLS_PROFILE or self.flow(profile) is not None
+
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
         """The request of a flow that has no steps.
 
@@ -281,3 +406,60 @@ class AgentConfigSchema(FlowFile):
     system_tools: list[SystemToolConfig] = Field(
         default=[], validation_alias=AliasChoices("tools", "system_tools")
     )
+
+
+_READING = frozenset({"GET", "HEAD"})
+
+
+def changes_something(
+    file: FlowFile, flow: FlowConfig, *, reads_only: Callable[[str], bool] | None = None
+) -> bool:
+    """Whether a step of a flow may change something outside: a request that is not GET or HEAD, or a tool.
+
+    Args:
+        file: where the flow is.
+        flow: which.
+        reads_only: says of a tool that is not of the file whether it changes nothing; by default each may.
+    """
+    return _changes(file, flow, reads_only or (lambda _: False), frozenset())
+
+
+def _changes(
+    file: FlowFile, flow: FlowConfig, reads_only: Callable[[str], bool], seen: frozenset[str]
+) -> bool:
+    if flow.flow_id in seen:
+        return False
+    inside = seen | {flow.flow_id}
+    if not flow.steps:
+        return file.endpoint_of(flow).method not in _READING
+    return _any_step(file, flow.steps, reads_only, inside)
+
+
+def _any_step(
+    file: FlowFile, steps: Sequence[StepConfig], reads_only: Callable[[str], bool], seen: frozenset[str]
+) -> bool:
+    for step in steps:
+        if step.operation is not None and step.operation.method not in _READING:
+            return True
+        if step.tool and not _reads(file, step.tool, reads_only):
+            return True
+        inner = file.flow(step.workflow_id) if step.workflow_id else None
+        if inner is not None and _changes(file, inner, reads_only, seen):
+            return True
+        if any(_any_step(file, branch, reads_only, seen) for branch in step.parallel):
+            return True
+    return False
+
+
+def _reads(file: FlowFile, tool: str, reads_only: Callable[[str], bool]) -> bool:
+    known = next((each for each in file.system_tools if each.name == tool), None)
+    return reads_only(tool) if known is None else known.changes_nothing
+
+
+def flow_json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a flow file, with a title and a description for each key.
+
+    An editor uses it where the file says so: `"$schema": "./flow.schema.json"`.
+    """
+    schema = FlowFile.model_json_schema()
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "flow.json"}

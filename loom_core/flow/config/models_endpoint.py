@@ -1,22 +1,158 @@
-"""An HTTP request as the file writes it, and how its answer is judged."""
+"""An HTTP request as the file writes it: its address, headers and secrets, and how its answer is judged."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from typing import Annotated, Literal
+from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from loom_core.flow.config.models_values import Address, Headers, Query, Section
+from loom_core.errors import ConfigError
+from loom_core.keys import check_reference
+from loom_core.knowledge.text.control_characters import ACTING
 
 __all__ = [
     "BODYLESS",
+    "MAX_ID",
+    "Address",
     "ContentType",
     "Criterion",
     "EndpointConfig",
+    "Headers",
+    "Id",
     "Method",
+    "Query",
+    "Schema",
+    "Section",
     "WrittenCriterion",
     "WrittenEndpoint",
+    "check_headers",
+    "check_query",
+    "reference_in",
 ]
+
+
+MAX_ID = 64
+
+_PLACEHOLDER = re.compile(r"\{\$[^{}]*\}")
+_FILLED = re.compile(r"(?:[A-Za-z]{1,20} )?(?:\{\$[^{}]*\})+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_REFERENCE = re.compile(r"(?:\S+ )?((?:env|keyring):\S*)")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_SECRET_HEADER = re.compile(r"auth(?!or\b)|cookie|key|secret|token|passw", re.IGNORECASE)
+_SECRET_QUERY = re.compile(
+    r"^key$|(?:api|app|access|private)[_-]?key$|token|secret|passw|^sign(?:ature)?$", re.I
+)
+_NOT_OURS = {"host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade"}
+
+
+class Section(BaseModel):
+    """What every part of the file is: nothing unknown, nothing of another type, and it stays as it is."""
+
+    # Inputs stay out of messages, as one may be a key in the wrong place.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+def reference_in(text: str) -> str:
+    """The `env:NAME` or `keyring:NAME` that a value is, also behind a word (`Bearer env:KEY`), or nothing."""
+    found = _REFERENCE.fullmatch(text)
+    return found[1] if found else ""
+
+
+def _id(text: str) -> str:
+    marks = all(each.isalnum() or each in "_-" or unicodedata.category(each)[0] == "M" for each in text)
+    if not text or len(text) > MAX_ID or not marks:
+        raise ValueError(f"an id is 1 to {MAX_ID} letters and digits of any script, `_` and `-`")
+    return text
+
+
+def _address(url: str) -> str:
+    if ACTING.search(url) or "\\" in url or any(each.isspace() for each in _PLACEHOLDER.sub("", url)):
+        raise ValueError("an address holds no blanks, backslashes or control characters")
+    if url.startswith("//"):
+        raise ValueError(
+            "an address begins with https:// or http://, or with a single slash after `flow_url`"
+        )
+    if not _SCHEME.match(url):
+        rest = url
+    elif not url.lower().startswith(("https://", "http://")):
+        raise ValueError("an address begins with https:// or http://")
+    else:
+        try:
+            parts = urlsplit(url)
+            host, _port = parts.hostname, parts.port
+        except ValueError:
+            raise ValueError("this is no address") from None
+        if "{" in parts.netloc or "$" in parts.netloc:
+            raise ValueError("a host may not come from a placeholder; write one endpoint for each host")
+        if "@" in parts.netloc:
+            raise ValueError("a password may not stand in an address; use `headers`")
+        if not host:
+            raise ValueError("the address has no host")
+        rest = url[len(parts.scheme) + 3 + len(parts.netloc) :]
+    _, _, query = _PLACEHOLDER.sub("{}", rest).partition("?")
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if _SECRET_QUERY.search(name) and value and "{}" not in value:
+            raise ValueError(f"{name} belongs under `query`, as env:NAME or keyring:NAME")
+    return url
+
+
+def _secret_value(name: str, value: str) -> None:
+    """Checks what stands where secrets do: a reference, or something of the run's own context."""
+    reference = reference_in(value)
+    if _FILLED.fullmatch(value):
+        return
+    try:
+        check_reference(reference or value)
+    except ConfigError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def check_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Headers as they are.
+
+    Raises:
+        ValueError: a name or a value can be none, or a secret stands there itself.
+    """
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_OURS:
+            raise ValueError(f"{name[:MAX_ID]!r} is no header that can be set")
+        if any((each < " " and each != "\t") or each == "\x7f" for each in value):
+            raise ValueError(f"{name}: the value of a header is one line")
+        if _SECRET_HEADER.search(name) or reference_in(value):
+            _secret_value(name, value)
+    return headers
+
+
+def check_query(query: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+    """Query parameters as they are.
+
+    Raises:
+        ValueError: a secret stands there itself.
+    """
+    for name, value in (query or {}).items():
+        if isinstance(value, str) and (reference_in(value) or (value and _SECRET_QUERY.search(name))):
+            _secret_value(name, value)
+    return query
+
+
+Id = Annotated[str, AfterValidator(_id), Field(min_length=1, max_length=MAX_ID)]
+"""Letters and digits of any script, `_` and `-`."""
+
+Address = Annotated[str, AfterValidator(_address)]
+"""An http(s) address, or a path behind `flow_url`; placeholders stand behind the host only."""
+
+Headers = Annotated[dict[str, str], AfterValidator(check_headers)]
+"""Headers of a request: templates, or references to secrets."""
+
+Query = Annotated[dict[str, JsonValue] | None, AfterValidator(check_query)]
+"""Query parameters of a request: templates, or references to secrets."""
+
+Schema = dict[str, JsonValue]
+"""A JSON Schema."""
+
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 BODYLESS: frozenset[Method] = frozenset({"GET", "HEAD", "DELETE"})

@@ -11,10 +11,12 @@ from loom_core.flow.config.models_endpoint import (
     BODYLESS,
     ContentType,
     EndpointConfig,
+    Id,
+    Schema,
+    Section,
     WrittenCriterion,
     WrittenEndpoint,
 )
-from loom_core.flow.config.models_values import Id, Schema, Section
 
 __all__ = [
     "Action",

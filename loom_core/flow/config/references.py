@@ -1,24 +1,32 @@
-"""What texts of a flow file refer to: inputs, and outputs of steps."""
+"""References in the texts of a flow file: to inputs, which a JSON Schema names, and to outputs of steps."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import JsonValue
 
 from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import UnreadableTextError
-from loom_core.flow.expressions.addresses import check_url
 from loom_core.flow.expressions.condition import Condition
-from loom_core.flow.expressions.expression import Expression
-from loom_core.flow.expressions.outputs import output_expression
-from loom_core.flow.expressions.template import expressions_in
+from loom_core.flow.expressions.expression import Expression, output_expression
+from loom_core.flow.expressions.template import check_url, expressions_in
 from loom_core.llm.json_schema.values import readable_path
 
-__all__ = ["NAME_INPUT", "Manner", "Text", "missing", "reference_problems", "texts_in", "unreadable"]
+__all__ = [
+    "NAME_INPUT",
+    "Manner",
+    "Text",
+    "input_names",
+    "missing",
+    "reference_problems",
+    "texts_in",
+    "unreadable",
+]
+
 
 Manner: TypeAlias = Literal["template", "url", "expression", "output", "condition"]
 """How a text is meant: with placeholders in it, the same as an address, as one expression, as that of an
@@ -158,3 +166,48 @@ def unreadable(path: ConfigPath, error: UnreadableTextError, *, advice: str = _G
     inside = path[2:] if len(path) > 2 and isinstance(path[1], int) else path  # of a flow, skill or tool
     key = readable_path(inside)
     return ConfigProblem(path, f"{key}: {error.reason} ({where} of it).", advice)
+
+
+_PARTS = ("allOf", "anyOf", "oneOf")
+_MOST = 1000
+
+
+def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    """Names of properties, also of the parts that the schema is made of; None if any name will do.
+
+    Args:
+        schema: of an object.
+    """
+    names = set[str]()
+    waiting: list[object] = [schema]
+    for _ in range(_MOST):
+        if not waiting:
+            return frozenset(names)
+        part = waiting.pop()
+        if not isinstance(part, Mapping):
+            continue
+        keywords = cast("Mapping[str, Any]", part)
+        if keywords.get("patternProperties") or keywords.get("additionalProperties", False) is not False:
+            return None
+        names |= set(_mapping(keywords.get("properties")))
+        for keyword in _PARTS:
+            each = keywords.get(keyword)
+            waiting += cast("list[object]", each) if isinstance(each, list) else []
+        waiting += [keywords.get(keyword) for keyword in ("if", "then", "else")]
+        if "$ref" in keywords:
+            waiting.append(_referred(schema, keywords["$ref"]))
+    return None
+
+
+def _referred(schema: Mapping[str, Any], reference: object) -> object:
+    """What `#/$defs/…` stands for."""
+    value: object = schema
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return {"additionalProperties": True}  # nothing is known of it
+    for step in reference[2:].split("/"):
+        value = _mapping(value).get(step.replace("~1", "/").replace("~0", "~"))
+    return value
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

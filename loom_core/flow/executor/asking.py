@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.correcting import CorrectionError, WentBackError, way_back
-from loom_core.flow.executor.definition import find_flow
 from loom_core.flow.executor.inputs import (
     checked_inputs,
     form_of,
@@ -23,8 +22,8 @@ from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.executor.frame import Frame
     from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.state import Frame
     from loom_core.flow.executor.wording import Wording
     from loom_core.runs.human_broker import People
 
@@ -259,7 +258,7 @@ class FlowQuestions:
         if not given:
             return ""
         scope = self._record.state.frames[frame.scope]
-        return self.take(scope, find_flow(self._file, scope.flow_id), given)
+        return self.take(scope, self._file.find_flow(scope.flow_id), given)
 
     def _way_back(self, frame: Frame, taken: Mapping[str, Any]) -> str:
         """The step from which the flow has to go on with other inputs; empty for where it is.
@@ -272,6 +271,6 @@ class FlowQuestions:
         ]
         way = way_back(self._record.state, self._file, frame, changed)
         if way.done:
-            flow = find_flow(self._file, frame.flow_id)
+            flow = self._file.find_flow(frame.flow_id)
             raise CorrectionError(self._wording.used_by(way, input_names_of(flow.input_schema, changed)))
         return way.step

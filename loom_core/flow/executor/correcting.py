@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LoomError
-from loom_core.flow.executor.definition import every_step, find_flow, flow_steps, step_title
+from loom_core.flow.executor.definition import every_step, flow_steps, step_title
 from loom_core.flow.executor.inputs import uses_input
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
-    from loom_core.flow.executor.frame import Frame
-    from loom_core.flow.executor.state import FlowState
+    from loom_core.flow.executor.state import FlowState, Frame
 
 __all__ = ["CorrectionError", "WayBack", "WentBackError", "way_back"]
 
@@ -52,7 +51,7 @@ def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[s
         scope: the frame of the flow whose inputs they are.
         names: of the inputs.
     """
-    flow = find_flow(file, scope.flow_id)
+    flow = file.find_flow(scope.flow_id)
     steps = {step.step_id: step for step in every_step(flow_steps(file, flow))}
     first: tuple[int, str] | None = None
     for frame in state.frames.values():

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loom_core.errors import ConfigError, NotFoundError
+from loom_core.errors import ConfigError
 from loom_core.flow.config.models_step import Action, StepConfig
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ __all__ = [
     "FlowChangedError",
     "digests_of",
     "every_step",
-    "find_flow",
     "flow_steps",
     "server_tools",
     "step_title",
@@ -35,19 +34,6 @@ Digests = list[tuple[str, str]]
 
 class FlowChangedError(ConfigError):
     """The steps that a run has done are not those of the flow any more."""
-
-
-def find_flow(file: FlowFile, flow_id: str) -> FlowConfig:
-    """A flow by its id.
-
-    Raises:
-        NotFoundError: there is none, or it is switched off.
-    """
-    flow = file.flow(flow_id)
-    if flow is None:
-        known = ", ".join(each.flow_id for each in file.flows if each.enabled) or "none"
-        raise NotFoundError(f"There is no flow {flow_id!r}.", advice=f"There are: {known}.")
-    return flow
 
 
 def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:

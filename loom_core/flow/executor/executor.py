@@ -12,7 +12,6 @@ from loom_core.flow.config.flow_file import parse_flow_file
 from loom_core.flow.config.localization import spoken
 from loom_core.flow.config.models import FlowConfig, FlowFile
 from loom_core.flow.executor.auditing import FlowAudit
-from loom_core.flow.executor.definition import find_flow
 from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.executor.parts import Caller, FlowLimits, FlowParts
@@ -140,7 +139,7 @@ class FlowExecutor:
         Raises:
             NotFoundError: there is no flow of that id.
         """
-        find_flow(self.parts.file, profile)
+        self.parts.file.find_flow(profile)
         return self
 
     def request(
@@ -178,7 +177,7 @@ class FlowExecutor:
             NotFoundError: there is no such flow.
             InvalidInputError: the parameters do not fit its schema.
         """
-        flow = find_flow(self.parts.file, flow_id)
+        flow = self.parts.file.find_flow(flow_id)
         given = dict(parameters or {})
         if given:
             refuse_unknown(flow, list(given))
@@ -284,7 +283,7 @@ class FlowExecutor:
         """
         if not inputs:
             return Retry(step=step, by=by)
-        flow = find_flow(self.parts.file, run.request.profile)
+        flow = self.parts.file.find_flow(run.request.profile)
         refuse_unknown(flow, list(inputs))
         return Retry(step=step, inputs=checked_inputs(flow, inputs, whole=False), by=by)
 
@@ -306,7 +305,7 @@ class FlowExecutor:
                 return run
 
     def _check_step(self, run: Run, step: str) -> None:
-        flow = find_flow(self.parts.file, run.request.profile)
+        flow = self.parts.file.find_flow(run.request.profile)
         known = [each.step_id for each in flow.steps]
         if known and "/" not in step and step not in known:
             raise InvalidInputError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import LoomError, NetFailure
 from loom_core.flow.executor.correcting import CorrectionError
 from loom_core.flow.executor.definition import FlowChangedError
-from loom_core.flow.http.attempts import is_lost
+from loom_core.flow.http.request import is_lost
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.wording import Wording

@@ -1,10 +1,11 @@
-"""Drives the run of a flow from where its journal stands to its end, or until people are waited for."""
+"""Drive the run of a flow, step by step, from where its journal is to its end, or until people are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -12,25 +13,32 @@ import anyio
 from loom_core.agent.calling_run import CallingRun, calling_run, calls_of
 from loom_core.errors import LoomError, NotFoundError
 from loom_core.flow.executor.asking import DeclinedError, FlowQuestions
-from loom_core.flow.executor.correcting import CorrectionError, way_back
+from loom_core.flow.executor.correcting import CorrectionError, WentBackError, way_back
 from loom_core.flow.executor.definition import (
     FlowChangedError,
     digests_of,
     every_step,
-    find_flow,
     flow_steps,
     step_title,
     unchanged_problem,
 )
 from loom_core.flow.executor.failing import FlowTimeError, StepFailedError, failure_of, said_of
-from loom_core.flow.executor.frame import Frame, Next
 from loom_core.flow.executor.idling import Idling
 from loom_core.flow.executor.inputs import input_names_of, with_defaults
 from loom_core.flow.executor.record import FlowRecord
-from loom_core.flow.executor.steps.context import Scene
-from loom_core.flow.executor.steps.machine import StepMachine
+from loom_core.flow.executor.state import Frame, Next
+from loom_core.flow.executor.steps.context import Scene, StepOutcome
+from loom_core.flow.executor.steps.runner import StepWork
 from loom_core.flow.executor.wording import Wording
-from loom_core.flow.expressions import fill, text_of
+from loom_core.flow.expressions import (
+    IncomparableError,
+    Values,
+    criterion_holds,
+    fill,
+    read_output,
+    text_of,
+)
+from loom_core.flow.http.answer import failure_told
 from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.observability.spans import INVOKE_WORKFLOW
 from loom_core.runs.commands import Order, Resume, Retry
@@ -38,10 +46,13 @@ from loom_core.runs.executor import Driving
 from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anyio.abc import TaskGroup
 
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.config.models_endpoint import Criterion
+    from loom_core.flow.config.models_step import Action, StepConfig
     from loom_core.flow.executor.definition import Digests
     from loom_core.flow.executor.parts import FlowParts
     from loom_core.flow.executor.state import FlowState
@@ -50,7 +61,7 @@ if TYPE_CHECKING:
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
 
-__all__ = ["FlowLoop", "PresentSteps", "told_of_changes"]
+__all__ = ["FlowLoop", "PresentSteps", "StepMachine", "told_of_changes"]
 
 
 class FlowLoop(Driving[FlowRecord]):
@@ -184,7 +195,7 @@ class FlowLoop(Driving[FlowRecord]):
         changed = [name for name, value in order.inputs.items() if root.inputs.get(name) != value]
         way = way_back(state, self._file, root, changed)
         if way.done:
-            schema = find_flow(self._file, root.flow_id).input_schema
+            schema = self._file.find_flow(root.flow_id).input_schema
             raise CorrectionError(self._wording.used_by(way, input_names_of(schema, changed)))
         begun = None if frame is None else frame.steps.get(step_id)
         is_before = bool(step_id) and (begun is None or way.place < begun.place)
@@ -204,7 +215,7 @@ class FlowLoop(Driving[FlowRecord]):
         questions = FlowQuestions(record, people, file=self._file, wording=wording, idle=idling.waiting)
         scene = Scene(self._parts, record, questions=questions, idling=idling, wording=wording)
         self._machine = machine = StepMachine(scene, people, gate=self._gate)
-        flow, root = find_flow(self._file, state.root.flow_id), state.root
+        flow, root = self._file.find_flow(state.root.flow_id), state.root
         try:
             await self._gate()
             if not root.steps:
@@ -227,7 +238,7 @@ class FlowLoop(Driving[FlowRecord]):
     def _start(self) -> None:
         """The flow begins."""
         request = self._record.run.request
-        flow = find_flow(self._file, request.profile)
+        flow = self._file.find_flow(request.profile)
         steps = flow_steps(self._file, flow)
         metadata: Mapping[str, Any] = request.metadata
         if isinstance(route := metadata.get("route"), Mapping):
@@ -371,7 +382,7 @@ class PresentSteps:
         Raises:
             NotFoundError: there are none any more.
         """
-        steps = list(flow_steps(self._file, find_flow(self._file, frame.flow_id)))
+        steps = list(flow_steps(self._file, self._file.find_flow(frame.flow_id)))
         if frame.path == frame.scope:
             return steps
         for step in every_step(steps):
@@ -403,7 +414,7 @@ class PresentSteps:
         """
         for frame in self._state.frames.values():
             if frame.path == frame.scope and not frame.ended:
-                flow = find_flow(self._file, frame.flow_id)
+                flow = self._file.find_flow(frame.flow_id)
                 now = digests_of(flow_steps(self._file, flow))
                 step = unchanged_problem(frame.digests, now, list(frame.steps))
                 if step:
@@ -412,3 +423,196 @@ class PresentSteps:
                         "has changed since.",
                         advice="Retry the run from a step to go on as the flow is now, or leave it.",
                     )
+
+
+_LONGEST_WAIT = 3600.0
+
+
+class StepMachine:
+    """Takes lists of steps of one run to their end.
+
+    Where each stands follows from the journal; so what has a result is not done again, also after a crash.
+
+    Args:
+        scene: the run.
+        people: answer what tools ask.
+        gate: returns when something new may begin.
+
+    Attributes:
+        scene: the run.
+        work: does the steps.
+    """
+
+    def __init__(self, scene: Scene, people: People, *, gate: Callable[[], Awaitable[None]]) -> None:
+        self.scene = scene
+        self.work = StepWork(scene, people, run_frame=self.run)
+        self._parts = scene.parts
+        self._record = scene.record
+        self._gate = gate
+
+    async def run(self, frame: Frame) -> None:
+        """Go on until a list of steps is at its end, which is in `Frame.ended` then.
+
+        Raises:
+            RecordError: what has to be written down cannot be.
+        """
+        steps = self._steps(frame)
+        while not frame.ended:
+            await self._gate()
+            step = frame.steps.get(frame.at)
+            next_id = frame.at
+            if step is not None and step.due is not None:
+                if step.via:
+                    next_id = step.via
+                else:
+                    await anyio.sleep(min(max(step.due - time(), 0.0), _LONGEST_WAIT))
+                    await self._gate()
+            try:
+                await self._visit(frame, steps, next_id)
+            except WentBackError:
+                await self._record.commit()
+
+    def _steps(self, frame: Frame) -> dict[str, StepConfig]:
+        """The steps of a frame, in their order."""
+        outer = frame
+        numbers: list[int] = []
+        while outer.path != outer.scope:  # a branch: its steps stand in those of the frame around it
+            numbers.append(int(outer.path.rsplit("/", 2)[1]))
+            assert outer.parent is not None
+            outer = self._record.state.frames[outer.parent]
+        if outer is frame:
+            steps = flow_steps(self._parts.file, self._parts.file.find_flow(frame.flow_id))
+        else:
+            assert frame.parent is not None
+            around = self._steps(self._record.state.frames[frame.parent])
+            steps = around[frame.step].parallel[numbers[0]]
+        return {step.step_id: step for step in steps}
+
+    async def _visit(self, frame: Frame, steps: Mapping[str, StepConfig], step_id: str) -> None:
+        """Do a step, and write down what came of it and what follows."""
+        if step_id not in steps:
+            raise FlowChangedError(
+                f"The flow {frame.flow_id!r} has no step {step_id!r} any more, and the run stands there.",
+                advice="Retry it from a step that there is.",
+            )
+        step, began = steps[step_id], monotonic()
+        try:
+            if self._may_visit(frame, step_id):
+                outcome, circles = await self.work.outcome(frame, step), False
+            else:
+                self._record.step_begun(frame, step_id, "")
+                problem = f"It was come to {self._parts.limits.visits} times: this goes in circles."
+                outcome, circles = StepOutcome(status="failure", problem=problem), True
+            outcome, outputs, values = self._judged(frame, step, outcome)
+            if step_id != frame.at:
+                following = Next("end" if outcome.status == "success" else "fail")
+            elif circles:
+                following = Next("fail")
+            else:
+                outcome, following = self._following(frame, list(steps), step, outcome, values)
+            self._record.step_ended(
+                frame,
+                step_id,
+                status=outcome.status,
+                outputs=outputs,
+                problem=outcome.problem,
+                said=outcome.said,
+                following=following,
+                seconds=monotonic() - began,
+                maybe_done=outcome.maybe_done or outcome.status == "unknown",
+            )
+        finally:
+            self.work.ended(frame, step_id)
+        await self._record.commit()
+
+    def _may_visit(self, frame: Frame, step_id: str) -> bool:
+        """Whether this does not go in circles."""
+        step = frame.steps.get(step_id)
+        goes_on = step is not None and (step.begun or step.due is not None)
+        return goes_on or frame.visits[step_id] < self._parts.limits.visits
+
+    def _judged(
+        self, frame: Frame, step: StepConfig, outcome: StepOutcome
+    ) -> tuple[StepOutcome, dict[str, Any], Values]:
+        """The outcome by the criteria of the step, its outputs, and what was known of it."""
+        outputs = dict(outcome.outputs)
+        values = self.scene.values(frame, step.step_id, outputs, response=outcome.response)
+        try:
+            if outcome.status == "success" and not _all_hold(step.success_criteria, values):
+                problem = "Its success criteria do not hold."
+                said = self._told_by_file(step, values) or self.scene.wording.refused
+                outcome = replace(outcome, status="failure", problem=problem, said=said)
+            succeeded = outcome.status == "success"
+            if outcome.response is not None or succeeded:
+                for name, each in step.outputs.items():
+                    outputs[name] = read_output(name, each, values, succeeded=succeeded)
+        except LoomError as error:
+            risky, said = frame.steps[step.step_id].risky, self.scene.wording.unusable
+            outcome = outcome.unreadable(str(error), said=said, risky=risky)
+        return outcome, outputs, self.scene.values(frame, step.step_id, outputs, response=outcome.response)
+
+    def _told_by_file(self, step: StepConfig, values: Values) -> str:
+        """What the request of a step says where it fails; empty if nothing."""
+        told = failure_told(step.request(), values) if step.kind == "operation" else ""
+        return self.scene.wording.part_of(told)
+
+    def _following(
+        self, frame: Frame, ids: Sequence[str], step: StepConfig, outcome: StepOutcome, values: Values
+    ) -> tuple[StepOutcome, Next]:
+        """What follows a step: the first action whose criteria hold, else the next step or the failure."""
+        succeeded = outcome.status == "success"
+        actions = step.on_success if succeeded else step.on_failure
+        try:
+            for number, action in enumerate(actions):
+                if _all_hold(action.criteria, values, failed=not succeeded):
+                    name = action.name or f"{number + 1}"
+                    following = self._by_action(frame, step, action, name, outcome, values)
+                    if following is not None:
+                        return outcome, following
+        except LoomError as error:
+            risky = succeeded and frame.steps[step.step_id].risky
+            said = self.scene.wording.unusable
+            return outcome.unreadable(str(error), said=said, risky=risky), Next("fail")
+        if not succeeded:
+            return outcome, Next("fail")
+        place = ids.index(step.step_id) + 1
+        return outcome, Next("step", ids[place]) if place < len(ids) else Next("end")
+
+    def _by_action(
+        self,
+        frame: Frame,
+        step: StepConfig,
+        action: Action,
+        name: str,
+        outcome: StepOutcome,
+        values: Values,
+    ) -> Next | None:
+        """What an action says; None where it does not apply."""
+        match action.type:
+            case "goto":
+                return Next("step", action.step_id, action=name)
+            case "end":
+                values = replace(values, outputs=self.scene.outputs_of(frame, values))
+                response = (
+                    text_of(fill(action.response, self.scene.told(frame, values))) if action.response else ""
+                )
+                return Next("end", action=name, response=response)
+            case "retry":
+                before = frame.steps[step.step_id]
+                if outcome.status in {"success", "declined"} or outcome.final:
+                    return None
+                if before.retries[name] >= action.retry_limit:
+                    return None
+                wait = action.retry_after if outcome.retry_after is None else outcome.retry_after
+                due = time() + min(wait, _LONGEST_WAIT)
+                return Next("retry", action.step_id, at=due, action=name)
+
+
+def _all_hold(criteria: Sequence[Criterion], values: Values, *, failed: bool = False) -> bool:
+    """Whether all criteria hold. Those of a failed step do not, where what they compare is not there."""
+    try:
+        return all(criterion_holds(each, values) for each in criteria)
+    except IncomparableError:
+        if failed:
+            return False
+        raise

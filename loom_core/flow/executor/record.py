@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.agent.notices import Notices
 from loom_core.agent.spending import with_call
-from loom_core.flow.executor.frame import Frame, Next, digests_from
-from loom_core.flow.executor.state import FlowState
+from loom_core.flow.executor.state import FlowState, Frame, Next, digests_from
 from loom_core.flow.responses.phrases import language_of_run
 from loom_core.redaction import without_assigned, without_secrets
 from loom_core.runs.commands import Answered, Decided
@@ -21,7 +20,7 @@ from loom_core.tools.redaction import redacted_arguments
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import Digests
-    from loom_core.flow.executor.frame import StepStatus
+    from loom_core.flow.executor.state import StepStatus
     from loom_core.runs.events import EventType
     from loom_core.runs.journal import RunLog, Step
 

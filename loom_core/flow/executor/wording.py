@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.language import in_language
-from loom_core.flow.understanding.refusal import Refused, Schema
-from loom_core.flow.understanding.slots import fits
+from loom_core.flow.understanding.slots import Refused, Schema, fits
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig

@@ -7,13 +7,31 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.expressions.addresses import check_url, fill_header, fill_url
-    from loom_core.flow.expressions.condition import Condition, IncomparableError
-    from loom_core.flow.expressions.criteria import CriterionLike, check_criterion, criterion_holds
-    from loom_core.flow.expressions.expression import Expression, check_expression, evaluate
+    from loom_core.flow.expressions.condition import (
+        Condition,
+        CriterionLike,
+        IncomparableError,
+        check_criterion,
+        criterion_holds,
+    )
+    from loom_core.flow.expressions.expression import (
+        Expression,
+        NoOutputError,
+        check_expression,
+        evaluate,
+        output_expression,
+        read_output,
+    )
     from loom_core.flow.expressions.json_query import query
-    from loom_core.flow.expressions.outputs import NoOutputError, output_expression, read_output
-    from loom_core.flow.expressions.template import check_template, expressions_in, fill, text_of
+    from loom_core.flow.expressions.template import (
+        check_template,
+        check_url,
+        expressions_in,
+        fill,
+        fill_header,
+        fill_url,
+        text_of,
+    )
     from loom_core.flow.expressions.values import MISSING, Missing, ResponseLike, Values
 
 __all__ = [

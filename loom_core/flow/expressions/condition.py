@@ -1,4 +1,6 @@
-"""Conditions as Arazzo's "simple" criteria write them: `$statusCode == 200 && $response.body#/code != 'x'`.
+"""Criteria as Arazzo has them: a regular expression, a query, or a "simple" condition.
+
+Such a condition is `$statusCode == 200 && $response.body#/code != 'x'`.
 
 Operators, from the loosest: `||`, `&&`, then `==`, `!=`, `<`, `<=`, `>`, `>=`, which do not chain, then `!`;
 brackets group. Literals: numbers, `true`, `false`, `null`, and texts in single quotes (`''` is a quote) or
@@ -19,16 +21,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import ge, gt, le, lt
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from loom_core.errors import LoomError, UnreadableTextError
-from loom_core.flow.expressions.expression import Expression, read_expression
+from loom_core.flow.expressions.expression import Expression, check_expression, read_expression
+from loom_core.flow.expressions.json_query import check_query, query
+from loom_core.flow.expressions.template import text_of
 from loom_core.flow.expressions.values import MISSING, Values
+from loom_core.tools.patterns import linear_search
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["Condition", "IncomparableError", "equal"]
+__all__ = ["Condition", "CriterionLike", "IncomparableError", "check_criterion", "criterion_holds", "equal"]
+
 
 _LONGEST = 4000
 _DEEPEST = 50
@@ -313,3 +319,69 @@ def _told(part: _Part, value: JsonValue) -> str:
 
 _EQUALITIES = frozenset({"==", "!="})
 _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+class CriterionLike(Protocol):
+    """Something that has to hold."""
+
+    @property
+    def condition(self) -> str:
+        """What."""
+        ...
+
+    @property
+    def type(self) -> Literal["simple", "regex", "jsonpath"]:
+        """How that is meant."""
+        ...
+
+    @property
+    def context(self) -> str:
+        """An expression: what `regex` and `jsonpath` look at."""
+        ...
+
+
+def criterion_holds(criterion: CriterionLike, values: Values) -> bool:
+    """Whether a criterion holds.
+
+    `regex` searches a text, or the JSON of what is none; `jsonpath` holds if it finds anything. Neither holds
+    of what is not there.
+
+    Raises:
+        UnreadableTextError: it cannot be read.
+        InvalidInputError: a query cannot be asked of an answer that is nested too deeply.
+    """
+    if criterion.type == "simple":
+        return Condition.of(criterion.condition).holds(values)
+    value = Expression.of(criterion.context).value(values)
+    if value is MISSING:
+        return False
+    if criterion.type == "jsonpath":
+        return bool(query(criterion.condition, value, limit=1))
+    search = linear_search(criterion.condition)
+    if search is None:
+        raise _no_pattern(criterion.condition)
+    return search(text_of(value))
+
+
+def check_criterion(criterion: CriterionLike) -> None:
+    """Checks that a criterion can be read.
+
+    Raises:
+        UnreadableTextError: it cannot; a `ConfigError` with line and column in its condition or context.
+    """
+    if criterion.type == "simple":
+        Condition.of(criterion.condition)
+        return
+    check_expression(criterion.context)
+    if criterion.type == "jsonpath":
+        check_query(criterion.condition)
+    elif linear_search(criterion.condition) is None:
+        raise _no_pattern(criterion.condition)
+
+
+def _no_pattern(pattern: str) -> UnreadableTextError:
+    return UnreadableTextError.at(
+        pattern,
+        0,
+        "it is no regular expression that can be used: look-around and back references are not known",
+    )

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.http.answer import EndpointResult
-    from loom_core.flow.http.caller import EndpointCaller
-    from loom_core.flow.http.judgement import Judgement, judged
-    from loom_core.flow.http.loader import ConfigToolLoader, SystemExecutor
+    from loom_core.flow.http.answer import EndpointResult, Judgement, judged
+    from loom_core.flow.http.caller import EndpointCaller, Secrets
     from loom_core.flow.http.request import FilledRequest
-    from loom_core.flow.http.secrets import Secrets
-    from loom_core.flow.http.tool import HttpTool, Variables
+    from loom_core.flow.http.tool import ConfigToolLoader, HttpTool, SystemExecutor, Variables
 
 __all__ = [
     "ConfigToolLoader",

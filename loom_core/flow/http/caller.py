@@ -1,26 +1,35 @@
-"""The one way from flows to HTTP: requests within limits, sent again where that does no harm."""
+"""The one way from flows to HTTP: requests within limits and with secrets, sent again where that is safe."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import anyio
+from anyio import to_thread
 
+from loom_core import keys
 from loom_core.breaker import Breaker
 from loom_core.errors import ConfigError, LoomError, NetError
+from loom_core.flow.config.models_endpoint import reference_in
 from loom_core.flow.http.answer import EndpointResult, body_of
-from loom_core.flow.http.attempts import Attempts, may_be_sent_again, request_key
-from loom_core.flow.http.request import filled_request, texts_of_secrets, whole_address
-from loom_core.flow.http.secrets import HIDDEN, Secrets, hidden
+from loom_core.flow.http.request import (
+    Attempts,
+    filled_request,
+    may_be_sent_again,
+    request_key,
+    texts_of_secrets,
+    whole_address,
+)
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.address import address_of
@@ -40,16 +49,26 @@ if TYPE_CHECKING:
     from typing import Self
 
     from opentelemetry.trace import Span
+    from pydantic import SecretStr
 
     from loom_core.flow.config.models import FlowFile, NetConfig
     from loom_core.flow.config.models_endpoint import EndpointConfig
     from loom_core.flow.expressions import Values
     from loom_core.flow.http.request import FilledRequest
     from loom_core.net import HttpResponse, Resolver
+    from loom_core.tools.interface import JsonValue
 
-__all__ = ["EndpointCaller", "HostBreaker", "Hosts", "RequestSpan", "request_span"]
+__all__ = [
+    "HIDDEN",
+    "EndpointCaller",
+    "HostBreaker",
+    "Hosts",
+    "RequestSpan",
+    "Secrets",
+    "hidden",
+    "request_span",
+]
 
-_log = logging.getLogger(__name__)
 
 _KEEP_SECONDS = 4.0  # less than the 5 after which servers in Python and Node.js close
 _KEY = "Idempotency-Key"
@@ -455,3 +474,75 @@ def request_span(request: FilledRequest, *, run_id: str) -> Generator[RequestSpa
         finally:
             process_metrics.add(FLOW_REQUESTS, request.method, told.status)
             process_metrics.observe(FLOW_REQUEST_SECONDS, perf_counter() - began, request.method)
+
+
+HIDDEN = "[secret]"
+"""What stands in the place of a secret."""
+
+
+class Secrets:
+    """Finds what `env:NAME` and `keyring:NAME` stand for, once, and hides it wherever it comes up again.
+
+    Args:
+        resolve: finds the secret of a reference; may block.
+    """
+
+    def __init__(self, resolve: Callable[[str], SecretStr] = keys.resolve) -> None:
+        self._resolve = resolve
+        self._known: dict[str, SecretStr] = {}
+        self._finding = anyio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Secrets: {len(self._known)}>"
+
+    async def look_up(self, texts: Iterable[str]) -> None:
+        """Find the secrets of all references in texts of headers and query parameters.
+
+        Raises:
+            ConfigError: there is nothing where one points to.
+        """
+        for reference in filter(None, map(reference_in, texts)):
+            if reference in self._known:
+                continue
+            async with self._finding:  # a keyring may take a second, or ask the user: once is enough
+                if reference not in self._known:
+                    self._known[reference] = await to_thread.run_sync(self._resolve, reference)
+
+    def revealed(self, text: str) -> str:
+        """A text with the secret in the place of a reference, which has been looked up."""
+        reference = reference_in(text)
+        if not reference:
+            return text
+        return text.removesuffix(reference) + self._known[reference].get_secret_value()
+
+    def redacted(self, text: str) -> str:
+        """A text without any secret that has been looked up."""
+        return keys.redacted(text, self._known.values()) if self._known else text
+
+    def redacted_json(self, value: JsonValue) -> JsonValue:
+        """JSON without them, in keys and values."""
+        return _without(value, self.redacted) if self._known else value
+
+    def redacted_error(self, error: NetError) -> NetError:
+        """The same error without them, and without the one that caused it."""
+        return NetError(self.redacted(error.message), advice=error.advice, failure=error.failure)
+
+
+def hidden(text: str) -> str:
+    """A text with `[secret]` in the place of a reference."""
+    reference = reference_in(text)
+    return text.removesuffix(reference) + HIDDEN if reference else text
+
+
+def _without(value: JsonValue, redacted: Callable[[str], str]) -> JsonValue:
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, JsonValue]", value).items()
+        return {redacted(name): _without(each, redacted) for name, each in members}
+    if isinstance(value, list):
+        return [_without(each, redacted) for each in value]
+    return value
+
+
+_log = logging.getLogger(__name__)

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.knowledge.api import ApiKnowledge
     from loom_core.flow.knowledge.executor import KnowledgeAnswer, KnowledgeExecutor, PreQuery
-    from loom_core.flow.knowledge.made import KnowledgeBaseExecutor, named_knowledge
-    from loom_core.flow.knowledge.provider import ProviderKnowledge
-    from loom_core.flow.knowledge.source import FlowKnowledge
+    from loom_core.flow.knowledge.interface import FlowKnowledge
+    from loom_core.flow.knowledge.sources import (
+        ApiKnowledge,
+        KnowledgeBaseExecutor,
+        ProviderKnowledge,
+        named_knowledge,
+    )
 
 __all__ = [
     "ApiKnowledge",

@@ -1,10 +1,11 @@
-"""Asking for knowledge as soon as a message comes, beside everything else."""
+"""Ask for knowledge as soon as a message comes, while all else goes on; answers are cached for a while."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -13,8 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from loom_core.errors import LoomError
-from loom_core.flow.knowledge.cache import AnswerCache
-from loom_core.flow.knowledge.source import WarmsUp
+from loom_core.flow.knowledge.interface import WarmsUp
 from loom_core.knowledge.sources.context_retriever import context_of
 from loom_core.knowledge.sources.federation.source_call import late
 from loom_core.knowledge.sources.turns import calls_for_knowledge
@@ -33,14 +33,21 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from opentelemetry.trace import Span
 
-    from loom_core.flow.knowledge.source import FlowKnowledge
+    from loom_core.flow.knowledge.interface import FlowKnowledge
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.sources.context_retriever import ContextOutcome
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["KnowledgeAnswer", "KnowledgeExecutor", "PreQuery", "QuestionSpan", "note_known", "question_span"]
+__all__ = [
+    "AnswerCache",
+    "KnowledgeAnswer",
+    "KnowledgeExecutor",
+    "PreQuery",
+    "QuestionSpan",
+    "note_known",
+    "question_span",
+]
 
-_log = logging.getLogger(__name__)
 
 _FETCH_SECONDS = 10.0
 _WARM_SECONDS = 60.0
@@ -328,3 +335,69 @@ def note_known(how: Literal["cached", "shared"]) -> None:
     """Note a question that no source had to be asked: what it finds is kept, or was asked for already."""
     with span(FLOW_KNOWLEDGE, {**_OPERATION, "loom.flow.knowledge": how}):
         process_metrics.add(QUESTIONS, how)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    items: tuple[KnowledgeItem, ...]
+    until: float
+    size: int
+
+
+class AnswerCache:
+    """Keeps passages by question: each for a time, and the ones that were asked for last.
+
+    Args:
+        seconds: how long an answer is kept; 0: not at all.
+        most: how many are kept.
+        characters: how much text they may have together.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        *,
+        seconds: float,
+        most: int = 1000,
+        characters: int = 4_000_000,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._characters = characters
+        self._now = now
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: str) -> tuple[KnowledgeItem, ...] | None:
+        """What was found, or None if that is not known any more."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if kept.until <= self._now():
+            self._forget(key)
+            return None
+        self._kept.move_to_end(key)
+        return kept.items
+
+    def put(self, key: str, items: tuple[KnowledgeItem, ...]) -> None:
+        """Keep what was found, also that it is nothing."""
+        self._forget(key)
+        size = sum(len(item.content) for item in items)
+        if self._seconds <= 0 or size > self._characters:
+            return
+        self._kept[key] = _Kept(items, self._now() + self._seconds, size)
+        self._size += size
+        while len(self._kept) > self._most or self._size > self._characters:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, key: str) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._size -= kept.size
+
+
+_log = logging.getLogger(__name__)

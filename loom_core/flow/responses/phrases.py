@@ -14,7 +14,7 @@ from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
-    from loom_core.flow.understanding.refusal import Refused
+    from loom_core.flow.understanding.slots import Refused
     from loom_core.runs.run import RunRequest
     from loom_core.tools.interface import Tool
 

@@ -1,4 +1,4 @@
-"""What a conversation gets back: the text, how it was decided, and what is waited for."""
+"""The reply to a message: its text, how it was decided, and what is waited for; and the result of a turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.runs.run import Pending, RunStatus
 
-__all__ = ["CHOICE", "Citation", "FlowReply", "ReplyStatus", "Route", "RouteAction", "RouteHow", "Waiting"]
+__all__ = [
+    "CHOICE",
+    "Citation",
+    "FlowReply",
+    "Outcome",
+    "ReplyStatus",
+    "Route",
+    "RouteAction",
+    "RouteHow",
+    "Waiting",
+]
 
 CHOICE = "$choice"
 """The id of a question that no run asks: which flow is meant, or whether one is. It is answered by a message,
@@ -104,6 +114,33 @@ class Citation:
         return cls(item.id, item.source, str(item.metadata.get("title") or ""), item.content)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of a turn: what a message came to.
+
+    Attributes:
+        route: how it was decided.
+        text: what is said; before what a run says, where there is one.
+        run_id: the run that it was begun for or told to, and that is waited for.
+        after: seq of its last event before that.
+        asked: what is asked without a run.
+        again: whether what the run waits for is only asked once more.
+        citations: what the text rests on.
+        late: how earlier runs have ended, of which the user was not told; said before everything else.
+        told: ids of these runs.
+    """
+
+    route: Route
+    text: str = ""
+    run_id: str = ""
+    after: int = 0
+    asked: Pending | None = None
+    again: bool = False
+    citations: tuple[Citation, ...] = ()
+    late: str = ""
+    told: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A run of the session that was interrupted and still waits.
@@ -123,7 +160,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReply:
-    """What is said to a message.
+    """The reply to a message.
 
     Attributes:
         status: how it stands.

@@ -1,15 +1,20 @@
-"""All that is made of one flow file: router, requests, tools, knowledge, model, executor."""
+"""All that is made of one flow file: router, requests, tools, knowledge, model, executor.
+
+Another file may take its place (hot reload) while runs go on with what they began with.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import anyio
 
+from loom_core.errors import ConfigError, NotFoundError
+from loom_core.flow.config.models import SKILLS_PROFILE, changes_something
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.executor.definition import server_tools
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
@@ -18,7 +23,6 @@ from loom_core.flow.policy.action_space import Menu
 from loom_core.flow.policy.decision import Decider, decision_prompt
 from loom_core.flow.policy.router import FlowRouter
 from loom_core.flow.responses.reply import Citation
-from loom_core.flow.runtime.effects import changes_something
 from loom_core.flow.runtime.skills import SkillAgent, free_tools, skills_in_order
 from loom_core.llm.factory import create_provider
 from loom_core.llm.messages import SystemMessage, TextPart, UserMessage
@@ -28,8 +32,9 @@ from loom_core.tools.permission.rule import PermissionRule
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
+
+    from anyio.abc import TaskGroup, TaskStatus
 
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig
@@ -41,16 +46,26 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.llm.interface import LLMProvider
     from loom_core.llm.messages import Message
-    from loom_core.runs.journal import Journal
+    from loom_core.runs.host import RunDriver
+    from loom_core.runs.journal import Journal, RunLog
+    from loom_core.runs.run import Run
     from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import CallContext, JsonValue, Tool
 
-__all__ = ["Answer", "Answerer", "Equipment", "Outfit", "build_system_prompt"]
+__all__ = [
+    "Answer",
+    "Answerer",
+    "FlowRunner",
+    "FlowRuntime",
+    "RuntimeInUse",
+    "RuntimeOverrides",
+    "build_system_prompt",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outfit:
-    """What a program gives besides a flow file; see `WorkflowOrchestrator`."""
+class RuntimeOverrides:
+    """Overrides: what a program gives in place of what a flow file names; see `WorkflowOrchestrator`."""
 
     llm: LLMProvider | None = None
     knowledge: FlowKnowledge | None = None
@@ -63,12 +78,12 @@ class Outfit:
     limits: FlowLimits | None = None
 
 
-class Equipment:
-    """What a flow file needs to be used; an asynchronous context manager.
+class FlowRuntime:
+    """All that is made of a flow file; an asynchronous context manager.
 
     Args:
         loaded: the file.
-        outfit: what the program gives.
+        overrides: what the program gives.
         journal: keeps the runs.
         texts: what was said in a session.
 
@@ -79,7 +94,7 @@ class Equipment:
     def __init__(
         self,
         loaded: LoadedFlows,
-        outfit: Outfit,
+        overrides: RuntimeOverrides,
         *,
         journal: Journal,
         texts: Callable[[str], Any],
@@ -88,27 +103,27 @@ class Equipment:
         file = loaded.file
         self._contexts: dict[str, Mapping[str, JsonValue]] = {}
         self._stack = AsyncExitStack()
-        self._own_llm = outfit.llm is None and file.model is not None
+        self._own_llm = overrides.llm is None and file.model is not None
         self.router = FlowRouter(file.flows, ambiguous=file.ambiguous)
-        self.llm = create_provider(file.model) if outfit.llm is None and file.model else outfit.llm
-        self._own_caller = outfit.caller is None
-        self.caller = outfit.caller or EndpointCaller(file)
+        self.llm = create_provider(file.model) if overrides.llm is None and file.model else overrides.llm
+        self._own_caller = overrides.caller is None
+        self.caller = overrides.caller or EndpointCaller(file)
         loader = ConfigToolLoader(file, self.caller, variables=self._variables)
-        tools = [*loader.load(), *outfit.tools]
-        self._toolbox = Toolbox(tools, live=outfit.live)
+        tools = [*loader.load(), *overrides.tools]
+        self._toolbox = Toolbox(tools, live=overrides.live)
         scheduler = Scheduler()
-        permissions = _permissions(outfit.permissions, [*loader.rules(), *_unasked(file)])
+        permissions = _permissions(overrides.permissions, [*loader.rules(), *_unasked(file)])
         self.executor = FlowExecutor(
             loaded,
             journal=journal,
             caller=self.caller,
             tools=tools,
-            live=outfit.live,
+            live=overrides.live,
             permissions=permissions,
-            answer_seconds=outfit.answer_seconds,
-            audit=outfit.audit,
+            answer_seconds=overrides.answer_seconds,
+            audit=overrides.audit,
             scheduler=scheduler,
-            limits=outfit.limits,
+            limits=overrides.limits,
         )
         self.skill_agent = self.llm and SkillAgent(
             self.llm,
@@ -117,15 +132,15 @@ class Equipment:
             journal=journal,
             texts=texts,
             permissions=permissions,
-            audit=outfit.audit,
+            audit=overrides.audit,
             scheduler=scheduler,
-            answer_seconds=outfit.answer_seconds,
+            answer_seconds=overrides.answer_seconds,
         )
         instructions = _instructions(file)
         self.decider = self.llm and Decider(self.llm, instructions=instructions)
         self.answerer = Answerer(self.llm, instructions=instructions, titles=self.titles)
         self.knowledge = KnowledgeExecutor(
-            outfit.knowledge or named_knowledge(file, self.caller),
+            overrides.knowledge or named_knowledge(file, self.caller),
             seconds=file.knowledge_seconds,
             cache_seconds=file.knowledge_cache_seconds,
         )
@@ -137,7 +152,7 @@ class Equipment:
 
     @property
     def file(self) -> FlowFile:
-        """What the file says."""
+        """The flow file."""
         return self.loaded.file
 
     def spoken(self, language: Language) -> FlowFile:
@@ -155,7 +170,7 @@ class Equipment:
 
     @property
     def titles(self) -> list[str]:
-        """What they are called."""
+        """Their titles."""
         return [flow.title for flow in self.flows]
 
     def changes_something(self, flow: FlowConfig) -> bool:
@@ -168,7 +183,9 @@ class Equipment:
         return changes_something(self.file, flow, reads_only=reads_only)
 
     @contextmanager
-    def used(self, run_id: str = "", context: Mapping[str, JsonValue] | None = None) -> Generator[Equipment]:
+    def used(
+        self, run_id: str = "", context: Mapping[str, JsonValue] | None = None
+    ) -> Generator[FlowRuntime]:
         """Around anything that is done with this; afterwards it may be let go of.
 
         Args:
@@ -220,6 +237,157 @@ class Equipment:
         return self._contexts.get(context.run_id, {})
 
 
+class RuntimeInUse:
+    """Hot reload: the runtime of the file that counts, and those before it as long as anything needs them.
+
+    An asynchronous context manager; it may be looked at before, and exchanged only within.
+
+    Args:
+        loaded: the file to begin with.
+        overrides: what the program gives.
+        journal: keeps the runs.
+        texts: what was said in a session.
+
+    Attributes:
+        overrides: what the program gives now.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedFlows,
+        overrides: RuntimeOverrides,
+        *,
+        journal: Journal,
+        texts: Callable[[str], Any],
+    ) -> None:
+        self.overrides = overrides
+        self._journal = journal
+        self._texts = texts
+        self._now = FlowRuntime(loaded, overrides, journal=journal, texts=texts)
+        self._held: list[FlowRuntime] = []
+        self._group: TaskGroup | None = None
+
+    @property
+    def now(self) -> FlowRuntime:
+        """That of the file that counts."""
+        return self._now
+
+    def check_open(self) -> None:
+        """See that it is used within its block.
+
+        Raises:
+            RuntimeError: it is not.
+        """
+        self._opened()
+
+    async def exchange(self, loaded: LoadedFlows, overrides: RuntimeOverrides) -> None:
+        """Go by another file from now on; that before is let go of when nothing uses it any more.
+
+        Raises:
+            ConfigError: it cannot be used; everything stays as it was.
+        """
+        group = self._opened()
+        runtime = FlowRuntime(loaded, overrides, journal=self._journal, texts=self._texts)
+        await group.start(self._hold, runtime)
+        self.overrides = overrides
+        old, self._now = self._now, runtime
+        old.retire()
+
+    async def __aenter__(self) -> Self:
+        group = anyio.create_task_group()
+        await group.__aenter__()
+        try:
+            await group.start(self._hold, self._now)
+        except BaseException:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
+            raise
+        self._group = group
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for runtime in self._held:
+            runtime.let_go()
+        group, self._group = self._group, None
+        if group is None:
+            return
+        if error is not None:
+            group.cancel_scope.cancel()
+        await group.__aexit__(None, None, None)
+
+    def _opened(self) -> TaskGroup:
+        if self._group is None:
+            raise RuntimeError("a WorkflowOrchestrator is used inside its `async with` block only")
+        return self._group
+
+    async def _hold(self, runtime: FlowRuntime, *, task_status: TaskStatus[None]) -> None:
+        """Keep what was made of a file open as long as anything needs it; it is opened and closed in here."""
+        async with runtime:
+            self._held.append(runtime)
+            task_status.started()
+            await runtime.gone()
+            self._held.remove(runtime)
+
+
+class FlowRunner:
+    """Takes runs up; see `Runner`.
+
+    Args:
+        in_use: the flow file that is in use.
+    """
+
+    def __init__(self, in_use: RuntimeInUse) -> None:
+        self._in_use = in_use
+
+    async def for_profile(self, profile: str) -> FlowRunner:
+        """Itself, for the runs of flows and skills: what a `RunHost` takes.
+
+        Raises:
+            NotFoundError: it is another's profile.
+        """
+        if not self._in_use.now.file.can_drive(profile):
+            raise NotFoundError(f"There is no flow {profile!r}.", advice="Another program may have it.")
+        return self
+
+    def loop(self, log: RunLog) -> RunDriver:
+        """See `Runner.loop`.
+
+        Raises:
+            ConfigError: it is a run of skills, and there is no model.
+        """
+        runtime = self._in_use.now
+        if log.run.request.profile != SKILLS_PROFILE:
+            return _Driven(runtime.executor.loop(log), runtime, log.run)
+        if runtime.skill_agent is None:
+            raise ConfigError("Skills need a model.", advice="Name one as `model` of the flow file.")
+        return _Driven(runtime.skill_agent.loop(log), runtime, log.run)
+
+
+class _Driven:
+    """A run that is driven with the runtime of a file, which stays open as long."""
+
+    def __init__(self, driver: RunDriver, runtime: FlowRuntime, run: Run) -> None:
+        self._driver = driver
+        self._runtime = runtime
+        self._run = run
+
+    async def drive(self) -> Run:
+        """See `RunDriver.drive`."""
+        given = self._run.request.metadata.get("context")
+        context = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
+        with self._runtime.used(self._run.id, context):
+            return await self._driver.drive()
+
+    async def leave(self) -> None:
+        """See `RunDriver.leave`."""
+        await self._driver.leave()
+
+
 def _permissions(
     given: Permissions | Literal["allow", "ask", "deny"], rules: Sequence[PermissionRule]
 ) -> Permissions | Literal["allow", "ask", "deny"]:
@@ -227,7 +395,7 @@ def _permissions(
 
 
 def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
-    """The tools of servers about which nobody is asked, as a step or a skill says (`confirm: false`)."""
+    """Allow the tools of servers that need no approval, as a step or a skill says (`confirm: false`)."""
     for name in server_tools(file, unasked=True):
         yield PermissionRule(tool=name, action="allow")
 
@@ -236,7 +404,7 @@ def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
     """The system prompt that a model decides with what a new conversation's message wants.
 
     It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
-    not in it: that is looked up beside the decision, and given to the model that answers.
+    not in it: that is looked up while the model decides, and given to the model that answers.
 
     Args:
         file: the flow file.
@@ -297,7 +465,7 @@ _LONGEST = 600  # characters of one of them
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """See above.
+    """An answer in words.
 
     Attributes:
         text: what the user reads.

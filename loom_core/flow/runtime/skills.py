@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.errors import LoomError
 from loom_core.flow.config.localization import spoken
+from loom_core.flow.config.models import SKILLS_PROFILE
 from loom_core.flow.expressions import Values, fill, text_of
 from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.runs.human_broker import Asking
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
     from loom_core.tools.permission.permissions import Permissions
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["SKILLS_PROFILE", "SkillAgent", "active_skills", "free_tools", "skills_in_order"]
-
-SKILLS_PROFILE = "$skills"
-"""The profile of runs of skills and single tools; no flow has such an id."""
+__all__ = ["SkillAgent", "active_skills", "free_tools", "skills_in_order"]
 
 _BUDGET = Budget(iterations=8, tokens=60_000, tool_calls=16, seconds=300.0)
 

@@ -1,4 +1,4 @@
-"""What would be done with a message, and why; without doing it."""
+"""Explain a message: say what would be done with it, and why, without doing it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from loom_core.flow.turns.llm_routing import asked_without_model, decided, menu_for, verdict
+from loom_core.flow.turns.llm_routing import asked_without_model, decide, menu_for, verdict
+from loom_core.flow.turns.plan import make_plan
 from loom_core.flow.turns.reply_application import told_by
-from loom_core.flow.turns.turn import plan_of
+from loom_core.flow.turns.turn import observe
 from loom_core.flow.understanding.reply_parser import Said
 
 if TYPE_CHECKING:
     from loom_core.flow.policy.decision import Decision
     from loom_core.flow.policy.router import RouteMatch
     from loom_core.flow.turns.plan import Plan, PlanKind
-    from loom_core.flow.turns.turn_context import Acts
+    from loom_core.flow.turns.turn_context import TurnContext
 
-__all__ = ["DecidedBy", "Explanation", "explained"]
+__all__ = ["DecidedBy", "Explanation", "explain"]
 
 DecidedBy: TypeAlias = Literal["choice", "pending", "manners", "rules", "model", "none"]
 
@@ -46,7 +47,7 @@ _ACTIONS: Mapping[PlanKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """See above.
+    """The explanation of a message.
 
     Attributes:
         decided_by: what would decide: a choice of what was offered, what a run waits for, manners, trigger
@@ -74,13 +75,14 @@ class Explanation:
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-async def explained(acts: Acts, *, ask_model: bool) -> Explanation:
+async def explain(turn: TurnContext, *, ask_model: bool) -> Explanation:
     """Go the way of `turn.take`, and stop before anything is done."""
     began = time.perf_counter()
-    plan = await plan_of(acts)
+    turn = await observe(turn)
+    plan = await make_plan(turn)
     told: dict[str, Any] = {}
     if plan.kind == "open":
-        told = await _open(acts, plan, ask_model=ask_model)
+        told = await _open(turn, plan, ask_model=ask_model)
     said = plan.said if plan.kind == "tell" else None
     kind = said.kind if said else plan.kind
     explanation: dict[str, Any] = {
@@ -91,18 +93,18 @@ async def explained(acts: Acts, *, ask_model: bool) -> Explanation:
         "run_id": plan.run.id if plan.run else "",
         "said": plan.said,
     }
-    acts.timings["total"] = time.perf_counter() - began
-    return Explanation(match=plan.match, timings=acts.timings, **{**explanation, **told})
+    timings = {**turn.clock.timings, "total": time.perf_counter() - began}
+    return Explanation(match=turn.match, timings=timings, **{**explanation, **told})
 
 
-async def _open(acts: Acts, plan: Plan, *, ask_model: bool) -> dict[str, Any]:
-    if acts.equipment.decider is not None and not ask_model:
+async def _open(turn: TurnContext, plan: Plan, *, ask_model: bool) -> dict[str, Any]:
+    if turn.runtime.decider is not None and not ask_model:
         return {"decided_by": "model", "action": ""}
     pending = plan.run.pending[0] if plan.run else None
-    menu = menu_for(acts.equipment, plan.match, pending=pending, asking=plan.asking)
-    decision, problem = await decided(acts, menu)
+    menu = menu_for(turn, pending=pending, asking=plan.asking)
+    decision, problem = await decide(turn, menu)
     if decision is not None:
-        action = _action(acts, plan, decision)
+        action = _action(turn, plan, decision)
         return {
             "decided_by": "model",
             "action": action,
@@ -113,15 +115,15 @@ async def _open(acts: Acts, plan: Plan, *, ask_model: bool) -> dict[str, Any]:
     if plan.run is not None:
         is_answer = plan.said is not None and plan.said.kind == "answer"
         return {"decided_by": "pending", "action": "answer" if is_answer else "clarify", "problem": problem}
-    action = "clarify" if asked_without_model(plan.match) else "respond"
-    by: DecidedBy = "rules" if plan.match.matches else "none"
+    action = "clarify" if asked_without_model(turn.match) else "respond"
+    by: DecidedBy = "rules" if turn.match.matches else "none"
     return {"decided_by": by, "action": action, "problem": problem}
 
 
-def _action(acts: Acts, plan: Plan, decision: Decision) -> str:
-    """What would be done with what the model has decided."""
-    told = "else" if plan.run is None else told_by(acts, plan.run, decision)
+def _action(turn: TurnContext, plan: Plan, decision: Decision) -> str:
+    """The action that a decision of the model would lead to."""
+    told = "else" if plan.run is None else told_by(turn, plan.run, decision)
     if told != "else":
         return told.kind if isinstance(told, Said) else told
-    made = verdict(acts, decision, plan.match)
+    made = verdict(turn, decision)
     return {"begin": "flow", "offer": "clarify", "work": decision.action}.get(made, made)

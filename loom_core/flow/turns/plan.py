@@ -1,28 +1,38 @@
-"""What is to be done with a message, as far as that can be said without a model. Nothing is done here."""
+"""The plan for a message, as far as it can be made without a model. Nothing is done here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.policy.disambiguation import DECLINED, Offer
+from loom_core.flow.policy.router import requests_of
 from loom_core.flow.triggers.negation import negates
-from loom_core.flow.turns.flow_names import named_to_cancel
-from loom_core.flow.turns.multiple_requests import requests_of
 from loom_core.flow.understanding.corrections import corrected
 from loom_core.flow.understanding.reply_parser import Said, read_answer
 from loom_core.flow.understanding.slots import is_free
 from loom_core.flow.understanding.small_talk import is_again, is_aside, is_cancel, is_status_question
 from loom_core.knowledge.sources.turns import calls_for_knowledge
+from loom_core.knowledge.text.scripts import normalise
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.policy.router import RouteMatch
-    from loom_core.flow.turns.turn_context import Acts
+    from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.runs.run import Pending, Run
 
-__all__ = ["Plan", "PlanKind", "Reading", "planned", "read_said"]
+__all__ = ["Plan", "PlanKind", "Reading", "make_plan", "named_to_cancel", "read_said"]
+
+_LONGEST_NAMING = 60
+_CANCELS = re.compile(
+    r"(?:(?:please|i(?:'d like| want) to|i'll|can you|could you|actually|no|ok|okay|let's)[ ,]+)*"
+    r"(?:cancel|stop|drop|abort|forget|call off) (?:my|the|this|that) (?P<en>[a-z][\w -]{1,30}?)(?: please)?"
+    r"|(?:那|就|我要|我想|帮我|请|麻烦|先)*(?:取消|停止|终止|放弃)(?:掉|我的|这个|这次|那个)?(?P<zh>[^了吧,。]{2,10})"
+    r"|(?:那|就|我要|我想|帮我|请|麻烦|先)*(?:把|将)?(?:我的|这个|这次|那个)?(?P<front>[^,。]{2,10}?)(?:给)?取消(?:掉)?"
+)
+_ENDINGS = re.compile(r"[了吧啊啦 .。!！,，]+$")
 
 PlanKind: TypeAlias = Literal[
     "choose",  # it chooses a flow that was offered
@@ -40,11 +50,10 @@ PlanKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """See above.
+    """A plan for a message.
 
     Attributes:
         kind: what.
-        match: what the trigger patterns say.
         flow: the flow that is begun.
         parameters: what it is begun with; for `retry` inputs that are others now.
         message: what it is begun for, if that is not the message.
@@ -56,7 +65,6 @@ class Plan:
     """
 
     kind: PlanKind
-    match: RouteMatch
     flow: FlowConfig | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     message: str = ""
@@ -67,77 +75,77 @@ class Plan:
     then: tuple[Offer, ...] = ()
 
 
-async def planned(acts: Acts, match: RouteMatch) -> Plan:
-    """What is to be done: first what the conversation waits for, then what the words say.
+async def make_plan(turn: TurnContext) -> Plan:
+    """Plan what is to be done: first what the conversation waits for, then what the words say.
 
     Args:
-        acts: of the message, having looked around.
-        match: what the trigger patterns say.
+        turn: that of the message, with what is under way and what the trigger patterns say.
     """
-    chosen = _chosen(acts, match)
+    chosen = _chosen(turn)
     if chosen is not None:
         return chosen
-    asking = next((run for run in acts.waiting if run.status == "input_required" and run.pending), None)
-    told = None if asking is None else _told(acts, asking, match)
-    ended = _named(acts) if match.flow is None and not (told and told.said and told.said.is_choice) else None
+    match = turn.match
+    asking = next((run for run in turn.waiting if run.status == "input_required" and run.pending), None)
+    told = None if asking is None else _told(turn, asking)
+    ended = _named(turn) if match.flow is None and not (told and told.said and told.said.is_choice) else None
     if ended is not None:
-        return Plan(kind="cancel", match=match, run=ended)
-    status = None if told and told.kind not in {"open", "manners"} else await _status(acts, match)
+        return Plan(kind="cancel", run=ended)
+    status = None if told and told.kind not in {"open", "manners"} else await _status(turn)
     if status is not None:
         return status
     if told is not None:
         return told
-    if is_cancel(acts.message) and (acts.waiting or match.kind == "none"):
-        return Plan(kind="cancel", match=match, run=next(iter(acts.waiting), None))
-    several = requests_of(acts.message, acts.equipment.router, match)
+    if is_cancel(turn.message) and (turn.waiting or match.kind == "none"):
+        return Plan(kind="cancel", run=next(iter(turn.waiting), None))
+    several = requests_of(turn.message, turn.runtime.router, match)
     if several:
         (_, first), *others = several
         then = tuple(offer for offer, _ in others)
-        return Plan(kind="begin", match=match, flow=first.flow, parameters=first.parameters, then=then)
+        return Plan(kind="begin", flow=first.flow, parameters=first.parameters, then=then)
     if match.flow is not None:
-        return Plan(kind="begin", match=match, flow=match.flow, parameters=match.parameters)
+        return Plan(kind="begin", flow=match.flow, parameters=match.parameters)
     if match.kind == "ambiguous":
-        asks = match.policy == "ask" or acts.equipment.decider is None
-        return Plan(kind="ask" if asks else "open", match=match)
-    retried = None if acts.waiting else await _retried(acts, match)
-    return retried or Plan(kind="open" if calls_for_knowledge(acts.message) else "manners", match=match)
+        asks = match.policy == "ask" or turn.runtime.decider is None
+        return Plan(kind="ask" if asks else "open")
+    retried = None if turn.waiting else await _retried(turn)
+    return retried or Plan(kind="open" if calls_for_knowledge(turn.message) else "manners")
 
 
-async def _status(acts: Acts, match: RouteMatch) -> Plan | None:
+async def _status(turn: TurnContext) -> Plan | None:
     """How what was begun stands, or has ended, if the message asks for that and not for something else."""
-    if match.flow is not None or not is_status_question(acts.message):
+    match = turn.match
+    if match.flow is not None or not is_status_question(turn.message):
         return None
-    run = next(iter([*acts.waiting, *acts.late]), None)
-    if run is None and acts.message.strip():
-        run = await acts.last_run()
+    run = next(iter([*turn.waiting, *turn.late]), None)
+    if run is None and turn.message.strip():
+        run = await turn.conversations.last(turn.conversation)
     elsewhere = match.hints and not (run and any(run.request.profile == each.flow_id for each in match.hints))
-    return None if run is None or elsewhere else Plan(kind="status", match=match, run=run)
+    return None if run is None or elsewhere else Plan(kind="status", run=run)
 
 
-async def _retried(acts: Acts, match: RouteMatch) -> Plan | None:
+async def _retried(turn: TurnContext) -> Plan | None:
     """The latest run tried again, if it has failed: as it was, or with an input that the message corrects."""
-    last = await acts.last_run()
+    last = await turn.conversations.last(turn.conversation)
     if last is None or last.status != "failed" or last.request.metadata.get("kind") != "flow":
         return None
-    if is_again(acts.message):
-        return Plan(kind="retry", match=match, run=last)
-    flow = acts.file.flow(last.request.profile)
+    if is_again(turn.message):
+        return Plan(kind="retry", run=last)
+    flow = turn.file.flow(last.request.profile)
     inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
-    values = corrected(acts.message, inputs, known=dict.fromkeys(inputs), asked={})
-    return Plan(kind="retry", match=match, run=last, parameters=values) if values else None
+    values = corrected(turn.message, inputs, known=dict.fromkeys(inputs), asked={})
+    return Plan(kind="retry", run=last, parameters=values) if values else None
 
 
-def _chosen(acts: Acts, match: RouteMatch) -> Plan | None:
-    offer = acts.conversation.offer
-    flows = [flow for each in (offer.flows if offer else ()) if (flow := acts.file.flow(each)) is not None]
-    chosen = offer.chosen(acts.message, flows) if offer and flows else None
+def _chosen(turn: TurnContext) -> Plan | None:
+    offer = turn.conversation.offer
+    flows = [flow for each in (offer.flows if offer else ()) if (flow := turn.file.flow(each)) is not None]
+    chosen = offer.chosen(turn.message, flows) if offer and flows else None
     if offer is None or chosen is None:
         return None
     if chosen == DECLINED:
-        return Plan(kind="decline", match=match)
+        return Plan(kind="decline")
     return Plan(
         kind="choose",
-        match=match,
         flow=next(each for each in flows if each.flow_id == chosen),
         parameters=offer.parameters.get(chosen, {}),
         message=offer.message,
@@ -145,21 +153,21 @@ def _chosen(acts: Acts, match: RouteMatch) -> Plan | None:
     )
 
 
-def _named(acts: Acts) -> Run | None:
+def _named(turn: TurnContext) -> Run | None:
     """The run that a message ends by its name."""
-    flow = named_to_cancel(acts.message, acts.file.flows) if acts.unfinished else None
-    return next((run for run in acts.unfinished if flow and run.request.profile == flow.flow_id), None)
+    flow = named_to_cancel(turn.message, turn.file.flows) if turn.unfinished else None
+    return next((run for run in turn.unfinished if flow and run.request.profile == flow.flow_id), None)
 
 
-def _told(acts: Acts, run: Run, match: RouteMatch) -> Plan | None:
-    """What a run that waits is told; None if the message asks for another flow."""
+def _told(turn: TurnContext, run: Run) -> Plan | None:
+    """The plan for a run that waits; None if the message asks for another flow."""
     pending = run.pending[0]
-    flow = acts.file.flow(pending.tool) if pending.tool else None
-    reading, said = read_said(acts.message, run, match, flow=flow)
+    flow = turn.file.flow(pending.tool) if pending.tool else None
+    reading, said = read_said(turn.message, run, turn.match, flow=flow)
     if reading == "another":
         return None
     kinds: Mapping[str, PlanKind] = {"said": "tell", "manners": "manners", "unclear": "open"}
-    return Plan(kind=kinds[reading], match=match, run=run, said=said, asking=flow)
+    return Plan(kind=kinds[reading], run=run, said=said, asking=flow)
 
 
 Reading: TypeAlias = Literal["said", "another", "manners", "unclear"]
@@ -169,7 +177,7 @@ _MOST_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for th
 
 
 def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None) -> tuple[Reading, Said]:
-    """What a message says to a run that waits, by its words.
+    """Read what a message says to a run that waits, by its words.
 
     Args:
         message: what the user says.
@@ -225,3 +233,21 @@ def _share(match: RouteMatch, message: str) -> float:
     meant = {flow.flow_id for flow in (match.flows or match.hints)}
     longest = max((each.length for each in match.matches if each.flow_id in meant), default=0)
     return longest / max(len(message.strip()), 1)
+
+
+def named_to_cancel(message: str, flows: Sequence[FlowConfig]) -> FlowConfig | None:
+    """The one flow that a message wants ended by its name, or part of it; None if it does no such thing."""
+    plain = _ENDINGS.sub("", normalise(message).strip())
+    found = _CANCELS.fullmatch(plain) if len(plain) <= _LONGEST_NAMING else None
+    if found is None:
+        return None
+    called = _ENDINGS.sub("", found["en"] or found["zh"] or found["front"])
+    named = [flow for flow in flows if _is_called(called, flow)]
+    return named[0] if len(named) == 1 else None
+
+
+def _is_called(called: str, flow: FlowConfig) -> bool:
+    title, words = normalise(flow.title), re.split(r"[\W_]+", normalise(flow.flow_id))
+    if called.isascii():
+        return called in title or {*called.split()} <= {*words}
+    return called in title or title in called

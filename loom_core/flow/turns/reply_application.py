@@ -1,4 +1,4 @@
-"""Telling a run that waits what a message says to it."""
+"""Apply a reply: give a run that waits what a message says to it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.flow.responses.reply import Route
-from loom_core.flow.turns.flow_names import named_to_cancel
-from loom_core.flow.turns.llm_routing import carry_out, decided, menu_for, route_by_model
-from loom_core.flow.turns.responses import Outcome
+from loom_core.flow.responses.reply import Outcome, Route
+from loom_core.flow.turns.actions import answer_small_talk, ask_sources, order_run, respond
+from loom_core.flow.turns.llm_routing import carry_out, decide, menu_for, route_by_model
+from loom_core.flow.turns.plan import named_to_cancel
 from loom_core.flow.understanding.reply_parser import Said
 from loom_core.flow.understanding.small_talk import manner_of
 from loom_core.runs.commands import Abort, Answered, Decided
@@ -17,9 +17,8 @@ from loom_core.runs.commands import Abort, Answered, Decided
 if TYPE_CHECKING:
     from loom_core.flow.knowledge import PreQuery
     from loom_core.flow.policy.decision import Decision
-    from loom_core.flow.policy.router import RouteMatch
     from loom_core.flow.turns.plan import Plan
-    from loom_core.flow.turns.turn_context import Acts
+    from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.runs.run import Run
 
 __all__ = ["polite_again", "tell", "told_by", "unclear"]
@@ -27,63 +26,63 @@ __all__ = ["polite_again", "tell", "told_by", "unclear"]
 _APPROVES = 0.8  # how sure a model has to be that words which are no plain yes approve something
 
 
-async def tell(acts: Acts, run: Run, said: Said, route: Route) -> Outcome:
+async def tell(turn: TurnContext, run: Run, said: Said, route: Route) -> Outcome:
     """Tell a run what was said.
 
     Args:
-        acts: what can be done.
+        turn: that of the message.
         run: which waits.
         said: the answer, a correction, yes, no, or the end.
         route: how that was decided.
     """
-    pending, by = run.pending[0], acts.conversation.caller
+    pending, by = run.pending[0], turn.conversation.caller
     if said.kind == "cancel":
-        return await acts.order(run, Abort(by=by), route=replace(route, action="cancel"))
+        return await order_run(turn, run, Abort(by=by), route=replace(route, action="cancel"))
     if said.kind in {"approve", "deny"}:
         action: Literal["approve", "deny"] = "approve" if said.kind == "approve" else "deny"
         order = Decided(id=pending.id, action=action, by=by)
-        return await acts.order(run, order, route=replace(route, action=action), answers=pending.id)
+        return await order_run(turn, run, order, route=replace(route, action=action), answers=pending.id)
     asked: Mapping[str, Any] = pending.schema.get("properties", {})
     corrects = not {*said.values} & {*asked}
     route = replace(route, action="correct" if corrects else "answer")
     if pending.kind == "question":
         answer = Answered(id=pending.id, action="accept", content=said.values, by=by)
-        return await acts.order(run, answer, route=route, answers=pending.id)
-    if pending.kind == "unknown" or acts.file.flow(pending.tool) is None:
-        return _again(run, replace(route, action="clarify"), acts.phrases.again)
+        return await order_run(turn, run, answer, route=route, answers=pending.id)
+    if pending.kind == "unknown" or turn.file.flow(pending.tool) is None:
+        return _again(run, replace(route, action="clarify"), turn.phrases.again)
     edit = Decided(id=pending.id, action="edit", arguments=said.values, by=by, ask_again=True)
-    return await acts.order(run, edit, route=route, answers=pending.id)
+    return await order_run(turn, run, edit, route=route, answers=pending.id)
 
 
-def polite_again(acts: Acts, plan: Plan, run: Run) -> Outcome:
+def polite_again(turn: TurnContext, run: Run) -> Outcome:
     """Return manners, and ask again what the run waits for."""
-    text = "" if manner_of(acts.message) == "assent" or plan.match.flow else acts.polite()
+    text = "" if manner_of(turn.message) == "assent" or turn.match.flow else answer_small_talk(turn)
     return _again(run, Route(action="greet", how="manners"), text)
 
 
-async def unclear(acts: Acts, plan: Plan, run: Run) -> Outcome:
+async def unclear(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
     """Have the model say what a message says to a run; without one, take it as it is, or ask again."""
-    with acts.equipment.knowledge.pre_query(acts.message, acts.context) as found:
-        menu = menu_for(acts.equipment, plan.match, pending=run.pending[0], asking=plan.asking)
-        decision, problem = await decided(acts, menu)
+    with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
+        menu = menu_for(turn, pending=run.pending[0], asking=plan.asking)
+        decision, problem = await decide(turn, menu)
         if decision is not None:
-            return await _by_decision(acts, run, decision, plan.match, found)
+            return await _by_decision(turn, run, decision, found)
         route = Route(action="answer", how="pending", problem=problem)
         if plan.said is not None and plan.said.kind == "answer":
-            return await tell(acts, run, plan.said, route)
-        known = await acts.known(found)
+            return await tell(turn, run, plan.said, route)
+        known = await ask_sources(turn, found)
         route = route.with_problem(known.problem)
-        answer = acts.equipment.answerer.plain(known, acts.phrases)
-        again, is_told = _why_unclear(acts, plan)
+        answer = turn.runtime.answerer.plain(known, turn.phrases)
+        again, is_told = _why_unclear(turn, plan)
         text = answer.text if known.items and not is_told else again
         outcome = _again(run, replace(route, action="respond" if known.items else "clarify"), text)
         return replace(outcome, citations=answer.citations)
 
 
-def _why_unclear(acts: Acts, plan: Plan) -> tuple[str, bool]:
-    """What is said before the question is asked again, and whether it is more than that nothing fits."""
-    said, phrases = plan.said, acts.phrases
-    if (flow := named_to_cancel(acts.message, acts.file.flows)) is not None:
+def _why_unclear(turn: TurnContext, plan: Plan) -> tuple[str, bool]:
+    """The text before the question is asked again, and whether it is more than that nothing fits."""
+    said, phrases = plan.said, turn.phrases
+    if (flow := named_to_cancel(turn.message, turn.file.flows)) is not None:
         return phrases.not_open.format(flow=flow.title), True
     if said is not None and said.either and plan.asking is not None:
         return phrases.which_input(said.either, plan.asking.input_schema), True
@@ -92,16 +91,16 @@ def _why_unclear(acts: Acts, plan: Plan) -> tuple[str, bool]:
     return phrases.refused_value(said.refused), said.refused.value is not None
 
 
-def told_by(acts: Acts, run: Run, decision: Decision) -> Said | Literal["else", "respond", "clarify"]:
-    """What a run is told that waits, by what the model has decided; `else`: the message is not for it."""
-    is_sure = decision.confidence >= acts.file.confidence
+def told_by(turn: TurnContext, run: Run, decision: Decision) -> Said | Literal["else", "respond", "clarify"]:
+    """The reply to a run that waits, as the model has decided; `else`: the message is not for it."""
+    is_sure = decision.confidence >= turn.file.confidence
     is_own = decision.action == "flow" and decision.target == run.request.profile
     match decision.action:
         case "answer" | "flow" if (decision.action == "answer" or is_own) and is_sure and decision.parameters:
             asked: Mapping[str, Any] = run.pending[0].schema.get("properties", {})
             corrects = not {*decision.parameters} & {*asked}
             return Said("correct" if corrects else "answer", decision.parameters)
-        case "approve" if decision.confidence >= max(acts.file.confidence, _APPROVES):
+        case "approve" if decision.confidence >= max(turn.file.confidence, _APPROVES):
             return Said("approve")
         case "deny" | "cancel" if is_sure:
             return Said(decision.action)
@@ -113,20 +112,18 @@ def told_by(acts: Acts, run: Run, decision: Decision) -> Said | Literal["else", 
             return "clarify"
 
 
-async def _by_decision(
-    acts: Acts, run: Run, decision: Decision, patterns: RouteMatch, found: PreQuery
-) -> Outcome:
+async def _by_decision(turn: TurnContext, run: Run, decision: Decision, found: PreQuery) -> Outcome:
     route = route_by_model(decision)
-    match told_by(acts, run, decision):
+    match told_by(turn, run, decision):
         case Said() as said:
-            return await tell(acts, run, said, route)
+            return await tell(turn, run, said, route)
         case "else":
-            return await carry_out(acts, decision, patterns, found)
+            return await carry_out(turn, decision, found)
         case "respond":
-            return replace(await acts.respond(found, route), run_id=run.id, again=True)
+            return replace(await respond(turn, found, route), run_id=run.id, again=True)
         case "clarify":
             text = decision.question if decision.action == "clarify" else ""
-            return _again(run, replace(route, action="clarify"), text or acts.phrases.again)
+            return _again(run, replace(route, action="clarify"), text or turn.phrases.again)
 
 
 def _again(run: Run, route: Route, text: str) -> Outcome:

@@ -1,4 +1,7 @@
-"""The conversation of a session: whose it is, what is remembered of it, and what it has begun."""
+"""The conversation of a session: whose it is, what it remembers and has begun, and messages that come twice.
+
+Idempotency: a message, or a run, with the same key is taken once.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,33 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import WeakValueDictionary
 
 import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, RecordError
-from loom_core.flow.knowledge.source import TENANCY
+from loom_core.flow.knowledge.interface import TENANCY
 from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.responses.reply import Citation, FlowReply, Outcome, Route
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from anyio.abc import TaskGroup
 
+    from loom_core.flow.understanding.language import Language
     from loom_core.runs.journal import Journal
     from loom_core.runs.journal.rows.sessions import SessionState
     from loom_core.runs.memory import Memory
-    from loom_core.runs.run import Run
+    from loom_core.runs.run import Run, RunRequest
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["Answered", "Conversation", "Conversations"]
+__all__ = ["Conversation", "Conversations", "KeyedMessage", "check_same", "route_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +47,12 @@ _MOST_CONTEXT = 16_384  # characters of a context as JSON
 _ATTEMPTS = 20
 _MOST_RUNS = 1000
 _SETTLE_SECONDS = 5.0
+_KEY_ADVICE = "Use a new key for each message; the same one only to send the same message again."
 _REACHES_SECONDS = 1.0  # that a reply has to leave the process that has made it
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class KeyedMessage:
     """A message with an idempotency key that was taken.
 
     Attributes:
@@ -91,11 +98,11 @@ class Conversation:
     queue: list[Offer] = field(default_factory=list[Offer])
     open: list[str] = field(default_factory=list[str])
     telling: dict[str, float] = field(default_factory=dict[str, float])
-    answered: list[Answered] = field(default_factory=list[Answered])
+    answered: list[KeyedMessage] = field(default_factory=list[KeyedMessage])
     version: int = 0
 
-    def with_key(self, key: str, message: str) -> Answered | None:
-        """What is known of a message that came before.
+    def with_key(self, key: str, message: str) -> KeyedMessage | None:
+        """The record of a message that came before.
 
         Raises:
             InvalidInputError: the key came with another message.
@@ -103,15 +110,53 @@ class Conversation:
         found = next((each for each in self.answered if each.key == key), None) if key else None
         if found is not None and found.message != message:
             raise InvalidInputError(
-                f"The idempotency key {key!r} was used for another message.",
-                advice="Use a new key for each message; the same one only to send the same message again.",
+                f"The idempotency key {key!r} was used for another message.", advice=_KEY_ADVICE
             )
         return found
 
-    def note(self, answered: Answered) -> None:
+    def note(self, answered: KeyedMessage) -> None:
         """Remember a message with a key."""
         others = [each for each in self.answered if each.key != answered.key]
         self.answered = [*others, answered][-_MOST_KEYS:]
+
+    def note_late(self, key: str, message: str, run_id: str, late: str) -> None:
+        """Remember that the reply to a message begins with results, and goes on about a run."""
+        if key:
+            known = self.with_key(key, message) or KeyedMessage(key, message, run_id)
+            self.note(replace(known, run_id=run_id, late=late))
+
+    def note_reply(self, key: str, message: str, reply: FlowReply) -> None:
+        """Remember the reply to a message with a key."""
+        kept = {
+            "status": reply.status,
+            "text": reply.text,
+            "session_id": reply.session_id,
+            "route": asdict(reply.route),
+            "flow_id": reply.flow_id,
+            "pending": [asdict(each) for each in reply.pending],
+            "citations": [asdict(each) for each in reply.citations],
+        }
+        self.note(KeyedMessage(key, message, reply.run_id, "", kept, reply.late))
+
+    def speak(self, language: Language) -> None:
+        """Go on in a language."""
+        self.language = language
+
+    def ask(self, offer: Offer) -> None:
+        """A question without a run is asked; the next message may answer it."""
+        self.offer = offer
+
+    def withdraw_offer(self) -> None:
+        """End an offer: it is open for one message only."""
+        self.offer = None
+
+    def put_off(self, *requests: Offer) -> None:
+        """Begin further requests of a message when what came before has ended."""
+        self.queue.extend(requests)
+
+    def next_request(self) -> Offer:
+        """Take the first of these requests, which is begun now."""
+        return self.queue.pop(0)
 
     def expect(self, run_id: str) -> None:
         """The user is to be told how a run ends."""
@@ -181,14 +226,14 @@ class Conversation:
             queue=[Offer.from_json(each) for each in kept.get("queue", ())],
             open=list(kept["open"]),
             telling=dict(kept.get("telling", {})),
-            answered=[Answered(*each) for each in kept["answered"]],
+            answered=[KeyedMessage(*each) for each in kept["answered"]],
             version=state.version,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What the latest reply of a conversation has told, as `Conversation.telling` has it."""
+    """The runs that the latest reply of a conversation has told of, as `Conversation.telling` has them."""
 
     caller: str
     told: Mapping[str, float]
@@ -234,7 +279,7 @@ class Conversations:
     async def turn(
         self, session_id: str, *, caller: str, context: Mapping[str, JsonValue], key: str = ""
     ) -> AsyncGenerator[Conversation]:
-        """A session, as long as nobody else here takes a message of it; a new one without an id.
+        """A session, locked in this process; a new one without an id.
 
         Args:
             session_id: which.
@@ -255,6 +300,37 @@ class Conversations:
             conversation = await self._read(session_id, caller)
             conversation.take(context)
             yield conversation
+
+    async def session_with_key(self, key: str, *, caller: str) -> str:
+        """The session of the run that was begun for a message with a key; empty for none."""
+        run = await self._journal.with_key(key, caller=caller) if key else None
+        return "" if run is None else run.request.session_id
+
+    async def recall(self, conversation: Conversation, message: str, key: str) -> FlowReply | Outcome | None:
+        """The reply to a message with a key that came before, or the run that got it; None if it is new.
+
+        Raises:
+            InvalidInputError: the key came with another message.
+        """
+        if not key:
+            return None
+        known = conversation.with_key(key, message)
+        if known is None:
+            run = await self._journal.with_key(key, caller=conversation.caller)
+            if run is None:
+                return None
+            if run.request.metadata.get("message", run.request.goal) != message:
+                raise InvalidInputError(
+                    f"The idempotency key {key!r} was used for another message.", advice=_KEY_ADVICE
+                )
+            return Outcome(route=route_of(run), run_id=run.id)
+        if not known.run_id:
+            return None if known.reply is None else _reply_from(known.reply)
+        run = await self._journal.get(known.run_id)
+        if known.reply is None and any(each.id == known.pending_id for each in run.pending):
+            return None  # the process died before the run was told
+        route = _route(known.reply["route"]) if known.reply else route_of(run)
+        return Outcome(route=route, run_id=run.id, late=known.late)
 
     async def look(self, session_id: str, *, caller: str, context: Mapping[str, JsonValue]) -> Conversation:
         """A session as it stands, to look at; without an id as a new one would be.
@@ -385,3 +461,50 @@ class Conversations:
     async def _read(self, session_id: str, caller: str) -> Conversation:
         state = await self._journal.session_state(session_id, caller=caller)
         return Conversation.of(session_id, caller, state)
+
+
+def check_same(known: RunRequest, request: RunRequest) -> None:
+    """See that a run which is there for a key is the one that is asked for.
+
+    Raises:
+        InvalidInputError: it is another one.
+    """
+    before, now = (
+        (each.profile, each.metadata.get("inputs"), each.metadata.get("message")) for each in (known, request)
+    )
+    told = ("flow", "set of inputs", "message")
+    other = next((name for name, one, two in zip(told, before, now, strict=True) if one != two), "")
+    if other:
+        raise InvalidInputError(
+            f"The idempotency key {request.idempotency_key!r} was used before, with another {other}.",
+            advice="Use a new key for each run; the same one only to ask for the same run again.",
+        )
+
+
+def route_of(run: Run) -> Route:
+    """How a run was chosen, as far as it says so."""
+    kept: object = run.request.metadata.get("route")
+    if isinstance(kept, Mapping):
+        return _route(cast("Mapping[str, Any]", kept))
+    return Route(action="flow", how="given", flow_id=run.request.profile)
+
+
+def _route(kept: Mapping[str, Any]) -> Route:
+    """A route of JSON, which has lists for tuples."""
+    read: dict[str, Any] = {
+        name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
+        for name, value in kept.items()
+    }
+    return Route(**read)
+
+
+def _reply_from(kept: Mapping[str, Any]) -> FlowReply:
+    return FlowReply(
+        status=kept["status"],
+        text=kept["text"],
+        session_id=kept["session_id"],
+        route=_route(kept["route"]),
+        flow_id=kept["flow_id"],
+        pending=tuple(Pending(**each) for each in kept["pending"]),
+        citations=tuple(Citation(**each) for each in kept["citations"]),
+    )

@@ -1,103 +1,309 @@
-"""One message of a conversation: what is planned is done.
+"""One turn of a conversation: a message is taken, what is planned for it is done, the conversation is kept.
 
 First what the conversation waits for: a choice that it has offered, an answer that a run needs. Then the
-words: to end something or to try it again, manners, trigger patterns. Then the model, if there is one, while
-the knowledge sources are asked beside it; without one, what they know.
+words: to end something or to try it again, small talk, trigger patterns. Then the model, if there is one,
+while the knowledge sources are asked at the same time; without one, what they know.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING
 
+from loom_core.errors import InvalidInputError
 from loom_core.flow.policy.disambiguation import Offer
-from loom_core.flow.responses.reply import Route
-from loom_core.flow.turns.llm_routing import judged, route_by_rules, with_inputs_by_model
-from loom_core.flow.turns.multiple_requests import unread_request
-from loom_core.flow.turns.plan import Plan, planned
+from loom_core.flow.policy.router import unread_request
+from loom_core.flow.responses.phrases import Phrases, language_of
+from loom_core.flow.responses.reply import Outcome, Route
+from loom_core.flow.turns.actions import (
+    answer_small_talk,
+    begin_flow,
+    offer_flows,
+    order_run,
+    start_run,
+    state_of,
+)
+from loom_core.flow.turns.llm_routing import route_by_rules, route_with_llm, with_inputs_by_model
+from loom_core.flow.turns.plan import Plan, make_plan
+from loom_core.flow.turns.replies import late_text
 from loom_core.flow.turns.reply_application import polite_again, tell, unclear
-from loom_core.flow.turns.responses import Outcome
+from loom_core.flow.turns.session import check_same
+from loom_core.flow.turns.turn_context import TurnClock, TurnContext
+from loom_core.observability.families import FLOW_MESSAGE_SECONDS, FLOW_ROUTES
+from loom_core.observability.log_fields import logging_with
+from loom_core.observability.metrics import process_metrics
+from loom_core.observability.spans import FLOW_MESSAGE
+from loom_core.observability.tracing import span
 from loom_core.runs.commands import Abort, Retry
 
 if TYPE_CHECKING:
-    from loom_core.flow.turns.turn_context import Acts
+    from collections.abc import Callable, Generator
 
-__all__ = ["plan_of", "take", "take_further"]
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.runtime.runtime import FlowRuntime
+    from loom_core.flow.turns.session import Conversation, Conversations
+    from loom_core.runs.host import RunHost
+    from loom_core.runs.run import Run, RunRequest
+
+__all__ = ["begin_named_flow", "begin_next", "check_message", "observe", "open_turn", "take"]
+
+_LONGEST = 20_000  # characters of a message
 
 
-async def plan_of(acts: Acts) -> Plan:
-    """What is to be done with a message, as far as that can be said without a model."""
-    await acts.look_around()
-    return await planned(acts, await acts.read())
+def check_message(message: str) -> None:
+    """See that a message can be taken.
+
+    Raises:
+        InvalidInputError: it is too long, or no text.
+    """
+    if len(message) > _LONGEST:
+        raise InvalidInputError(
+            f"The message has {len(message)} characters.", advice=f"Send at most {_LONGEST}."
+        )
+    try:
+        message.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError("The message is no text: it holds half a character.") from None
 
 
-async def take(acts: Acts) -> Outcome:
-    """Do what is to be done with a message, as far as that can be done at once.
+def open_turn(
+    runtime: FlowRuntime,
+    conversation: Conversation,
+    message: str,
+    *,
+    conversations: Conversations,
+    host: RunHost,
+    key: str = "",
+    since: float | None = None,
+) -> TurnContext:
+    """Make the context of a turn; the conversation goes on in the language of its message.
+
+    Args:
+        runtime: made of the flow file.
+        conversation: the session, which nothing else in this process changes meanwhile.
+        message: what the user says.
+        conversations: of all sessions.
+        host: drives runs.
+        key: the idempotency key of the message, if any.
+        since: when the message came, as `time.perf_counter`; by default now.
+    """
+    setting = runtime.file.basic_settings.language
+    language = language_of(message, setting=setting, before=conversation.language)
+    conversation.speak(language)
+    return TurnContext(
+        runtime=runtime,
+        host=host,
+        conversations=conversations,
+        conversation=conversation,
+        message=message,
+        phrases=Phrases.of(language),
+        file=runtime.spoken(language),
+        clock=TurnClock(since=since),
+        key=key,
+        run_key=key,
+    )
+
+
+async def observe(turn: TurnContext) -> TurnContext:
+    """Add what the session has begun and not ended, and what the trigger patterns say to the message."""
+    turn = await _with_unfinished(turn)
+    with turn.clock.measure("rules"):
+        match = await turn.runtime.router.matched(turn.message)
+    return replace(turn, match=match)
+
+
+async def take(turn: TurnContext) -> Outcome:
+    """Do what is to be done with a message, as far as that can be done at once, and keep the conversation.
 
     Raises:
         RecordError: the journal cannot be written.
     """
-    plan = await plan_of(acts)
-    acts.conversation.offer = None  # what is not chosen from at once is not offered any more
+    conversation = turn.conversation
+    turn = replace(turn, late=tuple(await turn.conversations.untold(conversation)))
+    with _message_span(turn) as note:
+        outcome = await _carry_out(turn)
+        note(outcome)
+    outcome = _with_late(turn, outcome)
+    if outcome.run_id:  # the rest is remembered when the run has something to say
+        conversation.expect(outcome.run_id)
+        await turn.conversations.said(conversation.session_id, turn.message)
+    await turn.conversations.keep(conversation)
+    return outcome
+
+
+async def begin_next(turn: TurnContext) -> Outcome | None:
+    """Begin the next request of an earlier message, and keep the conversation; None while something is open.
+
+    Args:
+        turn: of that message: the first of the conversation's `queue`.
+
+    Raises:
+        RecordError: the journal cannot be written.
+    """
+    conversation = turn.conversation
+    turn = await _with_unfinished(turn)
+    if turn.unfinished or conversation.offer is not None:
+        return None
+    last = await turn.conversations.last(conversation)
+    further = conversation.next_request()
+    if further.flows:
+        outcome = await _begin_offered(turn, further, last)
+    else:
+        outcome = await _take_unread(turn, last)
+    if outcome is None:
+        return None
+    if outcome.run_id:
+        conversation.expect(outcome.run_id)
+    await turn.conversations.keep(conversation)
+    return outcome
+
+
+async def begin_named_flow(
+    turn: TurnContext, request: RunRequest, *, route: Route, known: Run | None
+) -> Outcome:
+    """Begin a flow that is named.
+
+    Args:
+        turn: the one that begins it.
+        request: the flow with its inputs.
+        route: how it was chosen.
+        known: the run that it is, where the same was asked for with the same key before.
+
+    Raises:
+        InvalidInputError: the key came with another request.
+        RecordError: the journal cannot be written.
+    """
+    if known is not None:
+        check_same(known.request, request)
+        return Outcome(route=route, run_id=known.id)
+    with _message_span(turn) as note:
+        run = await start_run(await _with_unfinished(turn), request)
+        check_same(run.request, request)  # another process may have begun it in this moment
+        outcome = Outcome(route=route, run_id=run.id)
+        note(outcome)
+    return outcome
+
+
+async def _with_unfinished(turn: TurnContext) -> TurnContext:
+    unfinished = tuple(await turn.conversations.unfinished(turn.conversation))
+    waiting = tuple(run for run in unfinished if turn.file.can_drive(run.request.profile))
+    return replace(turn, unfinished=unfinished, waiting=waiting)
+
+
+def _with_late(turn: TurnContext, outcome: Outcome) -> Outcome:
+    """An outcome that begins with what the user was not told yet: how earlier runs have ended."""
+    turn = replace(turn, late=tuple(run for run in turn.late if run.id != outcome.run_id))
+    if not turn.late:
+        return outcome
+    late = late_text(turn)
+    if outcome.run_id:
+        turn.conversation.note_late(turn.key, turn.message, outcome.run_id, late)
+    return replace(outcome, late=late, told=tuple(run.id for run in turn.late))
+
+
+async def _carry_out(turn: TurnContext) -> Outcome:
+    """Plan what is to be done, and do it."""
+    turn = await observe(turn)
+    plan = await make_plan(turn)
+    turn.conversation.withdraw_offer()
     if plan.run is not None:
-        return await _about_run(acts, plan)
-    route = route_by_rules(plan.match)
+        return await _about_run(turn, plan, plan.run)
     match plan.kind:
         case "choose" | "begin" if plan.flow is not None:
-            if plan.kind == "choose":
-                route = Route(action="flow", how="choice", reason=plan.reason)
-            given = plan.parameters
-            acts.conversation.queue += plan.then
-            if plan.kind == "begin" and not plan.then:
-                if further := unread_request(acts.message, acts.equipment.router, plan.match):
-                    acts.conversation.queue.append(Offer(further, ()))
-                given = await with_inputs_by_model(acts, plan.flow, given)
-            return await acts.begin(plan.flow, given, route=route, message=plan.message)
+            return await _begin_planned(turn, plan, plan.flow)
         case "decline":
-            return Outcome(route=Route(action="cancel", how="choice"), text=acts.phrases.dropped)
+            return Outcome(route=Route(action="cancel", how="choice"), text=turn.phrases.dropped)
         case "cancel":
-            return Outcome(route=Route(action="cancel", how="none"), text=acts.phrases.nothing)
+            return Outcome(route=Route(action="cancel", how="none"), text=turn.phrases.nothing)
         case "manners":
-            return Outcome(route=Route(action="greet", how="manners"), text=acts.polite())
+            return Outcome(route=Route(action="greet", how="manners"), text=answer_small_talk(turn))
         case "ask":
-            return acts.offer(plan.match.flows, replace(route, action="clarify"))
+            route = replace(route_by_rules(turn.match), action="clarify")
+            return offer_flows(turn, turn.match.flows, route)
         case _:
-            return await judged(acts, plan.match)
+            return await route_with_llm(turn)
 
 
-async def take_further(acts: Acts) -> Outcome | None:
-    """See to a further request of an earlier message that no pattern has read; None while something is open.
-
-    Raises:
-        RecordError: the journal cannot be written.
-    """
-    await acts.look_around()
-    if acts.unfinished or acts.conversation.offer is not None:
-        return None
-    acts.conversation.queue.pop(0)
-    last = await acts.last_run()
-    acts.key = f"after {last.id}" if last is not None else ""  # begun once, whatever dies in between
-    outcome = await take(acts)
-    if outcome.run_id or outcome.asked is not None:
-        return outcome
-    about = acts.phrases.further.format(request=acts.message)
-    return replace(outcome, text=acts.phrases.space.join((about, outcome.text)))
+async def _begin_planned(turn: TurnContext, plan: Plan, flow: FlowConfig) -> Outcome:
+    turn.conversation.put_off(*plan.then)
+    if plan.kind == "choose":
+        route = Route(action="flow", how="choice", reason=plan.reason)
+        return await begin_flow(turn, flow, plan.parameters, route=route, message=plan.message)
+    given = plan.parameters
+    if not plan.then:
+        if further := unread_request(turn.message, turn.runtime.router, turn.match):
+            turn.conversation.put_off(Offer(further, ()))
+        if turn.runtime.decider is not None:
+            given = await with_inputs_by_model(turn, flow, given)
+    return await begin_flow(turn, flow, given, route=route_by_rules(turn.match), message=plan.message)
 
 
-async def _about_run(acts: Acts, plan: Plan) -> Outcome:
-    run, by = plan.run, acts.conversation.caller
-    assert run is not None
+async def _about_run(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
+    by = turn.conversation.caller
     match plan.kind:
         case "tell" if plan.said is not None:
-            return await tell(acts, run, plan.said, Route(action="answer", how="pending"))
+            return await tell(turn, run, plan.said, Route(action="answer", how="pending"))
         case "cancel":
-            return await acts.order(run, Abort(by=by), route=Route(action="cancel", how="pending"))
+            return await order_run(turn, run, Abort(by=by), route=Route(action="cancel", how="pending"))
         case "retry":
             order = Retry(inputs=plan.parameters, by=by)
-            return await acts.order(run, order, route=Route(action="retry", how="pending"))
+            return await order_run(turn, run, order, route=Route(action="retry", how="pending"))
         case "status":
-            return acts.state_of(run)
+            return state_of(turn, run)
         case "manners":
-            return polite_again(acts, plan, run)
+            return polite_again(turn, run)
         case _:
-            return await unclear(acts, plan, run)
+            return await unclear(turn, plan, run)
+
+
+async def _begin_offered(turn: TurnContext, offer: Offer, last: Run | None) -> Outcome | None:
+    """Begin a flow that a pattern has read in an earlier message.
+
+    Where what came before did not end well, or was called off, it is asked whether the rest is wanted.
+    """
+    flow = turn.file.flow(offer.flows[0])
+    if flow is None:
+        return None
+    route = Route(action="flow", how="rules")
+    if last is None or last.status != "completed":
+        turn.conversation.ask(offer)
+        question = offer.question([flow], turn.phrases)
+        return Outcome(route=replace(route, action="clarify", candidates=offer.flows), asked=question)
+    turn = replace(turn, run_key=f"after {last.id}")
+    parameters = offer.parameters.get(flow.flow_id, {})
+    return await begin_flow(turn, flow, parameters, route=route, message=offer.message)
+
+
+async def _take_unread(turn: TurnContext, last: Run | None) -> Outcome:
+    """See to a further request of an earlier message that no pattern has read."""
+    outcome = await _carry_out(replace(turn, run_key=f"after {last.id}" if last is not None else ""))
+    if outcome.run_id or outcome.asked is not None:
+        return outcome
+    about = turn.phrases.further.format(request=turn.message)
+    return replace(outcome, text=turn.phrases.space.join((about, outcome.text)))
+
+
+@contextmanager
+def _message_span(turn: TurnContext) -> Generator[Callable[[Outcome], None]]:
+    """The span of a message, as far as what it wants is done at once; it yields what notes the outcome.
+
+    The message is counted by what came of it, and each line of the log has its conversation.
+    """
+    began, session_id = perf_counter(), turn.conversation.session_id
+    with (
+        logging_with({"conversation": session_id}),
+        span(FLOW_MESSAGE, {"gen_ai.conversation.id": session_id}) as started,
+    ):
+
+        def note(outcome: Outcome) -> None:
+            route = outcome.route
+            process_metrics.add(FLOW_ROUTES, route.action, route.how)
+            for part, seconds in {**turn.clock.timings, "whole": perf_counter() - began}.items():
+                process_metrics.observe(FLOW_MESSAGE_SECONDS, seconds, part)
+            said = {"gen_ai.workflow.name": route.flow_id, "loom.run.id": outcome.run_id}
+            started.set_attributes({"loom.flow.action": route.action, "loom.flow.how": route.how})
+            started.set_attributes({name: value for name, value in said.items() if value})
+
+        yield note

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_core.flow.expressions.values import MISSING, Missing
-from loom_core.flow.understanding.numbers import number_of
-from loom_core.flow.understanding.refusal import Refused, Schema
+from loom_core.flow.understanding.numbers import has_own_unit, has_unit, number_of
 from loom_core.flow.understanding.slots import (
+    Refused,
+    Schema,
     is_free,
     is_number,
     names_of,
@@ -20,7 +21,6 @@ from loom_core.flow.understanding.slots import (
     without_ending,
 )
 from loom_core.flow.understanding.small_talk import is_aside, is_cancel, is_past, is_question
-from loom_core.flow.understanding.units import has_own_unit, has_unit
 from loom_core.knowledge.text.scripts import normalise, simplified
 
 __all__ = ["corrected", "refused_correction", "restated", "takes_back"]

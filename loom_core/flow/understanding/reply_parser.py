@@ -11,10 +11,12 @@ from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.triggers.negation import negates
 from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.corrections import corrected, refused_correction, restated, takes_back
-from loom_core.flow.understanding.found_inputs import FoundInput, found_inputs
 from loom_core.flow.understanding.person_names import is_for_person
-from loom_core.flow.understanding.refusal import Refused, Schema
 from loom_core.flow.understanding.slots import (
+    FoundInput,
+    Refused,
+    Schema,
+    found_inputs,
     is_free,
     label_of,
     names_of,

@@ -1,29 +1,35 @@
-"""One field of what was asked, as people say it: its value, its name, and why a value will not do."""
+"""Slot filling: values of inputs in what people say, as the schemas of a flow want them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, cast
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError, UnreadableTextError
 from loom_core.flow.expressions.values import MISSING, Missing
 from loom_core.flow.triggers.engines import Clock, compiled
 from loom_core.flow.triggers.normal_text import NormalText
-from loom_core.flow.understanding.choices import choices_of
-from loom_core.flow.understanding.numbers import number_of
+from loom_core.flow.understanding.choices import Choice, choices_of
+from loom_core.flow.understanding.language import in_language
+from loom_core.flow.understanding.numbers import counts_else, has_own_unit, number_in, number_of
 from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in
-from loom_core.flow.understanding.refusal import Refused, Schema
 from loom_core.flow.understanding.small_talk import is_past, is_question, yes_or_no
-from loom_core.flow.understanding.typed_text import typed
-from loom_core.flow.understanding.units import counts_else
 from loom_core.knowledge.text.scripts import normalise, simplified
 from loom_core.tools.arguments import ToolArguments
 
+if TYPE_CHECKING:
+    from loom_core.tools.interface import JsonValue
+
 __all__ = [
+    "FoundInput",
     "Refused",
     "Schema",
     "fits",
+    "found_inputs",
     "holds_words",
     "is_free",
     "is_number",
@@ -33,10 +39,55 @@ __all__ = [
     "spans_within",
     "takes_anything",
     "texts_within",
+    "typed",
     "value_of",
     "without_beginning",
     "without_ending",
 ]
+
+Schema: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What was said for an input, and that the schema does not take.
+
+    Attributes:
+        name: of the input.
+        value: the number that was said; None where it was none.
+        schema: what is wanted.
+    """
+
+    name: str
+    value: float | None
+    schema: Schema
+
+    @property
+    def title(self) -> str:
+        """What people call the input."""
+        return str(self.schema.get("title") or self.name)
+
+    @property
+    def low(self) -> float | None:
+        """The least that will do, or what it has to be more than."""
+        return self._bound("minimum", "exclusiveMinimum")
+
+    @property
+    def high(self) -> float | None:
+        """The most that will do, or what it has to be less than."""
+        return self._bound("maximum", "exclusiveMaximum")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a whole number is wanted."""
+        return self.schema.get("type") == "integer"
+
+    def _bound(self, name: str, exclusive: str) -> float | None:
+        step = 1 if self.is_whole else 0
+        if isinstance(bound := self.schema.get(exclusive), int | float):
+            return bound + (step if exclusive == "exclusiveMinimum" else -step)
+        return bound if isinstance(bound := self.schema.get(name), int | float) else None
+
 
 _ENDS = re.compile(
     r"(?:开始|起)?(?:就好|就行|吧|呢|啊|呀|哦|的话|左右|please|"
@@ -251,3 +302,234 @@ def _places(normal: NormalText, pattern: str) -> Iterator[tuple[int, int]]:
 def _cuts_word(text: str, at: int) -> bool:
     around = text[at - 1 : at + 1] if 0 < at < len(text) else ""
     return len(around) > 1 and all(char.isascii() and char.isalnum() for char in around)
+
+
+_LONGEST_SEARCHED = 2000
+_SEGMENT = re.compile(r"[^,，;；。、\n]+")
+_NEGATED = re.compile(r"(?:不是|不要|不想|别|除了|\bnot(?: on| at| for)?|\bexcept|\bno)\s*$", re.I)
+_OR = re.compile(r"\s*(?:\bor\b|或|还是)", re.I)
+_PROBES = ("hello there, please", "你好请问一下")
+_BEHIND = r"\s*(?:[:：=]|是|为|\bis\b|\bof\b|号码?|\bnumber\b)?\s*"
+_VALUE = re.compile(r"[^\s,，;；。、]+")
+_DATE_WITHIN = re.compile(r"(?<!\d)\d{4}\s*[-/.年]\s*\d{1,2}\s*[-/.月]\s*\d{1,2}(?!\d)\s*[日号]?", re.ASCII)
+_SHORT = 2  # characters of a name in Latin letters that is too short to be looked for
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInput:
+    """An input that a message gives.
+
+    Attributes:
+        name: of the input.
+        value: fitting its schema.
+        start: where in the message it stands.
+        end: the index behind that.
+        labelled: whether the message says which input it is.
+    """
+
+    name: str
+    value: Any
+    start: int
+    end: int
+    labelled: bool = False
+
+
+def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
+    """The inputs that a message gives without doubt.
+
+    Left out is an input for which it holds several values, and a part of it that may be several inputs: they
+    are asked for. A text without a form is found by its name only (`reason: …`), and the name of a person
+    where it is introduced as one.
+
+    Args:
+        message: what the user says.
+        schemas: of the inputs that are looked for, by name.
+    """
+    message = message[:_LONGEST_SEARCHED]
+    everything = [each for name, schema in schemas.items() for each in _candidates(message, name, schema)]
+    open_ = {each.name for each in everything if _OR.match(message, each.end)}
+    found = [
+        each for each in everything if each.name not in open_ and not _NEGATED.search(message[: each.start])
+    ]
+    told = {each.name for each in found if each.labelled}
+    found = [each for each in found if each.labelled or each.name not in told]
+    single = [
+        each for each in found if all(other.value == each.value for other in found if other.name == each.name)
+    ]
+    sure = [each for each in single if not any(_contests(other, each) for other in found)]
+    return list({each.name: each for each in reversed(sure)}.values())
+
+
+def _contests(other: FoundInput, one: FoundInput) -> bool:
+    """Whether another input may be the same part of the message, with as good reason."""
+    overlap = other.name != one.name and other.start < one.end and one.start < other.end
+    if not overlap or (one.labelled and not other.labelled):
+        return False
+    within = (
+        one.start <= other.start and other.end <= one.end and other.end - other.start < one.end - one.start
+    )
+    return not within  # 「2026-12-01」 holds a number, and is a date
+
+
+def _candidates(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
+    names = _called(name, schema)
+    labelled = list(_labelled(message, name, schema, names))
+    yield from labelled
+    if choices_of(schema):
+        yield from _chosen(message, name, schema)
+    elif isinstance(pattern := schema.get("pattern"), str):
+        yield from _formed(message, name, schema, pattern)
+    elif schema.get("format") == "date":
+        spans = [match.span() for match in _DATE_WITHIN.finditer(message)]
+        yield from _read(message, name, schema, spans)
+    elif is_number(schema):
+        for match in _SEGMENT.finditer(message):
+            if has_own_unit(match[0], names) and (value := value_of(match[0], name, schema)) is not MISSING:
+                yield FoundInput(name, value, *match.span())
+    elif is_free(schema) and not labelled and is_for_person(names) and (span := person_in(message)):
+        value = message[slice(*span)]
+        if fits(value, name, schema):
+            yield FoundInput(name, value, *span, labelled=True)
+
+
+def _chosen(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
+    form = normalise(message)
+    held = [
+        (normalise(called), choice.value)
+        for choice in choices_of(schema)
+        for called in choice.names
+        if holds_words(form, normalise(called))
+    ]
+    for called, value in held:
+        if any(called != other and called in other for other, _ in held):
+            continue
+        start = form.find(called) if len(form) == len(message) else 0
+        yield FoundInput(name, value, start, start + len(called) if len(form) == len(message) else 0)
+
+
+def _formed(message: str, name: str, schema: Schema, pattern: str) -> Iterator[FoundInput]:
+    """Values with a pattern; one that fits any words is none that they could be found by."""
+    if any(True for probe in _PROBES for _ in spans_within(probe, pattern)):
+        return
+    for start, end in spans_within(message, pattern):
+        if fits(message[start:end], name, schema) and not _cuts_number(message, start, end):
+            yield FoundInput(name, message[start:end], start, end)
+
+
+def _read(message: str, name: str, schema: Schema, spans: Sequence[tuple[int, int]]) -> Iterator[FoundInput]:
+    for start, end in spans:
+        value = typed(message[start:end], schema)
+        if value is not MISSING and fits(value, name, schema):
+            yield FoundInput(name, value, start, end)
+
+
+def _labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[FoundInput]:
+    """Values behind what an input is called: "age 34", 「电话：13800138000」; a text wants a sign between."""
+    plain = simplified(message)
+    for called in names:
+        if called.isascii() and len(called) <= _SHORT:
+            continue
+        label = rf"(?<![A-Za-z0-9]){re.escape(simplified(called))}(?![a-z])"
+        if is_free(schema) or choices_of(schema) or schema.get("type") == "boolean":
+            for match in re.finditer(
+                rf"{label}\s*(?:[:：=]|是|为|\bis\b)\s*(?P<value>[^,，;；。\n]+)", plain, re.I
+            ):
+                text = message[slice(*match.span("value"))].strip()
+                if (value := value_of(text, name, schema)) is not MISSING:
+                    yield FoundInput(name, value, *match.span("value"), labelled=True)
+            continue
+        for match in re.finditer(rf"{label}{_BEHIND}", plain, re.I):
+            behind = _VALUE.match(message, match.end())
+            if behind is None:
+                continue
+            text = behind[0].rstrip(".!！?？")
+            if is_number(schema) and number_of(text) is None and not has_own_unit(text, names):
+                continue
+            value = value_of(text, name, schema, whole=is_number(schema))
+            if value is not MISSING:
+                yield FoundInput(name, value, *behind.span(), labelled=True)
+
+
+def _called(name: str, schema: Schema) -> list[str]:
+    """What an input may be called, in either language."""
+    names = [name.replace("_", " "), *names_of(name, schema)]
+    parts = [part for each in names for part in (each, in_language(each, "zh"), in_language(each, "en"))]
+    return list(dict.fromkeys(each for each in parts if each))
+
+
+def _cuts_number(text: str, start: int, end: int) -> bool:
+    """Whether a part is cut out of a longer time, date or number: the 9 of 9:30."""
+    before = re.search(r"[0-9][:：./-]$", text[:start]) and text[start : start + 1].isdigit()
+    behind = re.match(r"[:：./-][0-9]", text[end:]) and text[end - 1 : end].isdigit()
+    return bool(before or behind)
+
+
+_YES = frozenset(
+    "是 是的 要 对 对的 好 好的 可以 需要 行 嗯 同意 确认 yes y yeah yep true ok okay sure 1".split()
+)
+_NO = frozenset("否 不 不是 不要 不用 不需要 不行 不同意 没有 no n nope false 0".split())
+_WRITTEN_DATE = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*[日号]?", re.ASCII)
+_SIMPLE = ("integer", "number", "boolean", "string")
+
+
+def typed(text: str, schema: JsonValue) -> JsonValue | Missing:
+    """A text as a value for a schema; `MISSING` if it says none.
+
+    Numbers may be in Chinese or English words and have a unit behind them (三天, "3 days"), dates may be
+    written 2026年11月3日, one of an `enum` may be in another case or width. Whether the value is allowed is
+    for the schema to check.
+    """
+    said = text.strip()
+    if not said:
+        return MISSING
+    wanted: Mapping[str, JsonValue] = schema if isinstance(schema, Mapping) else {}
+    if choices := choices_of(wanted):
+        return _choice(said, choices)
+    named = wanted.get("type", "string")
+    types = [named] if isinstance(named, str) else cast("Sequence[JsonValue]", named or ["string"])
+    for kind in _SIMPLE:
+        if kind in types:
+            value = _of_kind(kind, said, wanted)
+            if value is not MISSING:
+                return value
+    return MISSING
+
+
+def _of_kind(kind: str, said: str, schema: Mapping[str, JsonValue]) -> JsonValue | Missing:
+    if kind == "string":
+        return _dated(said) if schema.get("format") == "date" else said
+    if kind == "boolean":
+        word = normalise(said).rstrip("。.!,")
+        return True if word in _YES else False if word in _NO else MISSING
+    number = number_of(said)
+    number = number_in(said) if number is None else number
+    if number is None:
+        return MISSING
+    if kind == "number":
+        return number
+    return int(number) if number == int(number) else MISSING
+
+
+def _choice(said: str, choices: Sequence[Choice]) -> JsonValue | Missing:
+    form = normalise(said)
+    number = number_of(said)
+    for choice in choices:
+        value = choice.value
+        if any(normalise(name) == form for name in choice.names):
+            return value
+        if isinstance(value, bool):
+            if _of_kind("boolean", said, {}) is value:
+                return value
+        elif isinstance(value, int | float) and value == number:
+            return value
+    return MISSING
+
+
+def _dated(said: str) -> str:
+    found = _WRITTEN_DATE.fullmatch(unicodedata.normalize("NFKC", said))
+    if not found:
+        return said
+    try:
+        return date(*map(int, found.groups())).isoformat()
+    except ValueError:
+        return said

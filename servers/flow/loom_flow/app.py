@@ -1,4 +1,4 @@
-"""Putting the server together."""
+"""Build the server, and tell its clients when the flow file has changed what there is."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, LoomError
 from loom_core.server.protocol.factory import LoomServer
 from loom_flow.introduction import introduction
-from loom_flow.mcp_tools.flow_tools import register_flow_tools
 from loom_flow.mcp_tools.prompts import register_prompts
 from loom_flow.mcp_tools.read_only_tools import register_looking_tools
 from loom_flow.mcp_tools.resources import register_resources
-from loom_flow.mcp_tools.tools import register_talking_tools
+from loom_flow.mcp_tools.tools import register_flow_tools, register_talking_tools
 from loom_flow.service import Service
-from loom_flow.watching import watch_flows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from loom_flow.settings import Settings
 
-__all__ = ["build"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["build", "watch_flows"]
 
 
 def build(settings: Settings) -> LoomServer:
@@ -58,3 +54,34 @@ def build(settings: Settings) -> LoomServer:
     register_resources(server, service)
     register_prompts(server, service)
     return server
+
+
+_LOOK_SECONDS = 2.0
+
+
+async def watch_flows(server: LoomServer, service: Service, said: str = "") -> None:
+    """Look at the file now and then, have a changed one used, and tell clients; until it is cancelled.
+
+    A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.
+
+    Args:
+        server: tells its clients.
+        service: has the file.
+        said: what is known to be wrong with the file, and in the log.
+    """
+    while True:
+        await anyio.sleep(_LOOK_SECONDS)
+        try:
+            changed = await service.look()
+        except LoomError as error:
+            if str(error) != said:
+                said = str(error)
+                _log.warning("the flow file is not used: %s", error)
+            continue
+        said = ""
+        if changed:
+            await server.tools_changed()
+            await server.resources_changed()
+
+
+_log = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, LoomError
-from loom_core.flow.config.flow_file import LoadedFlows, read_flow_file
-from loom_core.flow.config.watch import FlowFileWatch
+from loom_core.flow.config.flow_file import FlowFileWatch, LoadedFlows, read_flow_file
 from loom_core.flow.executor.definition import every_step, server_tools
 from loom_flow.invocation import invocation
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
-from loom_core.flow.config.models_knowledge import DocumentsSource, HttpSource, LocalSource, McpSource
+from loom_core.flow.config.models import DocumentsSource, HttpSource, LocalSource, McpSource
 from loom_core.installation import how_to_install
 
 if TYPE_CHECKING:

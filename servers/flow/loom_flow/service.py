@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
-from loom_core.flow.config.models import FlowFile
+from loom_core.flow.config.models import FlowFile, changes_something
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
-from loom_core.flow.runtime.effects import changes_something
 from loom_core.runs.commands import Resume
 from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
 from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending

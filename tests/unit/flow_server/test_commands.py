@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from loom_flow.cli import run
-from loom_flow.command_line.named_values import named_values
+from loom_flow.command_line.run_commands import named_values
 
 from loom_core.errors import InvalidInputError
 

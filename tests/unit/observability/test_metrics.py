@@ -13,7 +13,7 @@ import pytest
 
 from loom_core.errors import NetFailure
 from loom_core.flow.config.models_endpoint import Method
-from loom_core.flow.executor.frame import StepStatus
+from loom_core.flow.executor.state import StepStatus
 from loom_core.flow.responses.reply import RouteAction, RouteHow
 from loom_core.knowledge.retrieval.config import Strategy
 from loom_core.knowledge.store.jobs import ItemState

@@ -10,10 +10,9 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.config.arazzo.importer import EXTENSION, OPTIONAL, REQUEST_KEPT, RESPONSE, SUCCESS
-from loom_core.flow.config.input_names import input_names
-from loom_core.flow.config.models_endpoint import BODYLESS
+from loom_core.flow.config.models_endpoint import BODYLESS, reference_in
 from loom_core.flow.config.models_step import Action, StepConfig
-from loom_core.flow.config.models_values import reference_in
+from loom_core.flow.config.references import input_names
 
 if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows

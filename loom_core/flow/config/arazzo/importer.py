@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loom_core.config_file import plain_reason
-from loom_core.flow.config.arazzo.json_part import JsonPart
-from loom_core.flow.config.arazzo.sources import Operation, Sources, document_of
+from loom_core.flow.config.arazzo.sources import JsonPart, Operation, Sources, document_of
 from loom_core.flow.config.models import FlowConfig
 from loom_core.llm.json_schema.values import readable_path
 

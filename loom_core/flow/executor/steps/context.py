@@ -1,13 +1,13 @@
-"""What the steps of a run have in common: what expressions speak of, and what a list of steps gives."""
+"""The context of the steps of a run: what expressions speak of; and what comes of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.executor.definition import REQUEST_STEP, find_flow
-from loom_core.flow.executor.frame import Frame, StepStatus
+from loom_core.flow.executor.definition import REQUEST_STEP
+from loom_core.flow.executor.state import Frame, StepStatus
 from loom_core.flow.expressions import Values, evaluate
 from loom_core.flow.understanding.choices import titled_inputs
 
@@ -17,10 +17,67 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.idling import Idling
     from loom_core.flow.executor.parts import FlowParts
     from loom_core.flow.executor.record import FlowRecord
-    from loom_core.flow.executor.steps.outcome import Response
     from loom_core.flow.executor.wording import Wording
 
-__all__ = ["Scene", "is_begun"]
+__all__ = ["Response", "Scene", "StepOutcome", "is_begun"]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What answered: an HTTP server; or a tool or a flow, whose answer is taken for a body.
+
+    Attributes:
+        status: HTTP status; 200 where there is none.
+        headers: by name in lower case.
+        body: JSON, or a text.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What came of doing a step once.
+
+    Attributes:
+        status: how it ended, as far as the step itself says; its criteria may find it a failure.
+        response: what answered; None where nothing did.
+        outputs: what it gives besides what its configuration names.
+        problem: why it failed.
+        said: what users are told of that; empty where it is not theirs to know.
+        retry_after: seconds that a server asks to wait.
+        maybe_done: whether it may have been done though it is no success, as it always may where that is
+            unknown.
+        final: whether it is not to be tried again, whatever the actions say.
+    """
+
+    status: StepStatus = "success"
+    response: Response | None = None
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    problem: str = ""
+    said: str = ""
+    retry_after: float | None = None
+    maybe_done: bool = False
+    final: bool = False
+
+    def unreadable(self, problem: str, *, said: str, risky: bool) -> StepOutcome:
+        """The same, where what came of it cannot be read, though it may well have been done.
+
+        Args:
+            problem: why.
+            said: what users are told.
+            risky: whether it must not be done twice.
+        """
+        return replace(
+            self,
+            status="unknown" if risky else "failure",
+            problem=problem,
+            said=said,
+            maybe_done=True,
+            retry_after=None,
+        )
 
 
 class Scene:
@@ -79,7 +136,7 @@ class Scene:
     def told(self, frame: Frame, values: Values | None = None) -> Values:
         """What texts for people speak of: the same, with choices by their titles."""
         values = self.values(frame) if values is None else values
-        flow = find_flow(self.parts.file, frame.flow_id)
+        flow = self.parts.file.find_flow(frame.flow_id)
         return replace(values, inputs=titled_inputs(flow.input_schema, values.inputs, self.wording.language))
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
@@ -89,7 +146,7 @@ class Scene:
 
     def outputs_of(self, frame: Frame, values: Values) -> dict[str, Any]:
         """What the flow of a frame gives by name."""
-        flow = find_flow(self.parts.file, frame.flow_id)
+        flow = self.parts.file.find_flow(frame.flow_id)
         if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
             return {name: request.outputs.get(name) for name in flow.outputs}
         return {name: evaluate(each, values) for name, each in flow.outputs.items()}

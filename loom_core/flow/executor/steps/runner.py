@@ -12,16 +12,15 @@ import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NetError, RecordError
 from loom_core.flow.executor.asking import DeclinedError
-from loom_core.flow.executor.definition import digests_of, find_flow, flow_steps, step_title
+from loom_core.flow.executor.definition import digests_of, flow_steps, step_title
 from loom_core.flow.executor.failing import request_failed
-from loom_core.flow.executor.frame import Frame, StepStatus
 from loom_core.flow.executor.inputs import checked_inputs, with_defaults
-from loom_core.flow.executor.steps.context import Scene, is_begun
-from loom_core.flow.executor.steps.outcome import Outcome, Response
+from loom_core.flow.executor.state import Frame, StepStatus
+from loom_core.flow.executor.steps.context import Response, Scene, StepOutcome, is_begun
 from loom_core.flow.executor.steps.tool import ToolStep, ToolWork
 from loom_core.flow.expressions import Values, fill, text_of
-from loom_core.flow.http.attempts import is_lost
-from loom_core.flow.http.judgement import judged
+from loom_core.flow.http.answer import judged
+from loom_core.flow.http.request import is_lost
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.observability.spans import FLOW_STEP
 from loom_core.observability.tracing import failed, span
@@ -137,7 +136,7 @@ class StepWork:
         self._under_way.pop(frame.path + step_id, None)
         self._quiet.set()
 
-    async def outcome(self, frame: Frame, step: StepConfig) -> Outcome:
+    async def outcome(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Do a step, and say what came of it; what is in the journal of it already is not done again.
 
         Raises:
@@ -156,30 +155,30 @@ class StepWork:
                 failed(told, f"step_{outcome.status}")
             return outcome
 
-    async def _outcome(self, frame: Frame, step: StepConfig) -> Outcome:
+    async def _outcome(self, frame: Frame, step: StepConfig) -> StepOutcome:
         timed = step.kind in {"tool", "workflow", "parallel"}
         with self._scene.idling.limited(step.timeout_seconds if timed else None) as scope:
             try:
                 return await self._done(frame, step)
             except DeclinedError as error:
-                return Outcome(status="declined", problem=error.reason)
+                return StepOutcome(status="declined", problem=error.reason)
             except RecordError:
                 raise
             except LoomError as error:
-                return Outcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+                return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)
         assert scope.cancelled_caught
         begun = frame.steps.get(step.step_id)
         sent = begun is not None and begun.begun and begun.changes
         unknown = sent and begun is not None and begun.risky
         problem = f"It took more than {step.timeout_seconds:g} s."
-        return Outcome(
+        return StepOutcome(
             status="unknown" if unknown else "failure",
             problem=problem,
             said=self._scene.wording.too_long,
             maybe_done=sent,
         )
 
-    async def _done(self, frame: Frame, step: StepConfig) -> Outcome:
+    async def _done(self, frame: Frame, step: StepConfig) -> StepOutcome:
         match step.kind:
             case "operation":
                 return await self._operation(frame, step, step.request())
@@ -195,14 +194,14 @@ class StepWork:
                 if step.confirm:
                     return await self._person.confirm(frame, step, step.confirm)
                 self._scene.enter(frame, step, "")
-                return Outcome()
+                return StepOutcome()
 
-    async def _operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> Outcome:
+    async def _operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> StepOutcome:
         values = self._scene.values(frame)
         what = f"{endpoint.method} {endpoint.url.partition('?')[0]}".strip()
         risky = not endpoint.repeatable
         again = await self._maybe_again(frame, step)
-        if isinstance(again, Outcome):
+        if isinstance(again, StepOutcome):
             return again
         key = self._record.state.key_of(frame, step.step_id)
         changes = endpoint.method not in _HARMLESS
@@ -212,7 +211,7 @@ class StepWork:
                 await self._parts.audit.request("start", self._record.run, what, key=key, arguments=arguments)
             except LoomError as error:
                 self._scene.enter(frame, step, what)
-                return Outcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+                return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)
         await self.starting(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
         ended = partial(self._parts.audit.request, "end", self._record.run, what, key=key)
         began = perf_counter()
@@ -228,7 +227,7 @@ class StepWork:
 
     async def _sent(
         self, endpoint: EndpointConfig, values: Values, key: str, *, seconds: float | None, risky: bool
-    ) -> Outcome:
+    ) -> StepOutcome:
         """Send a request, and judge what comes back."""
         changes = endpoint.method not in _HARMLESS
         try:
@@ -237,7 +236,7 @@ class StepWork:
             )
         except NetError as error:
             lost = is_lost(error)
-            return Outcome(
+            return StepOutcome(
                 status="unknown" if risky and lost else "failure",
                 problem=str(error),
                 said=request_failed(error.failure, self._scene.wording, unsure=changes and lost),
@@ -248,10 +247,10 @@ class StepWork:
             judgement = judged(endpoint, result, values)
         except LoomError as error:
             said = self._scene.wording.unusable
-            return Outcome(response=response).unreadable(str(error), said=said, risky=risky)
+            return StepOutcome(response=response).unreadable(str(error), said=said, risky=risky)
         if judgement.is_success:
-            return Outcome(response=response, outputs={"result": judgement.result})
-        return Outcome(
+            return StepOutcome(response=response, outputs={"result": judgement.result})
+        return StepOutcome(
             status="unknown" if risky and is_lost(result.status) else "failure",
             response=response,
             problem=judgement.problem,
@@ -261,7 +260,7 @@ class StepWork:
             maybe_done=result.maybe_done,
         )
 
-    async def _maybe_again(self, frame: Frame, step: StepConfig) -> Outcome | bool:
+    async def _maybe_again(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
         """Ask people about what may have been done already; returns whether they have approved it.
 
         They are told what it is called, and what it was done with: the inputs, not what was made of them.
@@ -282,10 +281,10 @@ class StepWork:
         )
         if decision.action == "deny":
             why = "Nobody knows whether it was done, and it was not to be done again."
-            return Outcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
+            return StepOutcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
         return True
 
-    async def _tool(self, frame: Frame, step: StepConfig) -> Outcome:
+    async def _tool(self, frame: Frame, step: StepConfig) -> StepOutcome:
         values, state = self._scene.values(frame), self._record.state
         key = state.key_of(frame, step.step_id)
         arguments = cast("dict[str, Any]", fill(step.arguments, values))
@@ -293,7 +292,7 @@ class StepWork:
             known = self._parts.toolbox.find(step.tool).args_schema.get("properties", {})
             arguments = {name: value for name, value in values.inputs.items() if name in known}
         again = await self._maybe_again(frame, step)
-        if isinstance(again, Outcome):
+        if isinstance(again, StepOutcome):
             return again
         call = ToolStep(
             self._tools,
@@ -315,7 +314,7 @@ class StepWork:
         if step.confirm:
             return text_of(fill(step.confirm.question, self._scene.values(frame)))
         wording = self._scene.wording
-        title = step.description or find_flow(self._parts.file, frame.flow_id).title
+        title = step.description or self._parts.file.find_flow(frame.flow_id).title
         schema = self._parts.toolbox.find(step.tool).args_schema
         text = wording.confirm.format(step=title)
         return Phrases.of(wording.language).with_values(text, arguments, schema)
@@ -344,16 +343,16 @@ class InnerSteps:
         self._scene = scene
         self._run_frame = run_frame
 
-    async def workflow(self, frame: Frame, step: StepConfig) -> Outcome:
+    async def workflow(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Run another flow, as a part of this run."""
         state, file = self._scene.record.state, self._scene.parts.file
-        flow = find_flow(file, step.workflow_id)
+        flow = file.find_flow(step.workflow_id)
         path = f"{frame.path}{step.step_id}/"
         self._scene.enter(frame, step, flow.flow_id)
         inner = state.frames.get(path)
         if inner is None:
             if self._depth(frame) >= self._scene.parts.limits.depth:
-                return Outcome(status="failure", problem="There are too many flows within each other.")
+                return StepOutcome(status="failure", problem="There are too many flows within each other.")
             values = self._scene.values(frame)
             given = cast("dict[str, Any]", fill(step.arguments, values))
             if not step.parameters:
@@ -380,15 +379,15 @@ class InnerSteps:
         result, outputs = self._scene.result_of(inner)
         if inner.ended == "failure":
             status = self._scene.failed_as(inner)
-            return Outcome(
+            return StepOutcome(
                 status=status,
                 problem=self._scene.problem_of(inner),
                 said=self._scene.said_of(inner),
                 final=status == "unknown",
             )
-        return Outcome(response=Response(body=result), outputs={**outputs, "result": result})
+        return StepOutcome(response=Response(body=result), outputs={**outputs, "result": result})
 
-    async def parallel(self, frame: Frame, step: StepConfig) -> Outcome:
+    async def parallel(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Run lists of steps side by side; one that fails lets the others end."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
@@ -413,12 +412,12 @@ class InnerSteps:
         await self._side_by_side([inner for inner in inside if not inner.ended])
         failed = [inner for inner in inside if inner.ended == "failure"]
         if not failed:
-            return Outcome()
+            return StepOutcome()
         kinds: set[StepStatus] = {self._scene.failed_as(inner) for inner in failed}
         status: StepStatus = next(kind for kind in _WORST if kind in kinds)
         problem = " ".join(self._scene.problem_of(inner) for inner in failed)
         said = self._scene.wording.space.join(dict.fromkeys(self._scene.said_of(inner) for inner in failed))
-        return Outcome(status=status, problem=problem, said=said, final=status == "unknown")
+        return StepOutcome(status=status, problem=problem, said=said, final=status == "unknown")
 
     async def _side_by_side(self, frames: list[Frame]) -> None:
         left = len(frames)
@@ -463,18 +462,18 @@ class PersonSteps:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> Outcome:
+    async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> StepOutcome:
         """Ask until there is an answer that fits; it may correct inputs that were not used yet."""
         state = self._scene.record.state
         scope = state.frames[frame.scope]
-        flow = find_flow(self._scene.parts.file, frame.flow_id)
+        flow = self._scene.parts.file.find_flow(frame.flow_id)
         name = ask.into or "answer"
         properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
         is_first = not state.visited[frame.key + step.step_id]
         if is_first and _was_told(ask.into, scope.inputs, properties):
             self._scene.enter(frame, step, "")
             value = scope.inputs[ask.into]
-            return Outcome(response=Response(body=value), outputs={"answer": value})
+            return StepOutcome(response=Response(body=value), outputs={"answer": value})
         self._scene.enter(frame, step, "")
         wanted = ask.answer if ask.answer is not None else properties.get(ask.into, {"type": "string"})
         schema = {"type": "object", "properties": {name: wanted}, "required": [name]}
@@ -492,7 +491,7 @@ class PersonSteps:
                 problem=problem,
             )
             if answered.action != "accept":
-                return Outcome(status="declined", problem=self._scene.wording.declined)
+                return StepOutcome(status="declined", problem=self._scene.wording.declined)
             if answered.content and name not in answered.content:  # a correction, and no answer yet
                 problem = self._scene.questions.corrections(frame, answered.content)
                 self._scene.record.given(frame, {}, answered=key)
@@ -507,10 +506,10 @@ class PersonSteps:
                 if not problem:
                     if ask.into:
                         self._scene.record.given(frame, {ask.into: value})
-                    return Outcome(response=Response(body=value), outputs={"answer": value})
+                    return StepOutcome(response=Response(body=value), outputs={"answer": value})
             self._scene.record.given(frame, {}, answered=key)
 
-    async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> Outcome:
+    async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> StepOutcome:
         """Ask for a yes or no; a yes may correct inputs that were not used yet."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
@@ -527,8 +526,8 @@ class PersonSteps:
             )
             if decision.action == "deny":
                 why = decision.reason or self._scene.wording.declined
-                return Outcome(status="declined", problem=why, outputs={"answer": False})
+                return StepOutcome(status="declined", problem=why, outputs={"answer": False})
             problem = self._scene.questions.corrections(frame, decision.arguments)
             if not problem and not decision.ask_again:
-                return Outcome(outputs={"answer": True})
+                return StepOutcome(outputs={"answer": True})
             self._scene.record.given(frame, {}, decided=key)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from loom_core.agent.calling_run import SPENT
 from loom_core.agent.notices import Notices
 from loom_core.flow.executor.failing import request_failed
-from loom_core.flow.executor.steps.outcome import Outcome, Response
+from loom_core.flow.executor.steps.context import Response, StepOutcome
 from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.llm.messages import ToolCallPart
 from loom_core.runs.run import Pending, Spent
@@ -22,8 +22,8 @@ from loom_core.tools.permission.permissions import ToolIdentity, UnapprovedToolE
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.asking import FlowQuestions
-    from loom_core.flow.executor.frame import Frame
     from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.state import Frame
     from loom_core.flow.executor.wording import Wording
     from loom_core.runs.human_broker import People
     from loom_core.tools.calls import CallResult, PlannedCall
@@ -119,11 +119,11 @@ class ToolStep:
         (planned,) = await self._work.pipeline.plan([ToolCallPart(self._key, tool, dict(arguments))])
         return planned
 
-    async def outcome(self, planned: PlannedCall) -> Outcome:
+    async def outcome(self, planned: PlannedCall) -> StepOutcome:
         """Ask whether it may be called, if that has to be, and call it."""
         if planned.result is None and (self._asks or planned.verdict == "ask") and not self._approved:
             decided = self._refused(planned) or await self._decided(planned)
-            if isinstance(decided, Outcome):
+            if isinstance(decided, StepOutcome):
                 return decided
             planned = decided
         if planned.result is not None:
@@ -139,16 +139,16 @@ class ToolStep:
             self._work.record.took(spent)
         return self._outcome(result, repeatable=repeatable)
 
-    def _refused(self, planned: PlannedCall) -> Outcome | None:
+    def _refused(self, planned: PlannedCall) -> StepOutcome | None:
         """What comes of a call whose tool no operator has approved: customers are not asked to do that."""
         said = self._work.people.unapproved
         if planned.tool is None or not planned.is_unapproved or not said:
             return None
         error = UnapprovedToolError(planned.tool, said=said)
         _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
-        return Outcome(status="failure", problem=str(error), said=error.said)
+        return StepOutcome(status="failure", problem=str(error), said=error.said)
 
-    async def _decided(self, planned: PlannedCall) -> PlannedCall | Outcome:
+    async def _decided(self, planned: PlannedCall) -> PlannedCall | StepOutcome:
         """The call, if it may be made, as a person says."""
         tool = planned.tool
         for_run = tool is not None and (tool.keeps_approval or not tool.approval_reason)
@@ -163,7 +163,7 @@ class ToolStep:
             for_run=for_run,
         )
         if decision.action == "deny":
-            return Outcome(
+            return StepOutcome(
                 status="declined", problem=decision.reason or f"{decision.by or 'A person'} said no."
             )
         if decision.action == "edit":
@@ -223,16 +223,16 @@ class ToolStep:
         with self._work.standing():
             return await self._work.people.answer(pending)
 
-    def _outcome(self, result: CallResult, *, repeatable: bool) -> Outcome:
+    def _outcome(self, result: CallResult, *, repeatable: bool) -> StepOutcome:
         output = result.output
         body: Any = output.structured
         if body is None:
             body = _read(output.text)
         if result.status == "success":
-            return Outcome(response=Response(body=body), outputs={"result": body})
+            return StepOutcome(response=Response(body=body), outputs={"result": body})
         doubt = output.metadata.get(DOUBT)
         lost = result.status in {"timeout", "unknown"} or doubt == "lost"
-        return Outcome(
+        return StepOutcome(
             status="unknown" if lost and not repeatable else "failure",
             response=Response(_FAILED, body=body),
             problem=str(output.metadata.get(PROBLEM) or output.text),

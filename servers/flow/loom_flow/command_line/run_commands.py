@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -15,26 +17,26 @@ from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
-from loom_core.server.cli.terminal import Interrupted, Interrupts
+from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard
 from loom_flow import PROGRAM
-from loom_flow.command_line.attach import BY, run_code, shown, stayed_with
-from loom_flow.command_line.chat_command import chat
+from loom_flow.command_line.attach import BY, run_code, shown, stands, stayed_with
 from loom_flow.command_line.config_commands import text_of
-from loom_flow.command_line.named_values import named_values
 from loom_flow.invocation import invocation
 from loom_flow.mcp_tools.tools import decision_of, waited_for
 from loom_flow.model_choice import named_model
 from loom_flow.models import RunsResult
 from loom_flow.service import Service
-from loom_flow.texts import explain_text, run_line, runs_text
+from loom_flow.texts import chat_result, explain_text, run_line, runs_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Generator
 
+    from loom_core.flow.config import FlowFile
+    from loom_flow.models import ChatResult
     from loom_flow.settings import Settings
 
-__all__ = ["run_with_service"]
+__all__ = ["chat", "named_values", "run_with_service"]
 
 _INTERRUPTED = 130
 _OBEYED_SECONDS = 10.0
@@ -200,3 +202,95 @@ def _object(text: str, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInputError(f"{option} needs an object.", advice="Write it as '{…}'.")
     return cast("dict[str, Any]", value)
+
+
+_SLICE_SECONDS = 30.0
+
+
+async def chat(service: Service, args: argparse.Namespace) -> int:
+    """Take lines until there is no more; gives the exit code that says how the last of it stands."""
+    keyboard, session, context = Keyboard(), args.session, named_values(args.context)
+    file = (await service.loaded()).file
+    if keyboard.attended:
+        say(_opening(file))
+    code = 0
+    while (line := await keyboard.line("> " if keyboard.attended else "")) is not None:
+        if not line.strip():
+            continue
+        reply = await service.chat(line, session_id=session, context=context, seconds=_SLICE_SECONDS)
+        session, context, args.run_id = reply.session_id, {}, reply.run_id
+        run = await stands(service, reply.run_id) if reply.run_id else None
+        result = chat_result(reply, run, file=service.current or file, by_asking=False)
+        _say(result, as_json=args.json)
+        await service.reached(session, run, reply.told)
+        code = _chat_code(reply.status if run is None else run.status)
+    return code
+
+
+def _opening(file: FlowFile) -> str:
+    settings = file.basic_settings
+    return f"{settings.greeting or settings.name or PROGRAM}\n(Ctrl-D ends.)"
+
+
+def _chat_code(status: RunStatus) -> int:
+    """As of a run, but that a conversation in which the user has called something off has gone well."""
+    return 0 if status == "aborted" else run_code(status)
+
+
+def _say(result: ChatResult, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(f"{json.dumps(result.model_dump(mode='json'), ensure_ascii=True)}\n")
+        sys.stdout.flush()
+        return
+    out(result.text)
+    for mark, title in _citations(result):
+        say(f"  [{mark}] {title}")
+
+
+def _citations(result: ChatResult) -> list[tuple[str, str]]:
+    """What an answer rests on, marked as the text marks it: by id, or by number."""
+    cited = [each for each in result.citations if f"[{each.id}]" in result.text]
+    if cited:
+        return [(each.id, each.title or each.source) for each in cited]
+    return [(str(number), each.title or each.source) for number, each in enumerate(result.citations, 1)]
+
+
+_TYPES: Mapping[type, frozenset[str]] = {
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"integer", "number"}),
+    str: frozenset({"string"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+    type(None): frozenset({"null"}),
+}
+
+
+def named_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the arguments give: values are JSON, or texts as they are.
+
+    Args:
+        given: the arguments.
+        schema: what they are for; what wants a text is given one, though it looks like a number.
+
+    Raises:
+        InvalidInputError: one has no name or no `=`.
+    """
+    values: dict[str, Any] = {}
+    properties = cast("Mapping[str, Any]", (schema or {}).get("properties", {}))
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals or not name:
+            raise InvalidInputError(f"{each!r} has no name or no value.", advice="Write NAME=VALUE.")
+        values[name] = _value(text, properties.get(name))
+    return values
+
+
+def _value(text: str, schema: object) -> object:
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    named = cast("Mapping[str, Any]", schema).get("type", ()) if isinstance(schema, Mapping) else ()
+    wanted = {named} if isinstance(named, str) else set(cast("Sequence[str]", named))
+    return text if "string" in wanted and not wanted & _TYPES[type(value)] else value

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from loom_core.flow.config.flow_validation import steps_before
 from loom_core.flow.config.models import FlowConfig
-from loom_core.flow.config.validation.flow import steps_before
 
 
 def before(*steps):

@@ -1,0 +1,544 @@
+"""Validation of a flow file beyond its models: its parts fit, and what its flows refer to is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from loom_core.config_file import ConfigPath, ConfigProblem
+from loom_core.errors import ConfigError, UnreadableTextError
+from loom_core.flow.config.references import (
+    NAME_INPUT,
+    Text,
+    input_names,
+    missing,
+    reference_problems,
+    texts_in,
+    unreadable,
+)
+from loom_core.flow.config.step_validation import (
+    address_problems,
+    endpoint_problems,
+    endpoint_texts,
+    placed_steps,
+    secret_problems,
+    step_problems,
+    step_texts,
+)
+from loom_core.flow.triggers.matcher import check_pattern
+from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.slots import fits
+from loom_core.knowledge.text.scripts import normalise
+from loom_core.net.policy import NetPolicy
+from loom_core.tools.schemas.form import schema_problem
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig, FlowFile
+    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.config.step_validation import PlacedStep
+    from loom_core.llm.config import ProviderConfig
+
+__all__ = [
+    "DESCRIBE_TOOL",
+    "SERVER_TOOLS",
+    "Surroundings",
+    "file_problems",
+    "flow_problems",
+    "schema_problems",
+    "steps_before",
+]
+
+
+_T = TypeVar("_T")
+_SCRIPTED = "mock"  # for tests; it is given its answers under `options`
+
+
+def file_problems(file: FlowFile, *, tools: Collection[str] = ()) -> Iterator[ConfigProblem]:
+    """What is wrong with a file; what is wrong with a flow, skill or tool names it.
+
+    Args:
+        file: the file.
+        tools: names of tools that there are besides `system_tools`. One with a colon is a tool of an MCP
+            server, and is not looked for.
+    """
+    for problem in _all_problems(file, tools):
+        match problem.path:
+            case ("flows", int(index), *_):
+                whose = f"flow {file.flows[index].flow_id!r}"
+            case ("skills", int(index), *_):
+                whose = f"skill {file.skills[index].id!r}"
+            case ("system_tools", int(index), *_):
+                whose = f"tool {file.system_tools[index].name!r}"
+            case _:
+                whose = ""
+        yield replace(problem, message=f"{whose}: {problem.message}") if whose else problem
+
+
+def _all_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProblem]:
+    flows = {flow.flow_id: flow for flow in file.flows if flow.enabled}
+    known = {*tools, *(tool.name for tool in file.system_tools if tool.enabled)}
+    around = Surroundings(file, known, flows)
+    yield from _model_problems(file)
+    yield from _address_problems(file)
+    yield from _net_problems(file)
+    yield from _twice(file.flows, lambda each: each.flow_id, ("flows",), "flow_id", "flow")
+    yield from _twice(file.system_tools, lambda each: each.name, ("system_tools",), "name", "tool")
+    yield from _twice(file.skills, lambda each: each.id, ("skills",), "id", "skill")
+    offered = [flow for flow in file.flows if flow.as_tool and flow.enabled]
+    names = [flow.tool_name or flow.flow_id for flow in offered]
+    for index, flow in enumerate(file.flows):
+        path = ("flows", index)
+        if not flow.enabled:
+            continue
+        yield from flow_problems(flow, path, around)
+        if flow.as_tool and (flow.tool_name or flow.flow_id) in names[: offered.index(flow)]:
+            yield ConfigProblem(
+                (*path, "as_tool"), "another flow is offered as a tool of this name.", "Write `tool_name`."
+            )
+    yield from _cycle_problems(file, flows)
+    yield from _tool_problems(file)
+    yield from _skill_problems(file, known)
+    yield from secret_problems(texts_in(file.context, ("context",)))
+
+
+def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
+    """Language models of a provider that there is not."""
+    if file.model is None:
+        return
+    from loom_core.llm.factory import provider_choices  # vendors and plugins, where one is named only
+
+    known = provider_choices()
+    places: list[tuple[ConfigPath, ProviderConfig]] = [(("model",), file.model)]
+    places += [(("model", "fallbacks", at), each) for at, each in enumerate(file.model.fallbacks)]
+    for path, model in places:
+        if model.provider not in {*known, _SCRIPTED}:
+            yield ConfigProblem(
+                (*path, "provider"),
+                f"there is no provider of language models {model.provider[:80]!r}.",
+                missing(model.provider, known, none=""),
+            )
+
+
+def _address_problems(file: FlowFile) -> Iterator[ConfigProblem]:
+    url = file.flow_url
+    if url and (not url.lower().startswith(("https://", "http://")) or any(each in url for each in "{#")):
+        yield ConfigProblem(
+            ("flow_url",),
+            "this is no address that paths can be put behind.",
+            "Write it whole, without placeholders and without `#`: https://api.example/flows.",
+        )
+    if file.retrieve_knowledge_url is None:
+        return
+    if file.knowledge is not None:
+        yield ConfigProblem(
+            ("knowledge",), "there is `retrieve_knowledge_url` already.", "Keep the one or the other."
+        )
+    knowledge, path = file.retrieve_knowledge_url, ("retrieve_knowledge_url",)
+    yield from address_problems(knowledge.url, path, flow_url=url)
+    texts = [
+        Text((*path, "url"), knowledge.url, "url"),
+        *texts_in({**knowledge.headers}, (*path, "headers")),
+        *texts_in(knowledge.parameters or {}, (*path, "parameters")),
+    ]
+    yield from reference_problems(texts, (), {})
+
+
+def _net_problems(file: FlowFile) -> Iterator[ConfigProblem]:
+    for index, rule in enumerate(file.net.allow):
+        try:
+            NetPolicy.allowing([rule])
+        except ConfigError as error:
+            yield ConfigProblem(("net", "allow", index), error.message, error.advice)
+    for key, hosts in (("only", file.net.only), ("trace", file.net.trace)):
+        for index, host in enumerate(hosts):
+            if not host or any(each in host for each in "/:@ ?#") or "*" in host.removeprefix("*."):
+                yield ConfigProblem(
+                    ("net", key, index), f"{host[:80]!r} is no host.", "Write api.example or *.example.org."
+                )
+
+
+def _twice(
+    parts: Sequence[_T], named: Callable[[_T], str], path: ConfigPath, key: str, what: str
+) -> Iterator[ConfigProblem]:
+    seen = set[str]()
+    for index, part in enumerate(parts):
+        name = named(part)
+        if name in seen:
+            yield ConfigProblem(
+                (*path, index, key), f"there is another {what} {name[:80]!r}.", f"Give each {what} its own."
+            )
+        seen.add(name)
+
+
+def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator[ConfigProblem]:
+    """Flows that would run themselves, directly or by way of others."""
+    runs = {
+        flow.flow_id: [placed.step.workflow_id for placed in placed_steps(flow.steps, ())]
+        for flow in flows.values()
+    }
+    if cycle := _cycle({name: [each for each in run if each in flows] for name, run in runs.items()}):
+        index = next(index for index, flow in enumerate(file.flows) if flow.flow_id == cycle[0])
+        yield ConfigProblem(
+            ("flows", index, "flow_id"),
+            f"the flow would run itself: {' → '.join(cycle)}.",
+            "Take one `workflowId` out of this circle.",
+        )
+
+
+def _cycle(needed: Mapping[str, Sequence[str]]) -> list[str]:
+    """A circle in what needs what, its first part at both ends; empty if there is none."""
+    try:
+        TopologicalSorter(needed).prepare()
+    except CycleError as error:
+        return list(reversed(cast("list[str]", error.args[1])))
+    return []
+
+
+def _tool_problems(file: FlowFile) -> Iterator[ConfigProblem]:
+    for index, tool in enumerate(file.system_tools):
+        if not tool.enabled:
+            continue
+        path = ("system_tools", index)
+        yield from schema_problems(tool.parameters, (*path, "parameters"))
+        yield from endpoint_problems(tool.endpoint, (*path, "endpoint"), flow_url=file.flow_url)
+        texts = [*endpoint_texts(tool.endpoint, (*path, "endpoint"))]
+        if isinstance(tool.confirm, str):
+            texts.append(Text((*path, "confirm"), tool.confirm))
+        yield from reference_problems(texts, input_names(tool.parameters), {})
+
+
+def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProblem]:
+    ids = {skill.id for skill in file.skills}
+    for index, skill in enumerate(file.skills):
+        path = ("skills", index)
+        for number, name in enumerate(skill.tools):
+            if skill.enabled and ":" not in name and name not in tools:
+                yield ConfigProblem(
+                    (*path, "tools", number),
+                    f"there is no tool {name[:80]!r}.",
+                    missing(name, tools, none=DESCRIBE_TOOL),
+                )
+        if skill.confirm:
+            yield from reference_problems([Text((*path, "confirm"), skill.confirm)], None, {})
+        for key, named in (("depends_on", skill.depends_on), ("excludes", skill.excludes)):
+            for number, other in enumerate(named):
+                if other not in ids:
+                    yield ConfigProblem(
+                        (*path, key, number),
+                        f"there is no skill {other[:80]!r}.",
+                        missing(other, ids, none="Give one this `id`."),
+                    )
+                elif other == skill.id and key == "excludes":
+                    yield ConfigProblem((*path, key, number), "that is the skill itself.", "Leave it out.")
+        both = set(skill.depends_on) & set(skill.excludes)
+        if both:
+            yield ConfigProblem(
+                (*path, "excludes"),
+                f"it depends on {min(both)!r} and excludes it.",
+                "Keep the one or the other.",
+            )
+    if cycle := _cycle(
+        {skill.id: [each for each in skill.depends_on if each in ids] for skill in file.skills}
+    ):
+        index = next(index for index, skill in enumerate(file.skills) if skill.id == cycle[0])
+        yield ConfigProblem(
+            ("skills", index, "depends_on"),
+            f"what it depends on depends on it: {' → '.join(cycle)}.",
+            "Take one id out of this circle.",
+        )
+
+
+SERVER_TOOLS = frozenset({"flow_chat", "flow_run", "flow_list", "flow_explain", "flow_status", "flow_resume"})
+"""What the server's own tools are called."""
+
+DESCRIBE_TOOL = "Describe it in `system_tools`, or name a tool of an MCP server as server:tool."
+"""What to do where there is no tool of any name."""
+
+_PATTERNS = "It is a regular expression; a character that is meant itself has a backslash before it: \\(."
+_TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_ANSWER = "answer"
+_ANSWERS = frozenset({"body", "header", "statusCode"})
+_RESULT = "result"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What there is around a flow.
+
+    Attributes:
+        file: the whole file.
+        tools: names of tools that steps and skills may name.
+        flows: the enabled flows by id.
+    """
+
+    file: FlowFile
+    tools: Collection[str]
+    flows: Mapping[str, FlowConfig]
+
+
+def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> Iterator[ConfigProblem]:
+    """What is wrong with a flow."""
+    flow_url = around.file.flow_url
+    yield from schema_problems(flow.input_schema, (*path, "input_schema"))
+    if flow.endpoint is not None:
+        if flow.steps:
+            yield ConfigProblem(
+                (*path, "endpoint"),
+                "a flow is one request or several steps, not both.",
+                "Make the request a step.",
+            )
+        yield from endpoint_problems(flow.endpoint, (*path, "endpoint"), flow_url=flow_url)
+    elif not flow.steps:
+        yield from address_problems("", path, flow_url=flow_url)
+    placed = [*placed_steps(flow.steps, (*path, "steps"))]
+    seen = set[str]()
+    for each in placed:
+        if each.step.step_id in seen:
+            yield ConfigProblem(
+                (*each.path, "stepId"),
+                f"there is another step {each.step.step_id!r} in this flow.",
+                "Give each an id of its own.",
+            )
+        seen.add(each.step.step_id)
+        yield from step_problems(each, flow_url=flow_url)
+        yield from _named_problems(each, around)
+        yield from _asked_problems(each, input_names(flow.input_schema))
+    inputs, outputs = _inputs(flow, placed), _outputs(placed, around.flows)
+    before = steps_before(flow.steps)
+    for each in placed:
+        done = {*before[each.step.step_id], each.step.step_id}
+        yield from reference_problems(step_texts(each), inputs, outputs, own=flow.outputs, before=done)
+    yield from reference_problems(_texts(flow, path), inputs, outputs, own=flow.outputs)
+    if "steps" in flow.model_fields_set and not flow.steps:
+        advice = "Write one, or leave `steps` out: then `endpoint` is asked, or `flow_url`."
+        yield ConfigProblem((*path, "steps"), "there is no step in it.", advice)
+    if flow.steps:
+        yield from _answer_problems(_texts(flow, path))
+    yield from _pattern_problems(flow, path)
+    yield from _flow_tool_problems(flow, path)
+
+
+def _answer_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
+    """What a flow of several steps says of an answer at its end, where there is none."""
+    for text in texts:
+        try:
+            found = [each for each in text.expressions() if each.root in _ANSWERS]
+        except UnreadableTextError:
+            continue
+        for each in found:
+            yield ConfigProblem(
+                text.path,
+                f"{each.source} is empty here: a flow of steps has no answer of its own.",
+                "Name it as an output of a step, and write {$steps.<stepId>.outputs.<name>}.",
+            )
+
+
+def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
+    """What is wrong with a JSON Schema of inputs."""
+    if problem := schema_problem(schema):
+        yield ConfigProblem(path, f"the schema {problem}.", "See json-schema.org.")
+        return
+    yield from _choice_problems(schema, path)
+    names, required = input_names(schema), schema.get("required")
+    if names is None or not isinstance(required, list):
+        return
+    for index, name in enumerate(cast("list[str]", required)):
+        if name not in names:
+            yield ConfigProblem(
+                (*path, "required", index),
+                f"`required` names {name[:80]!r}, which is no property.",
+                missing(name, names, none="Name it in `properties`."),
+            )
+
+
+def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
+    """Choices that nobody can make: they are called alike, or the type of the input does not take them."""
+    named: object = schema.get("properties")
+    for name, part in cast("Mapping[str, object]", named).items() if isinstance(named, Mapping) else ():
+        if not isinstance(part, Mapping):
+            continue
+        about = cast("Mapping[str, object]", part)
+        key = next((each for each in ("oneOf", "anyOf") if each in about), "")
+        seen: dict[str, object] = {}
+        for index, choice in enumerate(choices_of(about) if key else ()):
+            at = (*path, "properties", name, key, index)
+            if not fits(choice.value, name, about):
+                yield ConfigProblem(
+                    at,
+                    f"{choice.value!r} does not fit the schema of {name!r}.",
+                    "Make it fit, or leave out `type`.",
+                )
+            for called in map(normalise, choice.names):
+                if seen.setdefault(called, choice.value) != choice.value:
+                    yield ConfigProblem(
+                        at,
+                        f"{choice.value!r} is called as {seen[called]!r} is: {called!r}.",
+                        "Give each a `title` of its own.",
+                    )
+
+
+def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[Text]:
+    """What is filled in outside of steps."""
+    if flow.endpoint is not None:
+        yield from endpoint_texts(flow.endpoint, (*path, "endpoint"))
+    for name, expression in flow.outputs.items():
+        yield Text((*path, "outputs", name), expression, "expression")
+    yield Text((*path, "response"), flow.response)
+
+
+def _inputs(flow: FlowConfig, placed: Sequence[PlacedStep]) -> Collection[str] | None:
+    """Names of inputs: those of the schema, and what is asked for with a schema of its own."""
+    names = input_names(flow.input_schema)
+    if names is None:
+        return None
+    asked = (each.step.ask for each in placed if each.step.ask is not None)
+    return names | {ask.into for ask in asked if ask.into and ask.answer is not None}
+
+
+def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> dict[str, Collection[str]]:
+    found: dict[str, Collection[str]] = {}
+    for each in placed:
+        step = each.step
+        own = {_ANSWER} if step.kind in {"ask", "confirm"} else set[str]()
+        if step.kind in {"operation", "tool", "workflow"}:
+            own = {_RESULT}
+        if step.workflow_id in flows:
+            own |= flows[step.workflow_id].outputs.keys()
+        found[step.step_id] = own | step.outputs.keys()
+    return found
+
+
+def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[ConfigProblem]:
+    """Tools, flows and inputs that a step names."""
+    step, path = placed.step, placed.path
+    if step.tool and ":" not in step.tool and step.tool not in around.tools:
+        yield ConfigProblem(
+            (*path, "tool"),
+            f"there is no tool {step.tool[:80]!r}.",
+            missing(step.tool, around.tools, none=DESCRIBE_TOOL),
+        )
+    if step.ask is not None and step.ask.answer is not None:
+        answer = {"type": "object", "properties": {_ANSWER: step.ask.answer}}
+        yield from schema_problems(answer, (*path, "ask", "schema"))
+    if not step.workflow_id:
+        return
+    flow = around.flows.get(step.workflow_id)
+    if flow is None:
+        yield ConfigProblem(
+            (*path, "workflowId"),
+            f"there is no flow {step.workflow_id[:80]!r}.",
+            missing(step.workflow_id, around.flows, none="Write one."),
+        )
+        return
+    if placed.in_branch and _asks(flow.steps):
+        yield ConfigProblem(
+            (*path, "workflowId"),
+            f"the flow {flow.flow_id!r} asks the user, which is not done side by side with other steps.",
+            "Run it in a step before or after.",
+        )
+    names = input_names(flow.input_schema)
+    for index, parameter in enumerate(step.parameters):
+        if names is not None and parameter.name not in names:
+            yield ConfigProblem(
+                (*path, "parameters", index, "name"),
+                f"the flow {flow.flow_id!r} has no input {parameter.name[:80]!r}.",
+                missing(parameter.name, names, none="Leave it out."),
+            )
+
+
+def _asked_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
+    """An answer that becomes an input of which nothing is known."""
+    ask = placed.step.ask
+    if ask is None or not ask.into or ask.answer is not None or inputs is None or ask.into in inputs:
+        return
+    yield ConfigProblem(
+        (*placed.path, "ask", "into"),
+        f"no schema names the input {ask.into[:80]!r}, which the answer becomes.",
+        missing(ask.into, inputs, none="Name it in `input_schema`, or give the question a `schema`."),
+    )
+
+
+def _asks(steps: Sequence[StepConfig]) -> bool:
+    return any(each.step.kind in {"ask", "confirm"} for each in placed_steps(steps, ()))
+
+
+def _pattern_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
+    names = input_names(flow.input_schema)
+    for index, pattern in enumerate(flow.trigger_patterns):
+        at = (*path, "trigger_patterns", index)
+        try:
+            groups = check_pattern(pattern)
+        except UnreadableTextError as error:
+            yield unreadable(at, error, advice=_PATTERNS)
+            continue
+        for group in groups:
+            if names is not None and group not in names:
+                yield ConfigProblem(
+                    at,
+                    f"no schema names the input {group[:80]!r}, which a group fills.",
+                    missing(group, names, none=NAME_INPUT),
+                )
+
+
+def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
+    if not flow.as_tool:
+        return
+    name, key = (flow.tool_name, "tool_name") if flow.tool_name else (flow.flow_id, "flow_id")
+    if not _TOOL_NAME.fullmatch(name):
+        yield ConfigProblem(
+            (*path, key),
+            f"a tool cannot be called {name[:80]!r}.",
+            "Write `tool_name`: a small letter, then small letters, digits and `_`, at most 40.",
+        )
+    elif name in SERVER_TOOLS:
+        yield ConfigProblem((*path, key), f"the server has a tool {name!r} already.", "Write `tool_name`.")
+    if not flow.description:
+        yield ConfigProblem(
+            (*path, "as_tool"),
+            "a tool without a description is of no use to a model.",
+            "Write `description`.",
+        )
+
+
+def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
+    """For each step, by id, the ids of those that may have been done when it begins.
+
+    A step may follow the one before it, and whatever leads to it by `goto` or `retry`. Steps of a branch
+    follow what stands before the parallel step, and come before what stands behind it; not so those of
+    different branches.
+
+    Args:
+        steps: of a flow.
+    """
+    leads: dict[str, set[str]] = {}
+    _lead(steps, leads, on=())
+    before: dict[str, set[str]] = {step: set() for step in leads}
+    for start in leads:
+        waiting = [*leads[start]]
+        while waiting:
+            step = waiting.pop()
+            if step in before and start not in before[step]:
+                before[step].add(start)
+                waiting += leads[step]
+    return before
+
+
+def _lead(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collection[str]) -> None:
+    """Note where each step leads.
+
+    Args:
+        steps: a list of them.
+        leads: is added to.
+        on: where the last of them leads.
+    """
+    for index, step in enumerate(steps):
+        following = {steps[index + 1].step_id} if index + 1 < len(steps) else {*on}
+        jumps = {action.step_id for action in (*step.on_success, *step.on_failure) if action.step_id}
+        onward = following | jumps
+        begins = {branch[0].step_id for branch in step.parallel if branch}
+        leads.setdefault(step.step_id, set()).update(onward | begins)
+        for branch in step.parallel:
+            _lead(branch, leads, on=onward)

@@ -1,0 +1,250 @@
+"""Validation of steps and their requests beyond their models: whether they fit, and where addresses lead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.config_file import ConfigPath, ConfigProblem
+from loom_core.errors import UnreadableTextError
+from loom_core.flow.config.models_endpoint import check_headers, check_query, reference_in
+from loom_core.flow.config.references import Text, missing, texts_in, unreadable
+from loom_core.flow.expressions.condition import check_criterion
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
+    from loom_core.flow.config.models_step import Action, StepConfig
+
+__all__ = [
+    "PlacedStep",
+    "address_problems",
+    "criteria_problems",
+    "criteria_texts",
+    "endpoint_problems",
+    "endpoint_texts",
+    "placed_steps",
+    "secret_problems",
+    "step_problems",
+    "step_texts",
+]
+
+
+_KINDS = ("operation", "tool", "workflowId", "parallel", "ask", "confirm")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStep:
+    """A step and where it stands.
+
+    Attributes:
+        path: where.
+        step: the step.
+        beside: ids of the steps of its list, itself included.
+        in_branch: whether it is in a branch of a parallel step.
+    """
+
+    path: ConfigPath
+    step: StepConfig
+    beside: Collection[str]
+    in_branch: bool = False
+
+
+def placed_steps(
+    steps: Sequence[StepConfig], path: ConfigPath, *, in_branch: bool = False
+) -> Iterator[PlacedStep]:
+    """Steps with all that stand in their branches."""
+    beside = [step.step_id for step in steps]
+    for index, step in enumerate(steps):
+        at = (*path, index)
+        yield PlacedStep(at, step, beside, in_branch)
+        for number, branch in enumerate(step.parallel):
+            yield from placed_steps(branch, (*at, "parallel", number), in_branch=True)
+
+
+def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
+    """What is wrong with a step by itself and beside its neighbours."""
+    step, path = placed.step, placed.path
+    said = [
+        key
+        for key, there in zip(
+            _KINDS,
+            (step.operation, step.tool, step.workflow_id, step.parallel, step.ask, step.confirm),
+            strict=True,
+        )
+        if there
+    ]
+    if step.confirm is False and step.kind != "tool":
+        yield ConfigProblem((*path, "confirm"), "there is nothing here that would be asked.", "Leave it out.")
+    if len(said) > 1 and said != ["tool", "confirm"]:
+        yield ConfigProblem(
+            (*path, said[1]), f"a step is one thing, not {' and '.join(said)}.", "Make it several steps."
+        )
+    if step.kind == "none" and not (
+        step.success_criteria or step.on_success or step.on_failure or step.outputs
+    ):
+        yield ConfigProblem(path, "the step does nothing.", f"Give it one of {', '.join(_KINDS)}.")
+    asks = "ask" if step.ask is not None else "confirm" if step.confirm else ""
+    if placed.in_branch and asks:
+        yield ConfigProblem(
+            (*path, asks),
+            "side by side with other steps the user is not asked.",
+            "Ask in a step before or after.",
+        )
+    if any(not branch for branch in step.parallel) or len(step.parallel) == 1:
+        yield ConfigProblem(
+            (*path, "parallel"), "two or more lists of steps run side by side.", "None of them is empty."
+        )
+    if step.operation is not None:
+        yield from endpoint_problems(step.operation, (*path, "operation"), flow_url=flow_url)
+    yield from criteria_problems(step.success_criteria, (*path, "successCriteria"))
+    yield from _argument_problems(step, path)
+    yield from _action_problems(step.on_success, (*path, "onSuccess"), placed, after_failure=False)
+    yield from _action_problems(step.on_failure, (*path, "onFailure"), placed, after_failure=True)
+
+
+def _argument_problems(step: StepConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
+    request = step.operation
+    if step.request_body is not None:
+        if request is None:
+            yield ConfigProblem((*path, "requestBody"), "only a request has a body.", "Use `parameters`.")
+        elif request.body is not None:
+            yield ConfigProblem((*path, "requestBody"), "the operation has a body already.", "Keep one.")
+        yield from secret_problems(texts_in(step.request_body.payload, (*path, "requestBody", "payload")))
+    if step.parameters and step.kind not in {"operation", "tool", "workflow"}:
+        yield ConfigProblem((*path, "parameters"), "there is nothing here that takes parameters.")
+    names = [(each.in_, each.name) for each in step.parameters]
+    for index, each in enumerate(step.parameters):
+        at = (*path, "parameters", index)
+        if (each.in_, each.name) in names[:index]:
+            yield ConfigProblem(at, f"the parameter {each.name[:80]!r} is there twice.")
+        if request is None:
+            if each.in_:
+                yield ConfigProblem((*at, "in"), "only parameters of a request are put somewhere.")
+            yield from secret_problems(texts_in(each.value, (*at, "value")))
+            continue
+        try:
+            if each.in_ == "header":
+                check_headers({each.name: str(each.value)})
+            else:
+                check_query({each.name: each.value})
+        except ValueError as error:
+            yield ConfigProblem((*at, "value"), f"{error}.".replace("..", "."))
+
+
+def _action_problems(
+    actions: Sequence[Action], path: ConfigPath, placed: PlacedStep, *, after_failure: bool
+) -> Iterator[ConfigProblem]:
+    for index, action in enumerate(actions):
+        at = (*path, index)
+        yield from criteria_problems(action.criteria, (*at, "criteria"))
+        if action.type == "retry" and not after_failure:
+            yield ConfigProblem(
+                (*at, "type"),
+                "only what has failed is done again.",
+                "To wait for something, let `successCriteria` say what, and retry in `onFailure`.",
+            )
+        if action.type == "end":
+            if action.step_id:
+                yield ConfigProblem((*at, "stepId"), "`end` leads to no step.", "Use `goto`.")
+        elif action.step_id not in placed.beside and (action.step_id or action.type == "goto"):
+            yield ConfigProblem(
+                (*at, "stepId"),
+                f"there is no step {action.step_id[:80]!r} in this list."
+                if action.step_id
+                else "it lacks a step.",
+                missing(action.step_id, placed.beside, none="Name one."),
+            )
+        if action.response and (action.type != "end" or placed.in_branch):
+            yield ConfigProblem((*at, "response"), "the user reads a response at the end of the flow only.")
+
+
+def step_texts(placed: PlacedStep) -> Iterator[Text]:
+    """Everything in a step that is filled in, without what stands in its branches."""
+    step, path = placed.step, placed.path
+    if step.operation is not None:
+        yield from endpoint_texts(step.operation, (*path, "operation"))
+    for index, parameter in enumerate(step.parameters):
+        yield from texts_in(parameter.value, (*path, "parameters", index, "value"))
+    if step.request_body is not None:
+        yield from texts_in(step.request_body.payload, (*path, "requestBody", "payload"))
+    if step.ask is not None:
+        yield Text((*path, "ask", "question"), step.ask.question)
+    if step.confirm:
+        yield Text((*path, "confirm", "question"), step.confirm.question)
+    yield from criteria_texts(step.success_criteria, (*path, "successCriteria"))
+    for key, actions in (("onSuccess", step.on_success), ("onFailure", step.on_failure)):
+        for index, action in enumerate(actions):
+            yield from criteria_texts(action.criteria, (*path, key, index, "criteria"))
+            yield Text((*path, key, index, "response"), action.response)
+    for name, expression in step.outputs.items():
+        yield Text((*path, "outputs", name), expression, "output")
+
+
+_SECRETS = "Write secrets into `headers` or `query`, where they are hidden from logs and models."
+
+
+def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[ConfigProblem]:
+    """What is wrong with an address besides its form: there is nothing that it is put behind."""
+    if not url.lower().startswith(("https://", "http://")) and not flow_url:
+        what = f"the path {url[:80]!r} is put behind `flow_url`" if url else "`flow_url` is asked"
+        yield ConfigProblem(
+            path, f"{what}, which is not there.", 'Write "flow_url": "https://…", or a whole address.'
+        )
+
+
+def endpoint_problems(
+    endpoint: EndpointConfig, path: ConfigPath, *, flow_url: str
+) -> Iterator[ConfigProblem]:
+    """What is wrong with a request."""
+    yield from address_problems(endpoint.url, (*path, "url"), flow_url=flow_url)
+    yield from secret_problems(texts_in(endpoint.body, (*path, "body")))
+    yield from criteria_problems(endpoint.success_criteria, (*path, "successCriteria"))
+
+
+def secret_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
+    """References to secrets where they are not looked up."""
+    for text in texts:
+        if reference_in(text.text):
+            yield ConfigProblem(text.path, "a secret is not looked up here.", _SECRETS)
+
+
+def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[Text]:
+    """Everything in a request that is filled in."""
+    yield Text((*path, "url"), endpoint.url, "url")
+    yield from texts_in({**endpoint.headers}, (*path, "headers"))
+    yield from texts_in(endpoint.query or {}, (*path, "query"))
+    yield from texts_in(endpoint.body, (*path, "body"))
+    yield Text((*path, "result"), endpoint.result, "expression")
+    yield Text((*path, "failure"), endpoint.failure)
+    yield from criteria_texts(endpoint.success_criteria, (*path, "successCriteria"))
+
+
+def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[Text]:
+    """What criteria look at, as far as they can be read."""
+    for index, criterion in enumerate(criteria):
+        if criterion.type == "simple":
+            yield Text((*path, index, "condition"), criterion.condition, "condition")
+        elif criterion.context:
+            yield Text((*path, index, "context"), criterion.context, "expression")
+
+
+def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[ConfigProblem]:
+    """What is wrong with criteria that are no conditions."""
+    for index, criterion in enumerate(criteria):
+        if criterion.type == "simple":
+            if criterion.context:
+                yield ConfigProblem(
+                    (*path, index, "context"), "a condition names itself what it looks at.", "Leave it out."
+                )
+            continue
+        if not criterion.context:
+            yield ConfigProblem(
+                (*path, index),
+                f"a criterion of the type {criterion.type} needs a context.",
+                'Write "context": "$response.body".',
+            )
+        try:
+            check_criterion(criterion.model_copy(update={"context": "$response.body"}))
+        except UnreadableTextError as error:
+            yield unreadable((*path, index, "condition"), error)

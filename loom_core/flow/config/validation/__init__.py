@@ -1,1 +1,0 @@
-"""Validate a flow file beyond its schema: references, steps and endpoints."""

@@ -1,0 +1,279 @@
+"""Sources of knowledge that a flow file names: an API of the house, or any source of Loom."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from loom_core.errors import ConfigError, SourceError
+from loom_core.flow.config.models import DocumentsSource, HttpSource, KnowledgeEndpointConfig
+from loom_core.flow.config.models_endpoint import EndpointConfig
+from loom_core.flow.expressions import Values
+from loom_core.flow.http.answer import status_text
+from loom_core.flow.knowledge.executor import AnswerCache, KnowledgeExecutor
+from loom_core.flow.knowledge.interface import TENANCY, normal_question
+from loom_core.knowledge.sources.remote.json_path import JsonPath
+from loom_core.knowledge.sources.remote.result_mapping import read_items
+from loom_core.knowledge.text.analysis import content_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from loom_core.flow.config.models import FlowFile
+    from loom_core.flow.http.caller import EndpointCaller
+    from loom_core.flow.knowledge.executor import KnowledgeAnswer
+    from loom_core.flow.knowledge.interface import FlowKnowledge
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.tools.interface import JsonValue
+
+__all__ = ["ApiKnowledge", "KnowledgeBaseExecutor", "ProviderKnowledge", "named_knowledge"]
+
+
+_TENANCY_FILTERS = {
+    "tenantId": "tenantId",
+    "tenant_id": "tenantId",
+    "chatbotId": "chatbotId",
+    "chatbot_id": "chatbotId",
+}
+"""Filters by which sources tell tenants apart, and the context variable that each is given."""
+
+_START_SECONDS = 9.0
+_LONGEST = 2000
+
+
+@runtime_checkable
+class _Opens(Protocol):
+    """A source whose knowledge base is opened in this process."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def opened(self) -> GraphRAGKnowledgeBase: ...
+
+
+class ProviderKnowledge:
+    """Asks a `KnowledgeBaseProvider`.
+
+    If it can be filtered by tenant or chatbot, it is: a message that does not say whose it is finds nothing
+    there, as it would else find what belongs to others.
+
+    Args:
+        provider: what is asked.
+        limit: how many passages at the most.
+        version: of what is in it; another one forgets answers that are kept. It must not wait.
+    """
+
+    def __init__(
+        self, provider: KnowledgeBaseProvider, *, limit: int = 5, version: Callable[[], str] = str
+    ) -> None:
+        self._provider = provider
+        self._limit = limit
+        self._version = version
+
+    def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
+        """The source, its version, the question, and whose it is; see `FlowKnowledge.identity`."""
+        who = [context.get(name) for name in dict.fromkeys(_TENANCY_FILTERS.values())]
+        parts = [self._provider.name, self._version(), normal_question(message), self._limit, who]
+        return json.dumps(parts, ensure_ascii=False, default=str)
+
+    async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
+        """See `FlowKnowledge.find`.
+
+        Raises:
+            SourceError: it belongs to tenants, and the message does not say which.
+            LoomError: it cannot be asked.
+        """
+        await self._provider.start(_START_SECONDS)
+        filters = self._filters(context)  # some know only now what they can be filtered by
+        return await self._provider.query(message[:_LONGEST], self._limit, filters or None)
+
+    async def warm_up(self) -> None:
+        """Connect to the source, or open the knowledge base and load what embeds questions to it.
+
+        Raises:
+            LoomError: it cannot be asked.
+        """
+        await self._provider.start(_START_SECONDS)
+        if isinstance(self._provider, _Opens):
+            await (await self._provider.opened()).embed([self._provider.name], kind="query")
+
+    def _filters(self, context: Mapping[str, JsonValue]) -> dict[str, Any]:
+        supported = self._provider.supported_filters
+        filters: dict[str, Any] = {}
+        for name, variable in _TENANCY_FILTERS.items():
+            if name not in supported:
+                continue
+            value = context.get(variable)
+            if not isinstance(value, str | int) or value == "":
+                raise SourceError(
+                    f"{self._provider.name!r} keeps apart what belongs to whom, and the message has no "
+                    f"{variable}.",
+                    advice=f"Give {variable} in the `context` of the message or of the flow file.",
+                )
+            filters[name] = value
+        return filters
+
+
+_LONGEST_ANSWER = {"GET": 300, "POST": 2000}
+"""Characters of a message that are sent: a Chinese one takes nine in an address, which may have 4,096."""
+
+
+class ApiKnowledge:
+    """Asks the API of a flow file: GET with the parameters in the address, POST with them as JSON.
+
+    Args:
+        config: what the file says of it.
+        caller: sends the requests.
+        seconds: for one question, however long anybody waits for it.
+        name: what passages without an address call their source.
+    """
+
+    def __init__(
+        self,
+        config: KnowledgeEndpointConfig,
+        caller: EndpointCaller,
+        *,
+        seconds: float = 10.0,
+        name: str = "knowledge",
+    ) -> None:
+        self._config = config
+        self._caller = caller
+        self._name = name
+        self._endpoint = _endpoint(config, seconds)
+
+    def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
+        """The whole request, and who asks; see `FlowKnowledge.identity`."""
+        request = self._caller.preview(self._endpoint, self._values(normal_question(message), context))
+        parts = [request.url, sorted(request.headers.items()), request.content.decode("utf-8", "replace")]
+        who = [context.get(name) for name in TENANCY]
+        text = json.dumps([parts, who], ensure_ascii=False, default=str)
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+    async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
+        """See `FlowKnowledge.find`.
+
+        Raises:
+            NetError: there is no answer.
+            SourceError: it is a refusal, or has no passages that could be read.
+        """
+        answer = await self._caller.call(self._endpoint, self._values(message, context))
+        if not answer.is_success:
+            raise SourceError(
+                f"{answer.url} answered with {status_text(answer.status)}.",
+                advice="Check `retrieve_knowledge_url` of the flow file.",
+            )
+        if isinstance(answer.body, str):
+            raise SourceError(
+                f"{answer.url} answered with what is no JSON.",
+                advice="Check that `retrieve_knowledge_url` is the address of an API, not of a page.",
+            )
+        items = read_items(answer.body or [], self._config.mapping, source=self._name)
+        return items[: self._config.limit]
+
+    def _values(self, message: str, context: Mapping[str, JsonValue]) -> Values:
+        asked = message if self._config.send == "question" else content_words(message)
+        return Values(message=asked[: _LONGEST_ANSWER[self._config.method]], context=context)
+
+
+def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig:
+    fields: dict[str, Any] = {}
+    for path, value in (config.parameters or {}).items():
+        _put(config, fields, path, value)
+    _put(config, fields, config.query_field, "{$message}")
+    if config.limit_field:
+        _put(config, fields, config.limit_field, config.limit)
+    is_get = config.method == "GET"
+    return EndpointConfig(
+        url=config.url,
+        method=config.method,
+        headers=config.headers,
+        query=fields if is_get else {},
+        body=None if is_get else fields,
+        timeout_seconds=seconds,
+        idempotent=True,
+        retries=1,
+    )
+
+
+def _put(config: KnowledgeEndpointConfig, fields: dict[str, Any], path: str, value: JsonValue) -> None:
+    """Put a value where its path leads: in an address, paths are names as they are."""
+    if config.method == "GET":
+        fields[path] = value
+    else:
+        JsonPath.of(path).put(fields, value)
+
+
+_NAME = "knowledge"
+_SECONDS = 5.0
+
+
+class KnowledgeBaseExecutor:
+    """Looks up what an API of the house knows about a message, before a model decides anything.
+
+    Args:
+        kb_url: the API: `retrieve_knowledge_url` of a flow file, or an address; None for no knowledge.
+        caller: sends the requests.
+        context: variables of the conversation (`tenantId`, `chatbotId`), which are sent along.
+        seconds: how long an answer is waited for.
+        cache_seconds: how long an answer is kept.
+    """
+
+    def __init__(
+        self,
+        kb_url: KnowledgeEndpointConfig | str | None,
+        caller: EndpointCaller,
+        context: Mapping[str, JsonValue] | None = None,
+        *,
+        seconds: float = _SECONDS,
+        cache_seconds: float = 300.0,
+    ) -> None:
+        endpoint = KnowledgeEndpointConfig(url=kb_url) if isinstance(kb_url, str) and kb_url else kb_url
+        self._source = (
+            ApiKnowledge(endpoint, caller) if isinstance(endpoint, KnowledgeEndpointConfig) else None
+        )
+        self._context = context or {}
+        self._seconds = seconds
+        self._cache = AnswerCache(seconds=cache_seconds)
+
+    async def pre_query(self, message: str) -> KnowledgeAnswer:
+        """What is known about a message; a failure is in the answer, and is never raised."""
+        asking = KnowledgeExecutor(self._source, seconds=self._seconds, cache=self._cache)
+        async with asking:
+            with asking.pre_query(message, self._context) as found:
+                return await found.answer()
+
+
+def named_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | None:
+    """What a file says is to be asked; None where it names nothing.
+
+    Args:
+        file: what it says.
+        caller: sends the requests to an API of the house.
+
+    Raises:
+        ConfigError: it names what only the program can open, such as a knowledge base of this machine.
+    """
+    if file.retrieve_knowledge_url is not None:
+        return ApiKnowledge(file.retrieve_knowledge_url, caller)
+    provider: KnowledgeBaseProvider
+    match file.knowledge:
+        case None:
+            return None
+        case HttpSource():
+            from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase
+
+            provider = HTTPKnowledgeBase(file.knowledge, name=_NAME)
+        case DocumentsSource():
+            from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
+
+            provider = DocumentsKnowledgeBase(file.knowledge.documents, name=_NAME)
+        case _:
+            raise ConfigError(
+                f"The knowledge of the flow file is of kind `{file.knowledge.kind}`, and was not opened.",
+                advice="Give it as `knowledge`, such as `ProviderKnowledge(…)`; loom-flow-server does so.",
+            )
+    return ProviderKnowledge(provider)

@@ -1,0 +1,267 @@
+"""The actions of a turn: begin a run, give one an order, ask the user, answer in words."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.executor.inputs import checked_inputs
+from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.responses.phrases import LANGUAGE
+from loom_core.flow.responses.reply import Outcome, Route
+from loom_core.flow.runtime.skills import active_skills
+from loom_core.flow.turns.replies import late_text
+from loom_core.flow.turns.session import KeyedMessage
+from loom_core.flow.understanding.slots import refused_value
+from loom_core.flow.understanding.small_talk import is_question, manner_of
+from loom_core.knowledge.text.analysis import analyse
+from loom_core.runs.run import BESIDE, is_overdue
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.knowledge import KnowledgeAnswer, PreQuery
+    from loom_core.flow.policy.decision import Decision
+    from loom_core.flow.responses.phrases import Phrases
+    from loom_core.flow.turns.turn_context import TurnContext
+    from loom_core.runs.commands import Order
+    from loom_core.runs.run import Run, RunRequest
+
+__all__ = [
+    "answer_small_talk",
+    "ask_sources",
+    "begin_flow",
+    "begin_work",
+    "can_work",
+    "fitting_inputs",
+    "offer_flows",
+    "order_run",
+    "refused_numbers",
+    "respond",
+    "run_asked_about",
+    "start_run",
+    "state_of",
+]
+
+_log = logging.getLogger(__name__)
+
+
+async def begin_flow(
+    turn: TurnContext,
+    flow: FlowConfig,
+    parameters: Mapping[str, Any],
+    *,
+    route: Route,
+    message: str = "",
+    confirm: bool | None = None,
+    reason: str = "",
+) -> Outcome:
+    """Begin a flow. Inputs that do not fit are left out, so that they are asked for.
+
+    Args:
+        turn: the one that begins it.
+        flow: which.
+        parameters: inputs, as far as they are known.
+        route: how it was chosen.
+        message: what asked for it, if that is not the latest message.
+        confirm: see `FlowExecutor.request`.
+        reason: what the user is asked then.
+    """
+    route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
+    request = turn.runtime.executor.request(
+        flow.flow_id,
+        message or turn.message,
+        fitting_inputs(flow, parameters),
+        caller=turn.conversation.caller,
+        confirm=confirm,
+        confirm_reason=reason,
+        route=asdict(route),
+        idempotency_key=turn.run_key,
+    )
+    run = await start_run(turn, request)
+    return Outcome(route=route, run_id=run.id, text=refused_numbers(flow, parameters, phrases=turn.phrases))
+
+
+def can_work(turn: TurnContext, decision: Decision) -> bool:
+    """Whether there is a tool to call, or a skill that applies in the end."""
+    skills = decision.action != "skill" or active_skills(turn.file, decision.skills)
+    return turn.runtime.skill_agent is not None and bool(skills)
+
+
+async def begin_work(turn: TurnContext, decision: Decision, route: Route) -> Outcome:
+    """Let skills work on the message, or call a tool, where that can be done."""
+    agent = turn.runtime.skill_agent
+    assert agent is not None
+    is_skill = decision.action == "skill"
+    skills = active_skills(turn.file, decision.skills) if is_skill else []
+    tool = "" if is_skill else decision.target
+    route = replace(route, skills=tuple(skill.id for skill in skills), tool=tool)
+    request = agent.request(
+        turn.message,
+        skills=skills,
+        tool=tool,
+        arguments=decision.parameters,
+        caller=turn.conversation.caller,
+        route=asdict(route),
+        idempotency_key=turn.run_key,
+    )
+    run = await start_run(turn, request)
+    return Outcome(route=route, run_id=run.id)
+
+
+async def start_run(turn: TurnContext, request: RunRequest) -> Run:
+    """Begin a run in the session, in addition to those that are not at their end.
+
+    Raises:
+        InvalidInputError: another process begins run after run in it; or the key was used otherwise.
+    """
+    request = replace(request, session_id=turn.conversation.session_id)
+    try:
+        return await turn.host.start(_with_conversation(turn, request, turn.unfinished))
+    except InvalidInputError:
+        unfinished = await turn.conversations.unfinished(turn.conversation)
+        # Another process may have begun one in this moment.
+        return await turn.host.start(_with_conversation(turn, request, unfinished))
+
+
+def _with_conversation(turn: TurnContext, request: RunRequest, unfinished: Sequence[Run]) -> RunRequest:
+    beside = [run.id for run in unfinished]
+    more = {"context": turn.conversation.context, BESIDE: beside, LANGUAGE: turn.phrases.language}
+    return replace(request, metadata={**request.metadata, **more})
+
+
+async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, answers: str = "") -> Outcome:
+    """Tell a run something. What does not fit how it is now changes nothing: the user gets how it is.
+
+    Args:
+        turn: the one that tells it.
+        run: which.
+        order: what.
+        route: how that was decided.
+        answers: the id of what is answered.
+    """
+    if turn.key:
+        turn.conversation.note(KeyedMessage(turn.key, turn.message, run.id, answers))
+        await turn.conversations.keep(turn.conversation)
+    route = replace(route, flow_id=run.request.profile if turn.file.flow(run.request.profile) else "")
+    try:
+        told = await turn.host.order(run.id, order, caller=turn.conversation.caller)
+    except InvalidInputError as error:
+        _log.info("run %s was not told: %s", run.id, error)
+        late = is_overdue(run)  # it counts as refused, and goes on from that
+        text, after = (turn.phrases.late, run.last_seq) if late else ("", 0)
+        return Outcome(route=route, run_id=run.id, text=text, after=after)
+    return Outcome(route=route, run_id=run.id, after=told.last_seq)
+
+
+def offer_flows(
+    turn: TurnContext,
+    flows: Sequence[FlowConfig],
+    route: Route,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    text: str = "",
+) -> Outcome:
+    """Ask which of some flows is meant, or whether the only one is.
+
+    Args:
+        turn: the one that asks.
+        flows: which.
+        route: how it was decided.
+        parameters: inputs of the only one; else what patterns have found is taken.
+        text: what is said before.
+    """
+    router, matches = turn.runtime.router, turn.match.matches
+    found = {flow.flow_id: router.inputs_of(flow, turn.message, matches) for flow in flows}
+    if parameters and len(flows) == 1:
+        found = {flows[0].flow_id: {**found[flows[0].flow_id], **parameters}}
+    ids = tuple(flow.flow_id for flow in flows)
+    offer = Offer(turn.message, ids, found, route.reason)
+    turn.conversation.ask(offer)
+    own = [match for match in matches if match.flow_id in ids]
+    unwanted = bool(own) and all(match.negated for match in own)
+    asked = offer.question(list(map(turn.file.counterpart_of, flows)), turn.phrases, unwanted=unwanted)
+    return Outcome(route=replace(route, candidates=ids), text=text, asked=asked)
+
+
+async def respond(turn: TurnContext, found: PreQuery, route: Route) -> Outcome:
+    """Answer in words, from what is known."""
+    known = await ask_sources(turn, found)
+    answerer = turn.runtime.answerer
+    answering = answerer.answer(
+        turn.message,
+        known,
+        conversation=await turn.conversations.texts(turn.conversation.session_id),
+        phrases=turn.phrases,
+        first=late_text(turn),
+    )
+    answer, problem = await turn.clock.wait_for_model("answer", answering, seconds=turn.file.decision_seconds)
+    answer = answer or answerer.plain(known, turn.phrases)
+    route = route.with_problem(known.problem).with_problem(problem)
+    return Outcome(route=route, text=answer.text, citations=answer.citations)
+
+
+async def ask_sources(turn: TurnContext, found: PreQuery) -> KnowledgeAnswer:
+    """Wait for the answer of the knowledge sources, as long as the file allows."""
+    with turn.clock.measure("knowledge"):
+        return await found.answer(turn.clock.left(turn.file.knowledge_seconds))
+
+
+def answer_small_talk(turn: TurnContext) -> str:
+    """The text that returns small talk."""
+    phrases = turn.phrases
+    match manner_of(turn.message):
+        case "thanks":
+            return phrases.welcome
+        case "bye":
+            return phrases.bye
+        case "assent":
+            return phrases.noted
+        case "hello":
+            settings = turn.file.basic_settings
+            able = "" if settings.greeting else phrases.what_can_be_done(turn.runtime.titles)
+            return phrases.space.join(filter(None, (phrases.hello_of(settings), able)))
+
+
+def state_of(turn: TurnContext, run: Run) -> Outcome:
+    """Say how a run stands; nothing more where the reply begins with how it has ended."""
+    route = Route(action="respond", how="pending")
+    if any(each.id == run.id for each in turn.late):
+        return Outcome(route=route)
+    return Outcome(route=route, run_id=run.id, again=run.status == "input_required")
+
+
+async def run_asked_about(turn: TurnContext) -> Run | None:
+    """The run whose result, as the user was told, has what the message asks about; None if none has."""
+    last = next(iter(turn.late[-1:]), None) or await turn.conversations.last(turn.conversation)
+    if last is None or last.status != "completed" or not is_question(turn.message):
+        return None
+    asked = {word for word in analyse(turn.message) if len(word) > 1 and not word.isdigit()}
+    return last if asked & {*analyse(last.output)} else None
+
+
+def fitting_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs that the schema of a flow takes, each by itself."""
+    known = flow.input_schema.get("properties")
+    fitting: dict[str, Any] = {}
+    for name, value in parameters.items():
+        if not isinstance(known, Mapping) or name not in known:
+            continue
+        try:
+            fitting |= checked_inputs(flow, {name: value}, whole=False)
+        except InvalidInputError:
+            continue
+    return fitting
+
+
+def refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
+    """The text about numbers that the schema of a flow does not take; empty if it takes all."""
+    schemas: Any = flow.input_schema.get("properties") or {}
+    refused = [
+        refused_value(str(value), name, schemas[name])
+        for name, value in parameters.items()
+        if name in schemas and isinstance(value, int | float)
+    ]
+    return "\n".join(phrases.refused_value(each) for each in refused if each)

@@ -1,0 +1,328 @@
+"""The reply to a message: its run is waited for, what came of it is put into words and remembered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from loom_core.flow.config.models import SKILLS_PROFILE
+from loom_core.flow.executor.inputs import input_names_of
+from loom_core.flow.responses.phrases import Phrases, language_of, language_of_run, shown_value
+from loom_core.flow.responses.reply import FlowReply, Waiting
+from loom_core.flow.understanding.choices import titled_inputs
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowFile
+    from loom_core.flow.responses.reply import Outcome
+    from loom_core.flow.runtime.runtime import FlowRuntime
+    from loom_core.flow.turns.session import Conversation, Conversations
+    from loom_core.flow.turns.turn_context import TurnContext
+    from loom_core.runs.journal import Journal
+    from loom_core.runs.run import Pending, Run
+
+__all__ = ["Delivery", "late_text", "question_text", "reply_of", "run_text", "waiting_of"]
+
+_SHORT = 40  # characters of a goal
+
+
+def reply_of(
+    outcome: Outcome,
+    run: Run | None,
+    *,
+    session_id: str,
+    file: FlowFile,
+    phrases: Phrases,
+    waiting: Waiting | None,
+    timings: Mapping[str, float],
+) -> FlowReply:
+    """Make the reply that the conversation gets.
+
+    Args:
+        outcome: what the message came to.
+        run: its run as it stands; None where there is none.
+        session_id: the conversation.
+        file: the flows.
+        phrases: how things are said.
+        waiting: another run that the conversation returns to.
+        timings: see `FlowReply`.
+    """
+    said = [outcome.late, outcome.text]
+    if run is not None:
+        told = run_text(_without_remarks(run) if outcome.again else run, file=file, phrases=phrases)
+        said.append(told)
+    elif outcome.asked is not None:
+        said.append(outcome.asked.reason)
+    ended = run is None or run.status in FINAL_STATUSES
+    back = waiting if ended and outcome.asked is None else None
+    if back is not None:
+        question = question_text(_without_remark(back.pending[0]), file=file, phrases=phrases)
+        said.append(phrases.back.format(flow=back.title, question=question))
+    asked = () if outcome.asked is None else (outcome.asked,)
+    flow_id = outcome.route.flow_id
+    if run is not None and _is_of_flow(run):
+        flow_id = run.request.profile
+    return FlowReply(
+        status=run.status if run is not None else "input_required" if asked else "completed",
+        text="\n\n".join(filter(None, (each.strip() for each in said))),
+        session_id=session_id,
+        route=outcome.route,
+        flow_id=flow_id,
+        run_id="" if run is None else run.id,
+        pending=asked if run is None else run.pending,
+        citations=outcome.citations,
+        structured=None if run is None else run.structured,
+        waiting=waiting,
+        timings=timings,
+        language=phrases.language,
+        late=outcome.late,
+        told=(*outcome.told, *((run.id,) if run is not None and ended else ())),
+    )
+
+
+def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
+    """The text about a run as it is now; without `Run.problem`, which is for operators."""
+    title = _title(file, run)
+    match run.status:
+        case "completed":
+            return run.output
+        case "input_required":
+            text = question_text(run.pending[0], file=file, phrases=phrases)
+            count = len(run.pending)
+            return text if count == 1 else f"{text}\n{phrases.one_by_one.format(count=count)}"
+        case "failed":
+            return _failed(run, title, file=file, phrases=phrases)
+        case "aborted":
+            return run.output if _is_of_flow(run) and run.output else phrases.cancelled.format(flow=title)
+        case "paused":
+            return phrases.paused.format(flow=title)
+        case "working":
+            return phrases.working.format(flow=title)
+
+
+def late_text(turn: TurnContext) -> str:
+    """The beginning of the reply: how earlier runs have ended."""
+    return "\n\n".join(run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
+
+
+def _failed(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
+    """The text about a run that has failed, and what can be done then."""
+    broken = phrases.failed.format(flow=title, problem=phrases.broken)
+    if not _is_of_flow(run):
+        if run.output == phrases.unapproved:
+            return run.output
+        return f"{run.output}\n\n{broken}" if run.output else broken
+    flow = file.flow(run.request.profile)
+    then = (
+        "" if flow is None else phrases.correct if flow.input_schema.get("properties") else phrases.try_again
+    )
+    return phrases.space.join(filter(None, (run.output or broken, then)))
+
+
+def _is_of_flow(run: Run) -> bool:
+    """Whether it is a flow that runs, and says itself how it has ended."""
+    return run.request.profile != SKILLS_PROFILE
+
+
+def _without_remarks(run: Run) -> Run:
+    return replace(run, pending=tuple(map(_without_remark, run.pending)))
+
+
+def _without_remark(pending: Pending) -> Pending:
+    return replace(pending, reason=pending.reason.removesuffix(pending.remark).strip())
+
+
+def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
+    """A question with what is to be known for the answer: a form for a form, the values for a yes or no."""
+    if pending.kind == "question":
+        return pending.reason
+    flow = file.flow(pending.tool)
+    if flow is None and pending.kind == "approval":  # it is worded for customers, values and all
+        return pending.reason
+    if flow is None:
+        return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
+    lines = [
+        phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=shown_value(value))
+        for name, value in titled_inputs(flow.input_schema, pending.arguments, phrases.language).items()
+        if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
+    ]
+    return "\n".join([pending.reason, *lines])
+
+
+def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | None:
+    """The run that a conversation returns to: of those that wait for an answer, the latest.
+
+    Args:
+        runs: those of the session that are not at their end, the latest first.
+        file: the flows.
+        but: the id of one that the conversation is about now.
+    """
+    for run in runs:
+        drivable = file.can_drive(run.request.profile)
+        if run.id != but and run.status == "input_required" and run.pending and drivable:
+            flow_id = "" if run.request.profile == SKILLS_PROFILE else run.request.profile
+            return Waiting(run.id, flow_id, _title(file, run), run.pending)
+    return None
+
+
+def _title(file: FlowFile, run: Run) -> str:
+    """The title of a run for people: the flow, or what they wanted."""
+    flow = file.flow(run.request.profile)
+    return flow.title if flow is not None else shown_value(run.request.goal, most=_SHORT)
+
+
+class Delivery:
+    """Delivers to conversations what came of their messages.
+
+    Args:
+        journal: has the runs.
+        conversations: remember what is said.
+        wait_seconds: how long a run is waited for, where a message does not say.
+    """
+
+    def __init__(self, journal: Journal, *, conversations: Conversations, wait_seconds: float) -> None:
+        self._journal = journal
+        self._conversations = conversations
+        self._wait_seconds = wait_seconds
+
+    async def run_of(self, outcome: Outcome, seconds: float | None) -> Run | None:
+        """The run of an outcome when it has something to say, or as it stands after a while; None for none.
+
+        Args:
+            outcome: what a message came to.
+            seconds: how long it is waited for; None for what holds for all.
+        """
+        if not outcome.run_id:
+            return None
+        limit = self._wait_seconds if seconds is None else seconds
+        return await self._journal.changed(outcome.run_id, after=outcome.after, seconds=limit)
+
+    async def reply(self, turn: TurnContext, outcome: Outcome, run: Run | None, *, began: float) -> FlowReply:
+        """The reply to a message.
+
+        Args:
+            turn: that of the message.
+            outcome: what it came to.
+            run: its run as it stands; None where there is none.
+            began: when it came, as `time.perf_counter`.
+        """
+        timings = {**turn.clock.timings, "total": time.perf_counter() - began}
+        if run is not None:
+            timings["run"] = timings["total"] - sum(turn.clock.timings.values())
+        return reply_of(
+            outcome,
+            run,
+            session_id=turn.conversation.session_id,
+            file=turn.file,
+            phrases=turn.phrases,
+            waiting=await self._waiting(turn.conversation, turn.file, but=outcome.run_id),
+            timings=timings,
+        )
+
+    async def of_run(
+        self, outcome: Outcome, runtime: FlowRuntime, conversation: Conversation, *, seconds: float | None
+    ) -> FlowReply:
+        """The reply to who asks for a run itself, in the language that it was begun in.
+
+        Args:
+            outcome: which run.
+            runtime: of the flow file.
+            conversation: the session.
+            seconds: see `run_of`.
+        """
+        began = time.perf_counter()
+        run = await self.run_of(outcome, seconds)
+        setting = runtime.file.basic_settings.language
+        language = (
+            language_of("", setting=setting, before=conversation.language)
+            if run is None
+            else language_of_run(run.request, setting=setting)
+        )
+        file = runtime.spoken(language)
+        return reply_of(
+            outcome,
+            run,
+            session_id=conversation.session_id,
+            file=file,
+            phrases=Phrases.of(language),
+            waiting=await self._waiting(conversation, file, but=outcome.run_id),
+            timings={"total": time.perf_counter() - began},
+        )
+
+    async def remember(
+        self, turn: TurnContext, reply: FlowReply, *, key: str, reaches: bool, again: bool = False
+    ) -> None:
+        """Write down what was said of a run; where it goes on, what comes of it is for a later turn.
+
+        Args:
+            turn: that of the message, which is written down already.
+            reply: to it.
+            key: of the message, if any.
+            reaches: see `keep`.
+            again: whether the message has come before: it is written down only if nothing was said then.
+        """
+        conversation = turn.conversation
+        if (reply.status == "working" and not reply.late) or (again and not reply.told):
+            return
+        session = self._conversations.turn(conversation.session_id, caller=conversation.caller, context={})
+        async with session as latest:
+            is_news = any(each in latest.open and each not in latest.telling for each in reply.told)
+            if is_news or not (again or reply.told):
+                await self.keep(latest, "", reply, key=key, said=turn.message, reaches=reaches)
+
+    async def keep(
+        self,
+        conversation: Conversation,
+        message: str,
+        reply: FlowReply,
+        *,
+        key: str,
+        said: str = "",
+        reaches: bool,
+    ) -> None:
+        """Write down what was said.
+
+        Args:
+            conversation: the session.
+            message: the user's; empty where it is written down already.
+            reply: to it.
+            key: of the message, if any.
+            said: the message that is written down already.
+            reaches: whether the reply reaches the user now, and what it tells of runs is told by that.
+        """
+        await self._conversations.said(conversation.session_id, message, reply.text)
+        if key:
+            conversation.note_reply(key, message or said, reply)
+        if reaches:
+            conversation.tell(reply.told)
+        await self._conversations.keep(conversation)
+        if reaches:
+            self._conversations.reached(conversation)
+
+    async def reached(self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str) -> None:
+        """Note that the user now knows how the runs of a reply, and its own run since, have ended.
+
+        Args:
+            session_id: the conversation.
+            run: that of the reply, as it stands now; None for none.
+            told: ids of runs of which the reply tells.
+            caller: whose.
+        """
+        ended = run is not None and run.status in FINAL_STATUSES
+        runs = {*told, *((run.id,) if run is not None and ended else ())}
+        if not runs or not session_id:
+            return
+        async with self._conversations.turn(session_id, caller=caller, context={}) as conversation:
+            news = runs & {*conversation.open} - {*conversation.telling}
+            if not news:
+                return
+            if run is not None and run.id in news and run.id not in told:
+                await self._conversations.said(session_id, reply=run.output)
+            conversation.tell(news)
+            await self._conversations.keep(conversation)
+            self._conversations.reached(conversation)
+
+    async def _waiting(self, conversation: Conversation, file: FlowFile, *, but: str) -> Waiting | None:
+        return waiting_of(await self._conversations.unfinished(conversation), file=file, but=but)
