@@ -35,16 +35,16 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
     "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
     "retriever": {
-        "bm25": f"{_RETRIEVERS}.bm25",
-        "decomposition": f"{_RETRIEVERS}.decomposition",
-        "dense": f"{_RETRIEVERS}.dense",
+        "bm25": f"{_RETRIEVERS}.single_channel",
+        "decomposition": f"{_RETRIEVERS}.expanding",
+        "dense": f"{_RETRIEVERS}.single_channel",
         "fusion": f"{_RETRIEVERS}.fusion",
-        "graph": f"{_RETRIEVERS}.graph",
-        "hybrid": f"{_RETRIEVERS}.hybrid",
+        "graph": f"{_RETRIEVERS}.single_channel",
+        "hybrid": f"{_RETRIEVERS}.fusion",
         "hyde": f"{_RETRIEVERS}.hyde",
-        "keyword": f"{_RETRIEVERS}.keyword",
+        "keyword": f"{_RETRIEVERS}.single_channel",
         "knowledge_base": f"{_RETRIEVERS}.knowledge_base",
-        "multi_query": f"{_RETRIEVERS}.multi_query",
+        "multi_query": f"{_RETRIEVERS}.expanding",
     },
     "reranker": {
         "api": f"{_RERANKERS}.api",

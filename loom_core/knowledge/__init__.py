@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.retrievers import SourceRetriever
     from loom_core.knowledge.sources.context_retriever import ContextRetriever, RetrievedContext
     from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
-    from loom_core.knowledge.sources.federation.answer import FederatedAnswer, SourceReport
-    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.sources.federation.federation import FederatedAnswer, Federation, SourceReport
     from loom_core.knowledge.sources.library import Library
     from loom_core.knowledge.sources.local import LocalKnowledgeBase
     from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
@@ -106,7 +105,7 @@ if not TYPE_CHECKING:
             "Extraction": ".model",
             "ExtractionConfig": "loom_core.knowledge.rag",
             "Extractor": ".interface",
-            "FederatedAnswer": ".sources.federation.answer",
+            "FederatedAnswer": ".sources.federation.federation",
             "Federation": ".sources.federation.federation",
             "GraphRAGKnowledgeBase": "loom_core.knowledge.rag",
             "GraphStore": ".interface",
@@ -131,7 +130,7 @@ if not TYPE_CHECKING:
             "RetrievedPassage": ".model",
             "Retriever": ".interface",
             "SourceInfo": ".sources.unified_tool",
-            "SourceReport": ".sources.federation.answer",
+            "SourceReport": ".sources.federation.federation",
             "SourceRetriever": "loom_core.knowledge.retrieval.retrievers",
             "TextDocument": ".sources.documents",
             "UnifiedSearchToolBuilder": ".sources.unified_tool",

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.indexes.chroma_vectors import ChromaVectors, NearestByChroma
-    from loom_core.knowledge.indexes.flat_vectors import FlatVectors
     from loom_core.knowledge.indexes.graph import GraphIndex
     from loom_core.knowledge.indexes.lexical import WordIndex
+    from loom_core.knowledge.indexes.vectors import ChromaVectors, FlatVectors, NearestByChroma
 
 __all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]
 
@@ -18,10 +17,10 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "ChromaVectors": ".chroma_vectors",
-            "FlatVectors": ".flat_vectors",
+            "ChromaVectors": ".vectors",
+            "FlatVectors": ".vectors",
             "GraphIndex": ".graph",
-            "NearestByChroma": ".chroma_vectors",
+            "NearestByChroma": ".vectors",
             "WordIndex": ".lexical",
         },
     )

@@ -1,21 +1,26 @@
-"""The documents of a job that are written together, on their way from the job's list to the record."""
+"""Batches: documents of a job written together, from the check of their files to the transaction."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import DocumentError
+from loom_core.knowledge.ingest.loaders.titles import readable_name
 from loom_core.knowledge.ingest.pipeline import document_id
 from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_draft
 from loom_core.knowledge.ingest.workers import Material
-from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
+from loom_core.knowledge.ingest.workers.material import Failed, Unchanged
 from loom_core.knowledge.store import Settled
+from loom_core.knowledge.store.files import FileState, read_state
 from loom_core.knowledge.store.prepared import PreparedDocument
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.uris import path_of, shown
 from loom_core.observability.families import INGESTED_CHUNKS, INGESTED_DOCUMENTS
 from loom_core.observability.metrics import process_metrics
 
@@ -23,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.ingest.file_check import FileCheck
+    from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.workers import Preparation
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.ingest.workers.material import Made
     from loom_core.knowledge.store import Job, JobItem, Record
-    from loom_core.knowledge.store.files import FileState, KnownFile
+    from loom_core.knowledge.store.files import KnownFile
 
-__all__ = ["Batch", "BatchMaker", "BatchWriter", "Fate"]
+__all__ = ["Batch", "BatchMaker", "BatchWriter", "Fate", "FileCheck"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,3 +283,90 @@ class BatchWriter:
             self._record.jobs.drop(job, fate.source.uri)
             return Settled(item, "moved", f"from {shown(fate.source.uri)}")
         return Settled(item, "failed", "it was removed meanwhile: sync again")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What has become of a file.
+
+    Attributes:
+        outcome: `unchanged`: its document is up to date; `moved`: it is the file that another document was
+            read from; `load`: it has to be read; `gone`: it is not there; `unreadable`: nothing is known.
+        state: what it is like now, where it could be read in peace.
+        source: the document that only gets another address, where it was moved.
+    """
+
+    outcome: Literal["unchanged", "moved", "load", "gone", "unreadable"]
+    state: FileState | None = None
+    source: KnownFile | None = None
+
+
+class FileCheck:
+    """Looks at the files of jobs before they are loaded.
+
+    Args:
+        record: knows what they were like.
+        pipeline: id of the pipeline.
+        limits: what is too large to be loaded is not read here either.
+    """
+
+    def __init__(self, record: Record, *, pipeline: str, limits: LoadLimits) -> None:
+        self._record = record
+        self._pipeline = f"{version('loom-mcp-core')}/{pipeline}"
+        self._limits = limits
+        self._claimed: set[tuple[int, int]] = set()
+
+    def settings(self, job: Job) -> bytes:
+        """Digest of all that a document depends on beside its file."""
+        described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
+        return hashlib.sha256(described.encode()).digest()[:16]
+
+    def look(self, job: Job, item: JobItem) -> Verdict:
+        """What has become of the file of an item. Blocks: reads the file, unless it is too large.
+
+        A document is claimed by the first file that it could have moved to; a second copy is loaded.
+        """
+        if item.payload is not None or not item.uri.startswith("file:") or "stored" in job.request:
+            return Verdict("load")
+        path = path_of(item.uri)
+        try:
+            state = read_state(path, max_bytes=self._limits.max_bytes, roots=job.roots)
+        except (FileNotFoundError, NotADirectoryError):
+            return Verdict("gone")
+        except (OSError, ValueError):
+            return Verdict("unreadable")
+        if state is None:
+            return Verdict("load")
+        settings = self.settings(job)
+        before = self._record.files.known([item.uri], settings).get(item.uri)
+        if before is not None and before.state.content == state.content:
+            return Verdict("unchanged", state)
+        if job.kind == "sync":
+            for source in self._record.files.leaving(job.key, state.content, settings):
+                claim = (job.key, source.document)
+                if claim not in self._claimed and _reads_alike(source, path):
+                    self._claimed.add(claim)
+                    return Verdict("moved", state, source)
+        return Verdict("load", state)
+
+    def is_still(self, item: JobItem, state: FileState) -> bool:
+        """Whether a file still looks as it did when it was looked at, so that what was loaded was that."""
+        try:
+            now = path_of(item.uri).stat(follow_symlinks=False)
+        except (OSError, ValueError):
+            return False
+        return (now.st_size, now.st_ctime_ns) == (state.size, state.ctime_ns)
+
+    def forget(self) -> None:
+        """Drop all claims, as no job is under way."""
+        self._claimed.clear()
+
+
+def _reads_alike(source: KnownFile, path: Path) -> bool:
+    """Whether a file that had another name gives the same document under a new one."""
+    before = path_of(source.uri)
+    if before.suffix.lower() != path.suffix.lower():
+        return False
+    if not path.suffix and before.name.lower() != path.name.lower():  # README, Dockerfile
+        return False
+    return source.title_source not in {"filename", "none"} or readable_name(before) == readable_name(path)

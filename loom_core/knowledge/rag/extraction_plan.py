@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.ingest.workers.material import Made
     from loom_core.knowledge.store import Record
     from loom_core.storage import Database
 

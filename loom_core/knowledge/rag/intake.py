@@ -11,7 +11,6 @@ from anyio import to_thread
 from loom_core.blocking import run_blocking
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.pipeline import document_id
-from loom_core.knowledge.rag.drafts import text_drafts
 from loom_core.knowledge.rag.extraction_plan import draft_materials
 from loom_core.knowledge.rag.requests import (
     DocumentsRequest,
@@ -19,6 +18,7 @@ from loom_core.knowledge.rag.requests import (
     PagesRequest,
     SourcesRequest,
     SyncRequest,
+    text_drafts,
 )
 
 if TYPE_CHECKING:

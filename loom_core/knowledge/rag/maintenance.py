@@ -223,7 +223,7 @@ class Upkeep(DocumentIntake):
         Returns:
             Id of the job.
         """
-        from loom_core.knowledge.maintenance.archive_import import receive_archive
+        from loom_core.knowledge.maintenance.archive import receive_archive
 
         return receive_archive(self.record, archive, folder=self._folder, progress=progress, confirm=confirm)
 

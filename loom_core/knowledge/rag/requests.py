@@ -1,4 +1,4 @@
-"""Requests to add documents: what is meant, and how a job writes it down."""
+"""Requests to add or rebuild documents: what is meant, and how a job writes it down."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +14,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.page_fetcher import client_for
 from loom_core.knowledge.ingest.workers import draft_payload
+from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materials
 from loom_core.knowledge.uris import shown
 
@@ -20,10 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.ingest.workers import Material
-    from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.store.jobs import JobKind
 
-__all__ = ["AddRequest", "DocumentsRequest", "FilesRequest", "PagesRequest", "SourcesRequest", "SyncRequest"]
+__all__ = [
+    "AddRequest",
+    "DocumentsRequest",
+    "FilesRequest",
+    "PagesRequest",
+    "SourcesRequest",
+    "SyncRequest",
+    "text_drafts",
+]
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _SHOWN = 100  # characters of a source in an error
@@ -276,3 +285,39 @@ def _listing(request: FilesRequest | SyncRequest) -> dict[str, Any]:
         "exclude": list(request.exclude),
         "metadata": request.metadata or {},
     }
+
+
+def text_drafts(
+    texts: Sequence[str],
+    *,
+    titles: Sequence[str] | None = None,
+    metadatas: Sequence[dict[str, Any]] | None = None,
+    uris: Sequence[str] | None = None,
+    mime: str = "text/markdown",
+) -> list[DocumentDraft]:
+    """Make documents of texts; arguments as in `add_texts`.
+
+    Raises:
+        InvalidInputError: there is not one title, one URI and so on for each text.
+    """
+    for name, values in (("titles", titles), ("metadatas", metadatas), ("uris", uris)):
+        if values is not None and len(values) != len(texts):
+            raise InvalidInputError(
+                f"{len(texts)} texts, but {len(values)} {name}.", advice="Give one for each."
+            )
+    return [
+        DocumentDraft(
+            # The same text twice is the same document.
+            uri=uris[i] if uris else "text:" + _digest(f"{titles[i] if titles else ''}\0{text}"),
+            text=text,
+            title=titles[i] if titles else "",
+            title_source="given" if titles and titles[i] else "none",
+            mime=mime,
+            metadata=dict(metadatas[i]) if metadatas else {},
+        )
+        for i, text in enumerate(texts)
+    ]
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -8,11 +8,15 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.channels import FirstStage, first_stage
-from loom_core.knowledge.retrieval.expansion.entity_linking import named_entities
-from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
-from loom_core.knowledge.retrieval.expansion.links import Expansion, Link, expand
-from loom_core.knowledge.retrieval.expansion.neighbourhood import Surroundings
-from loom_core.knowledge.retrieval.expansion.walk import walk
+from loom_core.knowledge.retrieval.graph_expansion import (
+    Expansion,
+    Link,
+    Neighbourhood,
+    expand,
+    graph_channel,
+    named_entities,
+    walk,
+)
 
 if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
@@ -116,7 +120,7 @@ class _Draft:
         self._channels = channels
         self._graph = graph
         self._config = config
-        self._surroundings = Surroundings(
+        self._neighbourhood = Neighbourhood(
             graph,
             mentions_each=max(config.links.rare + 1, config.walk.mentions_each),
             abouts_each=max(config.links.targets_each, config.walk.targets_each, _NAMED_EACH + 1),
@@ -164,7 +168,7 @@ class _Draft:
         """What the question names: passages about it are seeds, and gain where they are surely meant."""
         among, named = self._question.among, named_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
-        abouts = self._surroundings.abouts_of(self._entities)
+        abouts = self._neighbourhood.abouts_of(self._entities)
         for entity in named:
             edges = abouts[entity.key][: _NAMED_EACH + 1]
             chunks = [(chunk, confidence) for chunk, confidence in edges if confidence >= _SURE]
@@ -184,7 +188,7 @@ class _Draft:
             question,
             self._scores,
             channels=self._channels,
-            surroundings=self._surroundings,
+            neighbourhood=self._neighbourhood,
             named=list(self._named),
             weight=config.expansion_weight,
             settings=config.links,
@@ -195,7 +199,7 @@ class _Draft:
     def walk(self) -> None:
         """What is connected with several of the best passages gains."""
         among, config = self._question.among, self._config
-        near = walk(self._surroundings, self._scores, entities=self._entities, settings=config.walk)
+        near = walk(self._neighbourhood, self._scores, entities=self._entities, settings=config.walk)
         self._near = {key: weight for key, weight in near.items() if among is None or key in among}
         self._scores = dict(self._scores)
         for key, weight in self._near.items():

@@ -9,7 +9,7 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.knowledge.store.documents import ChunkRow, DocumentReader, DocumentRow
     from loom_core.knowledge.store.duplicates import DuplicateReader
-    from loom_core.knowledge.store.entities import EntityReader
+    from loom_core.knowledge.store.graph import EntityReader
     from loom_core.knowledge.store.jobs import Job, JobItem, JobReader, JobTable, Settled
     from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
     from loom_core.knowledge.store.store import Record
@@ -38,7 +38,7 @@ if not TYPE_CHECKING:
             "DocumentReader": ".documents",
             "DocumentRow": ".documents",
             "DuplicateReader": ".duplicates",
-            "EntityReader": ".entities",
+            "EntityReader": ".graph",
             "Job": ".jobs",
             "JobItem": ".jobs",
             "JobReader": ".jobs",

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.requests import AddRequest, DocumentsRequest, FilesRequest, PagesRequest
-    from loom_core.knowledge.retrieval.answer import Answer
     from loom_core.knowledge.retrieval.confidence import Match
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
-    from loom_core.knowledge.sources.federation.answer import FederatedAnswer
+    from loom_core.knowledge.retrieval.searcher import Answer
+    from loom_core.knowledge.sources.federation.federation import FederatedAnswer
     from loom_core.knowledge.sources.federation.merging import MergedItem
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.knowledge.store import DocumentRow, Job
@@ -177,8 +177,7 @@ class Service:
         """
         if not texts or not all(text.strip() for text in texts):
             raise InvalidInputError("There is no text to add.", advice="A document needs at least one word.")
-        from loom_core.knowledge.rag.drafts import text_drafts
-        from loom_core.knowledge.rag.requests import DocumentsRequest
+        from loom_core.knowledge.rag.requests import DocumentsRequest, text_drafts
 
         metadatas = [metadata or {}] * len(texts)
         return DocumentsRequest(

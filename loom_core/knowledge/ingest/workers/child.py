@@ -15,7 +15,7 @@ from loom_core.knowledge.child_process import give_way, limit_memory
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.workers.preparation import NO_MEMORY, made
+from loom_core.knowledge.ingest.workers.material import NO_MEMORY, prepare
 from loom_core.knowledge.ingest.workers.wire import decode_material, encode_made, read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def main() -> None:
     while True:
         material = materials.get()
         _set_alarm(settings["deadline"] + _SPARE_SECONDS)
-        result = made(material, pipeline=pipeline, limits=limits)
+        result = prepare(material, pipeline=pipeline, limits=limits)
         try:
             reply = encode_made(result)
         except MemoryError:

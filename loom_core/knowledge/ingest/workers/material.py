@@ -1,24 +1,45 @@
-"""What a document is made from: a file, or what somebody gave."""
+"""The material of a document (a file, a text or a fetched page), and preparing it.
+
+Parent and child processes alike use `prepare`: it loads, cuts and reads a document, and raises nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
+from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import load_bytes, load_file
-from loom_core.knowledge.ingest.loaders.registry import format_for
+from loom_core.knowledge.ingest.loaders.registry import extension_for, format_for
+from loom_core.knowledge.ingest.loaders.signature import find_signature
 from loom_core.knowledge.ingest.stored_documents import unpacked_draft
-from loom_core.knowledge.ingest.workers.fetched_page import is_fetched, load_fetched
 from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.store.prepared import PreparedDocument
 from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.ingest.loaders import LoadLimits
+    from loom_core.knowledge.ingest.pipeline import Pipeline
 
-__all__ = ["Material", "draft_payload", "is_foreign", "loaded"]
+__all__ = [
+    "NO_MEMORY",
+    "Failed",
+    "Fetched",
+    "Made",
+    "Material",
+    "Unchanged",
+    "draft_payload",
+    "is_foreign",
+    "loaded",
+    "prepare",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +122,149 @@ def _unpacked(uri: str, payload: bytes) -> DocumentDraft:
         fields["mime"],
         {**draft.metadata, **fields["metadata"]},
     )
+
+
+_VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream", "application/zip"})
+"""Media types that servers also send when they do not know."""
+
+_MARKUP = re.compile(
+    rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    re.I | re.S,
+)
+_PARTS = (
+    (b"application/epub+zip", ".epub"),
+    (b"opendocument.text", ".odt"),
+    (b"opendocument.presentation", ".odp"),
+    (b"opendocument.spreadsheet", ".ods"),
+    (b"word/", ".docx"),
+    (b"ppt/", ".pptx"),
+    (b"xl/", ".xlsx"),
+)
+_SAMPLE = 4096
+_MAX_STEM = 150
+
+
+def web_name(url: str, *, mime: str, data: bytes) -> str:
+    """A file name for a page, whose extension tells how it is to be read.
+
+    What the server says goes first, unless it says nothing (`text/plain` and the like); then what the content
+    begins with; then the extension in the address, which on the web often names the program (`page.php`).
+
+    Args:
+        url: where the page is.
+        mime: media type that the server named.
+        data: the page.
+    """
+    path = PurePosixPath(unquote(urlsplit(url).path))
+    stem = (
+        re.sub(r"[\x00-\x1f\x7f/\\]", " ", path.stem).strip(". ")[:_MAX_STEM] or urlsplit(url).hostname or ""
+    )
+    stem = stem.replace(".", " ")  # a dot would make the rest of it an extension
+    if mime not in _VAGUE:
+        return stem + (extension_for(mime) or path.suffix)
+    if found := _sniffed(data):
+        return stem + found
+    if mime == "text/plain" and not (path.suffix and format_for(path)):
+        return f"{stem}.txt"
+    return stem + path.suffix if path.suffix else f"{stem}.txt"
+
+
+def _sniffed(data: bytes) -> str:
+    """The extension of what content begins with; empty for text that may be anything."""
+    kind = find_signature(data)
+    if kind == "a PDF":
+        return ".pdf"
+    if "ZIP" in kind:
+        return next((extension for part, extension in _PARTS if part in data), "")
+    return ".html" if _MARKUP.match(data[:_SAMPLE]) else ""
+
+
+_MARK = b"\0"  # no JSON begins like this, as other payloads are
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came of asking for a page.
+
+    Attributes:
+        data: the page as it was sent, unpacked.
+        mime: media type that the server named, or empty.
+        charset: encoding that the server named, or empty.
+        refusal: why there is no page, or empty.
+    """
+
+    data: bytes = b""
+    mime: str = ""
+    charset: str = ""
+    refusal: str = ""
+
+    def payload(self) -> bytes:
+        """All of it as the payload of a material."""
+        return _MARK + json.dumps([self.mime, self.charset, self.refusal]).encode() + b"\n" + self.data
+
+
+def is_fetched(payload: bytes) -> bool:
+    """Whether a payload is a page."""
+    return payload.startswith(_MARK)
+
+
+def load_fetched(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDraft:
+    """Read a page. Blocks.
+
+    Raises:
+        DocumentError: there is none, or it cannot be read.
+    """
+    head, _, data = payload[len(_MARK) :].partition(b"\n")
+    mime, charset, refusal = json.loads(head)
+    if refusal:
+        raise DocumentError(refusal)
+    return load_bytes(
+        data, uri=uri, name=web_name(uri, mime=mime, data=data), mime=mime, charset=charset, limits=limits
+    )
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The record has exactly this document."""
+
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """There is no document, for a reason.
+
+    Attributes:
+        by_content: whether what was given holds no document, now and ever; else it may go well another time.
+    """
+
+    reason: str
+    by_content: bool = False
+
+
+NO_MEMORY = Failed("it takes more memory to prepare than a document may")
+"""A document is too large or too intricate; so was what was read of it, which may still be around."""
+
+Made: TypeAlias = PreparedDocument | Unchanged | Failed
+"""What became of a material."""
+
+
+def prepare(material: Material, *, pipeline: Pipeline, limits: LoadLimits) -> Made:
+    """Load, cut and read a document. Blocks, and raises nothing that the material is to blame for."""
+    try:
+        draft = loaded(material, limits=limits)
+        hash_ = pipeline.hash(draft)
+        if hash_ == material.known:
+            return Unchanged(hash_)
+        document = pipeline.prepare_one(draft, hash_=hash_)
+    except DocumentError as error:
+        return Failed(str(error), by_content=True)
+    except MemoryError:
+        return NO_MEMORY
+    except Exception as error:  # noqa: BLE001 - texts are anything, and so is what chunkers and rules raise
+        _log.exception("preparing %s failed", material.uri)
+        return Failed(f"it could not be prepared: {type(error).__name__}: {error}")
+    return Failed("there is no text in it", by_content=True) if document is None else document

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.workers.material import is_foreign
-from loom_core.knowledge.ingest.workers.preparation import made
+from loom_core.knowledge.ingest.workers.material import is_foreign, prepare
 from loom_core.knowledge.ingest.workers.wire import json_frame
 from loom_core.knowledge.ingest.workers.worker import ChildLimits, Keeper, Order
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.ingest.pipeline import Pipeline
     from loom_core.knowledge.ingest.workers.child import Settings
-    from loom_core.knowledge.ingest.workers.material import Material
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.ingest.workers.material import Made, Material
 
 __all__ = ["Children", "Preparation", "Preparer"]
 
@@ -127,7 +125,7 @@ class Preparer:
         until = time.monotonic() + _LOOK_SECONDS
         while self._orders and not preparation.done:
             order = self._orders.pop(0)
-            order.deliver(made(order.material, pipeline=self._pipeline, limits=self._files))
+            order.deliver(prepare(order.material, pipeline=self._pipeline, limits=self._files))
             if time.monotonic() > until:
                 return preparation.done
         if self._children is not None:
@@ -168,7 +166,7 @@ class Children:
         self._settings = json_frame(_settings(pipeline, files, limits))
         self._limits = limits
         self._count = count
-        self._substitute = partial(made, pipeline=pipeline, limits=files)
+        self._substitute = partial(prepare, pipeline=pipeline, limits=files)
         self._orders: queue.Queue[Order | None] = queue.Queue()
         self._lock = threading.Lock()
         self._keepers: set[Keeper] = set()

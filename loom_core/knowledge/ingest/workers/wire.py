@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json, to_json
 
-from loom_core.knowledge.ingest.workers.material import Material
-from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
+from loom_core.knowledge.ingest.workers.material import Failed, Material, Unchanged
 from loom_core.knowledge.model import Chunk
 from loom_core.knowledge.store.prepared import (
     AboutColumns,
@@ -30,7 +29,7 @@ from loom_core.knowledge.store.prepared import (
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.ingest.workers.material import Made
 
 __all__ = [
     "FrameReader",

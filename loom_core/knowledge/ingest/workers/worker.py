@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from loom_core.knowledge.child_process import child_command, ending
-from loom_core.knowledge.ingest.workers.preparation import Failed
+from loom_core.knowledge.ingest.workers.material import Failed
 from loom_core.knowledge.ingest.workers.wire import FrameReader, decode_made, encode_material, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
-    from loom_core.knowledge.ingest.workers.material import Material
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.ingest.workers.material import Made, Material
 
 __all__ = ["ChildLimits", "Keeper", "Order"]
 

@@ -21,7 +21,7 @@ from loom_core.knowledge.rag.owner.protocol import (
     encode,
     loom_version,
 )
-from loom_core.knowledge.retrieval.answer import Searched
+from loom_core.knowledge.retrieval.searcher import Searched
 from loom_core.observability.propagation import carried
 from loom_core.storage.local_socket import MOST_BYTES, request
 from loom_core.storage.ownership import OwnerCard, read_card

@@ -1,4 +1,4 @@
-"""What the retrievers that widen a question with a language model do alike."""
+"""Retrievers that widen a question with a language model: their base, `multi_query` and `decomposition`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.model import QueryDetail
 from loom_core.knowledge.retrieval.fusion import reciprocal_rank
 from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model
+from loom_core.knowledge.retrieval.retrievers.expansion import decompose, generate_variants
 from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked
-from loom_core.plugin_registry import create
+from loom_core.plugin_registry import create, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.retrievers.passages import PassageKey
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["ExpandingRetriever", "Expansion"]
+__all__ = ["DecompositionRetriever", "ExpandingRetriever", "Expansion", "MultiQueryRetriever"]
 
 _log = logging.getLogger(__name__)
 
@@ -205,3 +206,36 @@ def _detail(query: str, hits: Sequence[RetrievedPassage]) -> QueryDetail:
 def _check(holds: bool, message: str, advice: str) -> None:
     if not holds:
         raise ConfigError(message, advice=advice)
+
+
+@register("retriever", "decomposition")
+class DecompositionRetriever(ExpandingRetriever):
+    """Searches for the question and for its parts, which a language model finds, fused by reciprocal rank.
+
+    It is for questions that no single passage answers: "Which of the two is older?" is answered by a passage
+    about the one and a passage about the other. The parts are searched for at once, and the question itself
+    while the model is at work. Every passage tells the parts (`generated_queries`, `queries_count`) and what
+    each of them found (`retrieval_details`).
+    """
+
+    name = "decomposition"
+
+    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+        expansion = await self._expand(request, sources, decompose)
+        return expansion.told(self.name, k=self._rrf_k)
+
+
+@register("retriever", "multi_query")
+class MultiQueryRetriever(ExpandingRetriever):
+    """Searches for the question and for variants that a language model writes, fused by reciprocal rank.
+
+    It finds what other words for the same thing lead to. The search for the question runs while the model
+    is at work, so that a model that fails costs no more than its time limit. Every passage tells the
+    variants (`generated_queries`, `queries_count`) and what each of them found (`retrieval_details`).
+    """
+
+    name = "multi_query"
+
+    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+        expansion = await self._expand(request, sources, generate_variants)
+        return expansion.told(self.name, k=self._rrf_k)

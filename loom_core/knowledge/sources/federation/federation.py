@@ -1,18 +1,26 @@
-"""Several knowledge sources asked as one."""
+"""Federation: several knowledge sources asked at once, each with a deadline, and answered as one."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, SourceError
+from loom_core.errors import (
+    ConfigError,
+    InvalidInputError,
+    LoomError,
+    NotFoundError,
+    SourceError,
+    SourceStartingError,
+    unwrapped,
+)
 from loom_core.knowledge.retrieval.confidence import Match, assess_match, combine_matches
-from loom_core.knowledge.sources.federation.answer import FederatedAnswer, federated_item
 from loom_core.knowledge.sources.federation.merging import candidates_for, merged
-from loom_core.knowledge.sources.federation.source_call import Asking, late
 from loom_core.knowledge.validation import check_limit, check_question
 
 if TYPE_CHECKING:
@@ -20,9 +28,19 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.knowledge.sources.federation.merging import MergedItem
 
-__all__ = ["Federation"]
+__all__ = [
+    "START_SECONDS",
+    "Asking",
+    "FederatedAnswer",
+    "Federation",
+    "SourceReport",
+    "SourceState",
+    "citation",
+    "federated_item",
+    "late",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -231,3 +249,179 @@ def _checked(seconds: float) -> float:
     if not seconds > 0:
         raise ConfigError(f"A deadline is {seconds} s.", advice="Use a number of seconds above 0.")
     return seconds
+
+
+SourceState = Literal["answered", "failed", "late", "starting"]
+"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What became of one source that was asked.
+
+    Attributes:
+        source: its name.
+        state: how it ended.
+        seconds: how long it took.
+        count: how many passages it found.
+        problem: what went wrong and what to do, in sentences; empty where it answered.
+        is_refusal: whether it failed by the question itself, such as a filter that it does not have.
+    """
+
+    source: str
+    state: SourceState
+    seconds: float
+    count: int = 0
+    problem: str = ""
+    is_refusal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedAnswer:
+    """Passages of several sources in one order, and what became of every source.
+
+    Attributes:
+        ranked: best first; `relevance` is comparable among them all.
+        match: how well they fit the question.
+        reports: one for each source that was asked, in the order of the sources.
+    """
+
+    ranked: tuple[MergedItem, ...]
+    match: Match
+    reports: tuple[SourceReport, ...]
+
+    @property
+    def items(self) -> list[KnowledgeItem]:
+        """The passages, best first, as those of all sources; see `federated_item`."""
+        return [federated_item(one.source, one.item, also_in=one.also_in) for one in self.ranked]
+
+    @property
+    def partial(self) -> bool:
+        """Whether a source that was asked is not in it."""
+        return any(report.state != "answered" for report in self.reports)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader has to know: how many sources answered, and why the others did not."""
+        if not self.partial:
+            return []
+        answered = sum(report.state == "answered" for report in self.reports)
+        return [
+            f"{answered} of {len(self.reports)} sources answered.",
+            *(f"{report.source}: {report.problem}" for report in self.reports if report.problem),
+        ]
+
+
+def citation(source: str, id_: str) -> str:
+    """The id of a source's item among those of all sources: `<source>:<id>`."""
+    return f"{source}:{id_}"
+
+
+def federated_item(
+    source: str, item: KnowledgeItem, *, also_in: Sequence[tuple[str, str]] = ()
+) -> KnowledgeItem:
+    """A source's item as one of all sources.
+
+    Its id is the `citation`. `metadata` gains `knowledge_base` (the source) and, where other sources have
+    the same passage or nearly, `also_in` (its citations there).
+    """
+    metadata = {**item.metadata, "knowledge_base": source}
+    if also_in:
+        metadata["also_in"] = [citation(*other) for other in also_in]
+    return replace(item, id=citation(source, item.id), metadata=metadata)
+
+
+START_SECONDS = 9.0
+"""So long a question waits at the most for a source that is being started; its own time begins after that."""
+
+
+class Asking:
+    """A question to one source.
+
+    Args:
+        source: what is asked.
+        seconds: how long it has for its answer. If it has to be started first, that is waited for as long,
+            but not longer than `START_SECONDS`.
+
+    Attributes:
+        items: what it found, best first.
+        report: what became of it; of a failure until `run` has ended.
+        error: why it failed, where it said so.
+    """
+
+    def __init__(self, source: KnowledgeBaseProvider, seconds: float) -> None:
+        self._source = source
+        self._seconds = seconds
+        self.items: list[KnowledgeItem] = []
+        self.report = SourceReport(source.name, "failed", 0.0)
+        self.error: LoomError | None = None
+        self._until = 0.0  # by the clock of the event loop: when its time is over
+
+    async def run(
+        self,
+        query: str,
+        limit: int,
+        filters: dict[str, Any],
+        told: Callable[[SourceReport], Awaitable[None]] | None,
+    ) -> None:
+        """Ask, wait, and note what came of it; raises nothing but cancellation.
+
+        Args:
+            query: see `KnowledgeBaseProvider.query`, as for the next two.
+            limit: how many passages at the most.
+            filters: may be empty.
+            told: called with the report.
+        """
+        began = time.monotonic()
+        state: SourceState = "late"
+        problem = ""
+        with anyio.CancelScope() as answering:
+            try:
+                await self._source.start(min(self._seconds, START_SECONDS))
+                self._until = answering.deadline = anyio.current_time() + self._seconds
+                found = await self._source.query(query, limit=limit, filters=dict(filters) or None)
+                self.items = found[:limit]
+                state = "answered"
+            except Exception as raised:  # noqa: BLE001 - the outermost handler of what may be anybody's code
+                state = "starting" if isinstance(raised, SourceStartingError) else "failed"
+                error = unwrapped(raised)
+                if isinstance(error, LoomError):
+                    problem, self.error = str(error), error
+                else:
+                    _log.exception("the source %r failed", self._source.name)
+                    problem = f"It failed by an error of its own ({type(error).__name__}). The log says more."
+        if state == "late":
+            problem = f"{late(self._seconds)} Ask again, or allow it more time."
+        self.report = SourceReport(
+            self._source.name,
+            state,
+            seconds=time.monotonic() - began,
+            count=len(self.items),
+            problem=problem,
+            is_refusal=isinstance(self.error, InvalidInputError),
+        )
+        if told is not None:
+            await told(self.report)
+
+    async def again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
+        """Ask another question in what is left of the time.
+
+        Returns:
+            What the source finds, best first; nothing where it did not answer the first question, or fails
+            now: what it gave before counts all the same, so `report` stays as it is.
+        """
+        if self.report.state != "answered":
+            return []
+        with anyio.CancelScope(deadline=self._until):
+            try:
+                return (await self._source.query(query, limit=limit, filters=dict(filters) or None))[:limit]
+            except Exception as raised:  # noqa: BLE001 - as in `run`
+                _log.info(
+                    "the source %r could not be asked once more: %s", self._source.name, unwrapped(raised)
+                )
+        return []
+
+
+def late(seconds: float) -> str:
+    """That a source gave no answer in time, as a sentence."""
+    return f"It did not answer within {seconds:g} s."

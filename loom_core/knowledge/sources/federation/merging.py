@@ -153,7 +153,7 @@ async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain
     What is found so is worth what the link to it is, and left out without one. The result is the same pool
     where there is no link.
     """
-    from loom_core.knowledge.sources.federation.follow_up import LEAD_LIMIT, lead
+    from loom_core.knowledge.sources.federation.cross_source_links import LEAD_LIMIT, lead
 
     following = await to_thread.run_sync(lead, query, pool.candidates, pool.relevance)
     if following is None:
@@ -177,7 +177,7 @@ def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]]
 
     The result is the same pool where there is no link.
     """
-    from loom_core.knowledge.sources.federation.cross_links import cross_links
+    from loom_core.knowledge.sources.federation.cross_source_links import cross_links
 
     links = {link.target: link for link in cross_links(query, pool.candidates, pool.relevance, led_to=led_to)}
     if not links:

@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.ingest.workers import Material, Preparer
-from loom_core.knowledge.ingest.workers.preparation import Failed, Made
+from loom_core.knowledge.ingest.workers.material import Failed, Made
 from loom_core.knowledge.ingest.workers.worker import ChildLimits
 from loom_core.knowledge.store.prepared import PreparedDocument
 from tests.fixtures.hostile_files import REFUSED, TAKEN

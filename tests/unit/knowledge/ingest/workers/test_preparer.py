@@ -18,8 +18,8 @@ from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.ingest.workers import Material, Preparation, Preparer, draft_payload
-from loom_core.knowledge.ingest.workers import preparation as making
-from loom_core.knowledge.ingest.workers.preparation import Failed, Made, Unchanged
+from loom_core.knowledge.ingest.workers import material as making
+from loom_core.knowledge.ingest.workers.material import Failed, Made, Unchanged
 from loom_core.knowledge.ingest.workers.worker import ChildLimits
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import PreparedDocument

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.workers.material import Material
-from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
+from loom_core.knowledge.ingest.workers.material import Failed, Material, Unchanged
 from loom_core.knowledge.ingest.workers.wire import (
     FrameReader,
     decode_made,
