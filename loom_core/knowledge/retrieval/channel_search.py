@@ -134,9 +134,7 @@ class ChannelSearch:
         dense = self._context.vectors.current()
         if dense is None and self._context.vectors.coverage()[0]:
             return None
-        if not self._context.reader.is_in_space(
-            question
-        ):  # asked after `current`, so that it is of this space
+        if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
             return []
         covered = self._context.reader.covered(question.language)
         near = Channels(None, dense, covered=covered).semantic(question, limit=limit)

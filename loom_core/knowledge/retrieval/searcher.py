@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Channel, Reranker
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
     from loom_core.knowledge.retrieval.question import QuestionReader
-    from loom_core.knowledge.retrieval.strategies import Found, Retrieval
+    from loom_core.knowledge.retrieval.strategies import ChunkHit, Retrieval
     from loom_core.knowledge.store import ChunkRow, DocumentRow, Record
     from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["Answer", "SearchContext", "Searched", "Searcher", "channel_items", "item", "items"]
+__all__ = ["Answer", "SearchContext", "Searcher", "channel_items", "item", "items"]
 
 _MAX_LIMIT = 100
 
@@ -94,12 +94,12 @@ class Searcher:
             if current.is_recording() and records_content():
                 current.set_attribute("gen_ai.retrieval.query.text", hidden(request.query))
             began = time.perf_counter()
-            found = await self._asked_of_the_owner(request) or await self.find(request)
+            answer = await self._ask_owner(request) or await self.find(request)
             self._context.metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
-            current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
-            return found.answer
+            current.set_attributes({f"retrieval.{name}": value for name, value in answer.measures.items()})
+            return answer
 
-    async def find(self, request: SearchRequest) -> Searched:
+    async def find(self, request: SearchRequest) -> Answer:
         """Answer in this process, without a span."""
         started = time.perf_counter()
         await self._context.reader.prepare()
@@ -122,7 +122,9 @@ class Searcher:
         if self._context.worker.problem:
             notes.append(self._context.worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
-        answer = Answer(
+        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
+        measures = _measures(retrieval, strategy) if retrieval else {}
+        return Answer(
             items=passages,
             match=match,
             strategy=strategy,
@@ -131,11 +133,8 @@ class Searcher:
             notes=tuple(notes),
             embed_ms=asked.embed_ms,
             retrieve_ms=total_ms - asked.embed_ms,
-        )
-        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
-        told = _told(retrieval, strategy) if retrieval else {}
-        return Searched(
-            answer, told | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)}
+            measures=measures
+            | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)},
         )
 
     def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
@@ -152,8 +151,8 @@ class Searcher:
             if milliseconds is not None:
                 self._context.metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
 
-    async def _asked_of_the_owner(self, request: SearchRequest) -> Searched | None:
-        """What another process answers that works for the knowledge base; a reranker is asked here only."""
+    async def _ask_owner(self, request: SearchRequest) -> Answer | None:
+        """Ask the owner, if it is another process; a reranker is asked here only."""
         peer = self._context.peer
         if peer is None or self._reranker is not None:
             return None
@@ -219,9 +218,7 @@ class Searcher:
         """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
         question = asked.question
         dense = self._context.vectors.current() if question.vector is not None else None
-        if not self._context.reader.is_in_space(
-            question
-        ):  # asked after `current`, so that it is of this space
+        if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
             dense = None
         languages = frozenset[str]() if dense is None else dense.language_groups()
         asked.channels.centroids = self._context.reader.centroids(question, languages)
@@ -318,24 +315,24 @@ async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:
         raise failures[0]
 
 
-def _told(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
-    """What the span says of a retrieval: the attributes that were agreed on, and how long the walk took."""
+def _measures(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
+    """The measures of a retrieval: attributes of the specification, and how long the walk took."""
     counts, ms = retrieval.counts, retrieval.ms
-    told: dict[str, AttributeValue] = {
+    measures: dict[str, AttributeValue] = {
         "lexical_count": counts.get("lexical", 0),
         "vector_count": counts.get("vector", 0),
         "graph_count": counts.get("graph", 0),
     }
     if strategy == "hybrid":
-        told |= {
+        measures |= {
             "expansion_count": counts.get("expansion", 0),
             "parallel_ms": ms.get("first_stage", 0.0),
             "expansion_ms": ms.get("expansion", 0.0),
             "walk_ms": ms.get("walk", 0.0),
         }
     if strategy == "graph_first":
-        told["fallback_to_vector"] = retrieval.fallback_to_vector
-    return told
+        measures["fallback_to_vector"] = retrieval.fallback_to_vector
+    return measures
 
 
 _WORDS = "shares words with the question"
@@ -362,6 +359,8 @@ class Answer:
         notes: what the reader should know: a channel that was left out, and why.
         embed_ms: time for embedding the question, in milliseconds.
         retrieve_ms: the rest of the time; while the question was embedded, words were searched.
+        measures: how many passages each channel brought and how long each step took, by the names of the
+            attributes of the search's span.
     """
 
     items: list[KnowledgeItem]
@@ -372,17 +371,10 @@ class Answer:
     notes: tuple[str, ...]
     embed_ms: float
     retrieve_ms: float
+    measures: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue], compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """An answer, with what the span of the search says of it."""
-
-    answer: Answer
-    told: dict[str, AttributeValue]
-
-
-def items(record: Record, found: Sequence[Found]) -> dict[int, KnowledgeItem]:
+def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
     """What was found as items by key, in the same order; those that have gone by now are left out."""
     keys = {hit.key for hit in found} | {
         key for hit in found for link in hit.links for key in (link.seed, link.chunk)
@@ -460,7 +452,7 @@ def item(
     )
 
 
-def _why(hit: Found, rows: dict[int, ChunkRow], names: dict[int, str]) -> list[str]:
+def _why(hit: ChunkHit, rows: dict[int, ChunkRow], names: dict[int, str]) -> list[str]:
     reasons: list[str] = []
     for link in hit.links:
         if link.seed not in rows or link.chunk not in rows:
@@ -518,7 +510,7 @@ class IndexWorker(Protocol):
 class OwnerPeer(Protocol):
     """The process that works for the knowledge base, asked from another; None where it does not answer."""
 
-    async def search(self, request: SearchRequest) -> Searched | None:
+    async def search(self, request: SearchRequest) -> Answer | None:
         """Answer a question by a strategy."""
         ...
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.config import RAGConfig, Strategy
     from loom_core.knowledge.store.graph import GraphTable
 
-__all__ = ["Found", "Retrieval", "retrieve"]
+__all__ = ["ChunkHit", "Retrieval", "retrieve"]
 
 _NAMED_EACH = 4  # passages about one entity that the question names
 _SURE = 0.8  # certainty from which on a passage is about an entity for that
@@ -32,7 +32,7 @@ _GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vector
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChunkHit:
     """A chunk that was found.
 
     Attributes:
@@ -62,7 +62,7 @@ class Retrieval:
         nearness: see `FirstStage`.
     """
 
-    found: list[Found]
+    found: list[ChunkHit]
     counts: dict[str, int]
     ms: dict[str, float]
     fallback_to_vector: bool = False
@@ -228,14 +228,14 @@ class _Draft:
             nearness=self._first.nearness,
         )
 
-    def _found(self, key: int, top: float) -> Found:
+    def _found(self, key: int, top: float) -> ChunkHit:
         parts = {
             "bm25": self._first.lexical.get(key),
             "vector": self._first.semantic.get(key),
             "links": self._expansion.gained.get(key),
             "graph": self._near.get(key),
         }
-        return Found(
+        return ChunkHit(
             key=key,
             score=max(0.0, self._scores[key] / top) if top > 0 else 0.0,  # a cosine may be negative
             scores={name: value for name, value in parts.items() if value is not None},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import anyio
@@ -20,7 +20,7 @@ from loom_core.errors import (
     unwrapped,
 )
 from loom_core.knowledge.retrieval.confidence import Match, assess_match, combine_matches
-from loom_core.knowledge.sources.federation.merging import candidates_for, merged
+from loom_core.knowledge.sources.federation.merging import candidates_for, merge
 from loom_core.knowledge.validation import check_limit, check_question
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.sources.federation.merging import MergedItem
 
 __all__ = [
     "START_SECONDS",
@@ -37,8 +36,6 @@ __all__ = [
     "Federation",
     "SourceReport",
     "SourceState",
-    "citation",
-    "federated_item",
     "late",
 ]
 
@@ -127,7 +124,7 @@ class Federation:
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
         chosen = self._chosen(source)
-        depth = candidates_for(limit, sources=len(chosen))
+        depth = limit if len(chosen) == 1 else candidates_for(limit)
         asked = [Asking(each, self._seconds(each)) for each in chosen]
         async with anyio.create_task_group() as tasks:
             for each in asked:
@@ -135,25 +132,28 @@ class Federation:
         if all(each.report.state != "answered" for each in asked):
             raise _failure(asked)
         by_name = {source.name: each for source, each in zip(chosen, asked, strict=True)}
-
-        async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
-            return await by_name[name].again(question, most, dict(filters or {}))
-
         found = {name: each.items for name, each in by_name.items()}
         matches = await to_thread.run_sync(_matches, query, chosen, found)
-        ranked = await merged(
-            query,
-            found,
-            limit=limit,
-            spaces=_spaces(chosen),
-            ask=ask,
-            confidence=max(match.confidence for match in matches),
-        )
-        match = _own_match(chosen[0]) if len(chosen) == 1 else None
+        match: Match | None = None
+        if len(chosen) == 1:
+            items = [item.of_source(chosen[0].name) for item in asked[0].items]
+            match = _own_match(chosen[0])
+        else:
+
+            async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
+                return await by_name[name].again(question, most, dict(filters or {}))
+
+            items = await merge(
+                query,
+                found,
+                limit=limit,
+                spaces=_spaces(chosen),
+                ask=ask,
+                confidence=max(match.confidence for match in matches),
+            )
         if match is None:
-            items = [one.item for one in ranked]
             match = await to_thread.run_sync(combine_matches, query, matches, items)
-        return FederatedAnswer(tuple(ranked), match, tuple(each.report for each in asked))
+        return FederatedAnswer(items, match, tuple(each.report for each in asked))
 
     async def get_by_id(self, id_: str) -> KnowledgeItem | None:
         """The item with an id of an answer, or None.
@@ -182,7 +182,7 @@ class Federation:
         seconds = self._seconds(source)
         with anyio.move_on_after(seconds):
             item = await source.get_by_id(id_)
-            return None if item is None else federated_item(source.name, item)
+            return None if item is None else item.of_source(source.name)
         raise SourceError(f"{source.name}: {late(seconds)}", advice="Ask again, or allow it more time.")
 
     def _seconds(self, source: KnowledgeBaseProvider) -> float:
@@ -281,19 +281,14 @@ class FederatedAnswer:
     """Passages of several sources in one order, and what became of every source.
 
     Attributes:
-        ranked: best first; `relevance` is comparable among them all.
+        items: best first, see `KnowledgeItem.of_source`; `relevance` is comparable among them all.
         match: how well they fit the question.
         reports: one for each source that was asked, in the order of the sources.
     """
 
-    ranked: tuple[MergedItem, ...]
+    items: list[KnowledgeItem]
     match: Match
     reports: tuple[SourceReport, ...]
-
-    @property
-    def items(self) -> list[KnowledgeItem]:
-        """The passages, best first, as those of all sources; see `federated_item`."""
-        return [federated_item(one.source, one.item, also_in=one.also_in) for one in self.ranked]
 
     @property
     def partial(self) -> bool:
@@ -310,25 +305,6 @@ class FederatedAnswer:
             f"{answered} of {len(self.reports)} sources answered.",
             *(f"{report.source}: {report.problem}" for report in self.reports if report.problem),
         ]
-
-
-def citation(source: str, id_: str) -> str:
-    """The id of a source's item among those of all sources: `<source>:<id>`."""
-    return f"{source}:{id_}"
-
-
-def federated_item(
-    source: str, item: KnowledgeItem, *, also_in: Sequence[tuple[str, str]] = ()
-) -> KnowledgeItem:
-    """A source's item as one of all sources.
-
-    Its id is the `citation`. `metadata` gains `knowledge_base` (the source) and, where other sources have
-    the same passage or nearly, `also_in` (its citations there).
-    """
-    metadata = {**item.metadata, "knowledge_base": source}
-    if also_in:
-        metadata["also_in"] = [citation(*other) for other in also_in]
-    return replace(item, id=citation(source, item.id), metadata=metadata)
 
 
 START_SECONDS = 9.0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.sources.federation.cross_source_links import cross_links
-from loom_core.knowledge.sources.federation.merging import merged
+from loom_core.knowledge.sources.federation.merging import merge
 
 
 def item(title: str, text: str, relevance: float = 0.0) -> KnowledgeItem:
@@ -61,12 +61,12 @@ async def test_a_question_whose_two_passages_are_in_two_sources_finds_both():
     noise = [item(f"Birth {n}", f"Where a film director was born is asked: {n}.", 0.5) for n in range(4)]
     found = {"films": [FILM, *noise], "people": [item("Births", "Who was born where.", 0.9), PERSON]}
     question = "Where was the director of The Silent Harbour born?"
-    ranked = await merged(question, found, limit=2)
-    assert [one.item.metadata["title"] for one in ranked] == [
+    ranked = await merge(question, found, limit=2)
+    assert [one.metadata["title"] for one in ranked] == [
         FILM.metadata["title"],
         PERSON.metadata["title"],
     ]
-    assert ranked[1].item.metadata["why"][0].endswith("which this passage is about")
+    assert ranked[1].metadata["why"][0].endswith("which this passage is about")
 
 
 _TITLES = st.sampled_from(["Rope", "Sail", "林若曦", "(x)", "a", ""])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.sources.federation.merging import candidates_for, merged
+from loom_core.knowledge.sources.federation.merging import candidates_for, merge
 
 _HARBOUR = "The harbour of Visby was opened in 1901 and deepened twice since then by the town of Visby."
 
@@ -19,21 +19,20 @@ def item(id_: str, text: str, relevance: float = 0.0, **scores: float) -> Knowle
 
 
 async def order(query, found, *, limit=10, spaces=None) -> list[str]:
-    return [f"{one.source}:{one.item.id}" for one in await merged(query, found, limit=limit, spaces=spaces)]
+    return [one.id for one in await merge(query, found, limit=limit, spaces=spaces)]
 
 
 def test_more_is_asked_of_several_sources_than_is_wanted():
-    assert candidates_for(5, sources=1) == 5
-    assert candidates_for(5, sources=2) == 20
-    assert candidates_for(30, sources=3) == 60
-    assert candidates_for(100, sources=3) == 100
+    assert candidates_for(5) == 20
+    assert candidates_for(30) == 60
+    assert candidates_for(100) == 100
 
 
 async def test_one_source_alone_keeps_its_order_and_its_relevances():
     items = [item("a", "Rope.", 0.9), item("b", "Sail.", 0.2)]
-    (first, second) = await merged("sail", {"notes": items, "empty": []}, limit=5)
-    assert (first.item, second.item) == tuple(items)
-    assert await merged("sail", {"empty": []}, limit=5) == []
+    (first, second) = await merge("sail", {"notes": items, "empty": []}, limit=5)
+    assert [first, second] == [each.of_source("notes") for each in items]
+    assert await merge("sail", {"empty": []}, limit=5) == []
 
 
 async def test_a_source_that_has_nothing_to_say_is_not_heard_louder_for_its_own_high_scores():
@@ -74,8 +73,8 @@ async def test_cosines_of_one_space_decide_across_languages_and_those_of_differe
     }
     question = "何时开港"
     assert (await order(question, found, spaces={"en": "e5", "zh": "e5"}))[0] == "en:a"
-    different = await merged(question, found, limit=4, spaces={"en": "e5", "zh": "minilm"})
-    unknown = await merged(question, found, limit=4)
+    different = await merge(question, found, limit=4, spaces={"en": "e5", "zh": "minilm"})
+    unknown = await merge(question, found, limit=4)
     assert different == unknown
 
 
@@ -84,12 +83,12 @@ async def test_a_passage_that_two_sources_have_comes_once_and_says_where_else_it
         "wiki": [item("a", _HARBOUR, 0.9), item("b", "Visby has an old wall.", 0.5)],
         "笔记": [item("x", f"{_HARBOUR} See the map.", 0.8), item("y", "Brno has two rivers.", 0.1)],
     }
-    ranked = await merged("When was the harbour of Visby opened?", found, limit=10)
+    ranked = await merge("When was the harbour of Visby opened?", found, limit=10)
     first = ranked[0]
-    others = {"a": (("笔记", "x"),), "x": (("wiki", "a"),)}
-    assert [one.also_in for one in ranked] == [others[first.item.id], (), ()]
-    assert first.item.relevance == 1.0
-    assert first.item.metadata["own_relevance"] == {"a": 0.9, "x": 0.8}[first.item.id]
+    others = {"wiki:a": ["笔记:x"], "笔记:x": ["wiki:a"]}
+    assert [one.metadata.get("also_in") for one in ranked] == [others[first.id], None, None]
+    assert first.relevance == 1.0
+    assert first.metadata["own_relevance"] == {"wiki:a": 0.9, "笔记:x": 0.8}[first.id]
 
 
 async def test_a_copy_behind_the_limit_is_still_told():
@@ -97,9 +96,12 @@ async def test_a_copy_behind_the_limit_is_still_told():
         "wiki": [item("a", _HARBOUR, 0.9)],
         "notes": [item("b", "The harbour of Visby opened.", 0.9), item("x", _HARBOUR, 0.01)],
     }
-    ranked = await merged("When was the harbour of Visby opened in 1901?", found, limit=1)
+    ranked = await merge("When was the harbour of Visby opened in 1901?", found, limit=1)
     assert len(ranked) == 1
-    assert ranked[0].also_in == ((("notes", "x"),) if ranked[0].source == "wiki" else (("wiki", "a"),))
+    (first,) = ranked
+    assert first.metadata["also_in"] == [
+        {"wiki": "notes:x", "notes": "wiki:a"}[first.metadata["knowledge_base"]]
+    ]
 
 
 _ITEMS = st.lists(
@@ -114,13 +116,13 @@ async def test_whatever_sources_give_the_answer_is_ordered_bounded_and_made_of_i
         name: [item(f"{name}{place}", text, relevance) for place, (text, relevance) in enumerate(rows)]
         for name, rows in sources.items()
     }
-    ranked = await merged("rope 港口", found, limit=limit)
-    given_ids = {one.id for items in found.values() for one in items}
-    ids = [one.item.id for one in ranked]
+    ranked = await merge("rope 港口", found, limit=limit)
+    given_ids = {f"{name}:{one.id}" for name, items in found.items() for one in items}
+    ids = [one.id for one in ranked]
     assert len(ids) == len(set(ids)) <= limit
     assert set(ids) <= given_ids
     if sum(map(bool, found.values())) > 1:
-        relevances = [one.item.relevance for one in ranked]
+        relevances = [one.relevance for one in ranked]
         assert relevances == sorted(relevances, reverse=True)
         assert all(0 <= relevance <= 1 for relevance in relevances)
 
@@ -133,3 +135,10 @@ async def test_a_passage_that_holds_the_identifier_asked_for_comes_first_among_a
     quiet = [item("b0", "The order was packed.", 1.0), item("b1", "On Monday came PAY-4817.", 0.3)]
     found = await order("Who entered the ticket PAY-4817 on Monday?", {"loud": loud, "quiet": quiet})
     assert found[0] == "quiet:b1"
+
+
+async def test_a_field_of_a_document_does_not_pass_for_the_citations_of_copies():
+    own = KnowledgeItem("a", "Rope.", "note:a", 0.9, {"also_in": "the yearbook"})
+    (rope, _) = await merge("rope", {"notes": [own], "wiki": [item("b", "A sail of linen.", 0.2)]}, limit=5)
+    assert rope.id == "notes:a"
+    assert "also_in" not in rope.metadata
