@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import from_thread
 
 from loom_core.errors import NetError
-from loom_core.knowledge.ingest.workers.material import Fetched
+from loom_core.knowledge.ingest.workers.preparation import Fetched
 from loom_core.net import HttpClient, NetPolicy, redacted
 
 if TYPE_CHECKING:

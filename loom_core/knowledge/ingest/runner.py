@@ -24,8 +24,7 @@ from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.near_duplicates import compare_some
 from loom_core.knowledge.ingest.page_fetcher import PageFetcher
 from loom_core.knowledge.ingest.workers import Preparer
-from loom_core.knowledge.ingest.workers.material import Failed
-from loom_core.knowledge.store.prepared import PreparedDocument
+from loom_core.knowledge.store.prepared import Outcome, PreparedDocument
 from loom_core.llm.interface import Usage
 from loom_core.observability.families import INGESTED_DOCUMENTS
 from loom_core.observability.metrics import process_metrics
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.batches import Batch
     from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionSpent
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.ingest.workers.material import Made
     from loom_core.knowledge.ingest.workers.worker import ChildLimits
     from loom_core.knowledge.store import Job, JobItem, Record
+    from loom_core.knowledge.store.prepared import Prepared
 
 __all__ = ["ExtractionStep", "Ingest", "IngestLimits"]
 
@@ -283,8 +282,8 @@ class Ingest:
                     return
             items = self._fetcher.fill(job, items)
             changing = {uri for batch in self._under_way for uri in batch.changing()}
-            batch, materials = self._maker.make(job, items, changing=changing)
-            batch.preparation = self._preparer.begin(materials)
+            batch, complete = self._maker.make(job, items, changing=changing)
+            batch.preparation = self._preparer.begin(complete)
             self._under_way.append(batch)
             self._last = batch.last
 
@@ -402,7 +401,7 @@ class ExtractionStep:
         extractor = pipeline.extractor
         self._model = extractor if isinstance(extractor, LLMEntityExtractor) else None
 
-    async def run(self, job: Job, made: Sequence[Made]) -> list[Made] | None:
+    async def run(self, job: Job, made: Sequence[Prepared]) -> list[Prepared] | None:
         """What was made, with what the extractor finds, or why it finds nothing.
 
         Returns:
@@ -424,8 +423,8 @@ class ExtractionStep:
                 with anyio.CancelScope(shield=True):  # what is paid is paid
                     await to_thread.run_sync(self._note_spent, job, self._model, before)
 
-    async def _extract_while_wanted(self, job: Job, made: Sequence[Made]) -> list[Made] | None:
-        results: list[Made] | None = None
+    async def _extract_while_wanted(self, job: Job, made: Sequence[Prepared]) -> list[Prepared] | None:
+        results: list[Prepared] | None = None
 
         async def watch() -> None:
             while True:
@@ -442,7 +441,7 @@ class ExtractionStep:
             raise unwrapped(group) from group
         return results
 
-    async def _extract(self, made: Sequence[Made]) -> list[Made]:
+    async def _extract(self, made: Sequence[Prepared]) -> list[Prepared]:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
         known = await to_thread.run_sync(self._known_chunks, documents)
         try:
@@ -452,7 +451,7 @@ class ExtractionStep:
         except Exception as error:  # noqa: BLE001 - extractors may be anybody's
             if len(made) == 1:
                 _log.exception("extracting from %s failed", documents[0].uri)
-                return [Failed(f"it could not be prepared: {type(error).__name__}: {error}")]
+                return [Outcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")]
             # One of them is the cause, and must not take the others with it.
             return [result for one in made for result in await self._extract([one])]
         return [next(found) if isinstance(result, PreparedDocument) else result for result in made]
@@ -466,7 +465,7 @@ class ExtractionStep:
         once = [document for document in documents if times[document.uri] == 1]
         return self._record.documents.same_chunks([chunk for document in once for chunk in document.chunks])
 
-    def _reason_to_end(self, job: Job, made: Sequence[Made]) -> str:
+    def _reason_to_end(self, job: Job, made: Sequence[Prepared]) -> str:
         """Why a job must not go on with these documents; or empty."""
         model = self._model
         if model is None:

@@ -17,7 +17,7 @@ from loom_core.knowledge.indexes.engines.damage import first_line
 from loom_core.knowledge.ingest.stored_documents import draft_of_row, packed_draft, unpacked_draft
 from loom_core.knowledge.maintenance.finding import Finding
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import JobItem, Record
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.probe import is_emptied, refuse_inaccessible
 from loom_core.knowledge.store.receiving import Receiving
@@ -268,7 +268,9 @@ def _copy_jobs(source: DamagedRecord, record: Record) -> int:
             "SELECT uri, payload FROM items WHERE job = ? AND state = 'pending' ORDER BY ordinal",
             (job["key"],),
         )
-        items = [(item["uri"], item["payload"]) for item in given if isinstance(item["payload"], bytes)]
+        items = [
+            JobItem(item["uri"], item["payload"]) for item in given if isinstance(item["payload"], bytes)
+        ]
         if items:
             record.jobs.submit(request, items, listed=True)
             count += len(items)

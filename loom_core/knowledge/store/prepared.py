@@ -1,17 +1,21 @@
-"""Prepared documents: ready to be written, so that only the transaction is left."""
+"""Documents on their way into the store: the item of a job, the prepared document, the outcome.
+
+A prepared document is ready to be written: only the transaction is left.
+"""
 
 from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from loom_core.knowledge.model import Block, BlockKind
 from loom_core.knowledge.text.surface_forms import name_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from loom_core.knowledge.model import AliasKind, Chunk, Extraction, TitleSource
     from loom_core.knowledge.store.fields import FieldRow
@@ -20,7 +24,11 @@ __all__ = [
     "AboutColumns",
     "AliasColumns",
     "FoundColumns",
+    "ItemState",
+    "JobItem",
     "MentionColumns",
+    "Outcome",
+    "Prepared",
     "PreparedChunk",
     "PreparedDocument",
     "RelationColumns",
@@ -30,6 +38,59 @@ __all__ = [
     "encode_blocks",
     "found_in",
 ]
+
+
+ItemState = Literal[
+    "pending", "leaving", "added", "updated", "moved", "unchanged", "removed", "skipped", "failed"
+]
+"""`leaving`: a document whose file is gone, until it is `removed`; `moved`: only its address changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobItem:
+    """One document of a job, and all that it is prepared from.
+
+    Attributes:
+        uri: of the document; a `file://` URI says where it is read from, if there is no payload.
+        payload: a document as `draft_payload` packs it, a page as `Fetched` does, or None for a file.
+        metadata: fields that are added to its own.
+        known: hash of the document that the record has at this URI; the same again means nothing to do.
+        size: about how many bytes it is.
+        roots: real paths of folders; where given, no file outside them is read.
+        ordinal: its place in the job.
+        state: how far it is.
+        reason: why it was left out or failed, or empty.
+    """
+
+    uri: str
+    payload: bytes | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    known: bytes = b""
+    size: int = 0
+    roots: tuple[Path, ...] = ()
+    ordinal: int = 0
+    state: ItemState = "pending"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an item's way, for which nothing is left to prepare.
+
+    Attributes:
+        state: as the job counts it.
+        reason: why there is no document, or empty.
+        chunks: how many the document has.
+        hash: of a document that was found unchanged: it counts only while the record still has that.
+        by_content: whether a failure is final, as what was given holds no document; else it may go well
+            another time.
+    """
+
+    state: ItemState
+    reason: str = ""
+    chunks: int = 0
+    hash: bytes = b""
+    by_content: bool = False
 
 
 class MentionColumns(NamedTuple):
@@ -143,6 +204,10 @@ class PreparedDocument:
     fields: tuple[FieldRow, ...]
     chunks: tuple[PreparedChunk, ...]
     notes: tuple[str, ...] = ()
+
+
+Prepared: TypeAlias = PreparedDocument | Outcome
+"""What preparing an item gives: a document to write, or the outcome where there is none."""
 
 
 def found_in(extraction: Extraction) -> FoundColumns:

@@ -13,11 +13,10 @@ from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtract
 from loom_core.knowledge.ingest.extraction.rules import RuleExtractor
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.ingest.runner import ExtractionStep
-from loom_core.knowledge.ingest.workers.material import Failed, Unchanged
 from loom_core.knowledge.interface import Extractor as AnyExtractor
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction, Mention
-from loom_core.knowledge.store import Job, Record
-from loom_core.knowledge.store.prepared import PreparedDocument
+from loom_core.knowledge.store import Job, JobItem, Record
+from loom_core.knowledge.store.prepared import Outcome, PreparedDocument
 from loom_core.llm.interface import Usage
 from loom_core.llm.mock import MockProvider
 
@@ -53,7 +52,7 @@ class Reading:
         return [document for draft in drafts if (document := self.pipeline.prepare_one(draft))]
 
     def job(self, **marks: bool) -> Job:
-        id_ = self.record.jobs.submit({"texts": 1, **marks}, [("text:0", b"x")], listed=True)
+        id_ = self.record.jobs.submit({"texts": 1, **marks}, [JobItem("text:0", b"x")], listed=True)
         return self.now(id_)
 
     def now(self, id_: str) -> Job:
@@ -71,9 +70,11 @@ def reading():
 
 async def test_what_was_not_prepared_passes_and_the_rest_is_read(reading: Reading):
     (document,) = reading.prepared("Zell lies by a lake.")
-    made = await reading.step.run(reading.job(), [Unchanged(b"1"), document, Failed("no")])
+    made = await reading.step.run(
+        reading.job(), [Outcome("unchanged", hash=b"1"), document, Outcome("failed", "no")]
+    )
     assert made is not None
-    assert (made[0], made[2]) == (Unchanged(b"1"), Failed("no"))
+    assert (made[0], made[2]) == (Outcome("unchanged", hash=b"1"), Outcome("failed", "no"))
     assert isinstance(made[1], PreparedDocument)
     assert made[1].chunks[0].found.mentions.name == ("Zell",)
 

@@ -19,11 +19,11 @@ from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.ingest.runner import Ingest, IngestLimits
 from loom_core.knowledge.ingest.workers import Preparation, draft_payload
-from loom_core.knowledge.ingest.workers.material import Failed
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest
 from loom_core.knowledge.store import Job, JobItem, Record
+from loom_core.knowledge.store.prepared import Outcome
 
 pytestmark = pytest.mark.slow
 
@@ -185,7 +185,7 @@ class Ingesting:
         )
 
     def submit(self, documents: Sequence[DocumentDraft]) -> str:
-        return self.record.jobs.submit({}, [(d.uri, draft_payload(d)) for d in documents], listed=True)
+        return self.record.jobs.submit({}, [JobItem(d.uri, draft_payload(d)) for d in documents], listed=True)
 
     def job(self, id_: str) -> Job:
         job = self.record.jobs.get(id_)
@@ -278,18 +278,18 @@ async def test_a_document_that_is_removed_while_it_is_compared_is_written_anew()
 
 
 def test_what_is_ready_of_a_batch_can_be_taken_before_the_rest():
-    items = [JobItem(n, f"text:{n}", 10, "pending", "", b"") for n in range(5)]
+    items = [JobItem(f"text:{n}", b"", size=10, ordinal=n) for n in range(5)]
     fates = [Fate("unchanged"), Fate("prepare"), Fate("failed"), Fate("prepare"), Fate("gone")]
     preparation = Preparation(2)
     batch = Batch(list(zip(items, fates, strict=True)), size=50, preparation=preparation)
     taken = batch.take_ready()
     assert ([item.ordinal for item, _ in taken.items], taken.made()) == ([0], [])
-    preparation.deliver(0, Failed("first"))
+    preparation.deliver(0, Outcome("failed", "first"))
     taken = batch.take_ready()
     assert [item.ordinal for item, _ in taken.items] == [1, 2]
-    assert (taken.made(), taken.size, batch.size) == ([Failed("first")], 20, 20)
-    preparation.deliver(1, Failed("second"))
-    assert (batch.made(), batch.last, preparation.done) == ([Failed("second")], 4, True)
+    assert (taken.made(), taken.size, batch.size) == ([Outcome("failed", "first")], 20, 20)
+    preparation.deliver(1, Outcome("failed", "second"))
+    assert (batch.made(), batch.last, preparation.done) == ([Outcome("failed", "second")], 4, True)
 
 
 async def test_an_unknown_job_and_lists_of_different_lengths_are_told(knowledge_base):

@@ -1,6 +1,6 @@
-"""The material of a document (a file, a text or a fetched page), and preparing it.
+"""Preparation of one document: its job item (a file, a given text or a fetched page) loaded, cut and read.
 
-Parent and child processes alike use `prepare`: it loads, cuts and reads a document, and raises nothing.
+Parent and child processes alike use `prepare`, which raises nothing that the document is to blame for.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from loom_core.errors import DocumentError
@@ -19,48 +19,22 @@ from loom_core.knowledge.ingest.loaders.registry import extension_for, format_fo
 from loom_core.knowledge.ingest.loaders.signature import find_signature
 from loom_core.knowledge.ingest.stored_documents import unpacked_draft
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store.prepared import PreparedDocument
+from loom_core.knowledge.store.prepared import Outcome
 from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.pipeline import Pipeline
+    from loom_core.knowledge.store.prepared import JobItem, Prepared
 
 __all__ = [
     "NO_MEMORY",
-    "Failed",
     "Fetched",
-    "Made",
-    "Material",
-    "Unchanged",
     "draft_payload",
     "is_foreign",
-    "loaded",
+    "load_item",
     "prepare",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What one document is made from.
-
-    Attributes:
-        uri: of the document; a `file://` URI says where it is read from, if there is no payload.
-        payload: a document as `draft_payload` packs it, a page as `Fetched` does, or None for a file.
-        metadata: fields that are added to its own.
-        known: hash of the document that the record has at this URI; the same again means nothing to do.
-        size: about how many bytes it is.
-        roots: real paths of folders; where given, no file outside them is read.
-    """
-
-    uri: str
-    payload: bytes | None = None
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    known: bytes = b""
-    size: int = 0
-    roots: tuple[Path, ...] = ()
 
 
 def draft_payload(draft: DocumentDraft) -> bytes:
@@ -81,28 +55,28 @@ def draft_payload(draft: DocumentDraft) -> bytes:
     ).encode("utf-8", "replace")
 
 
-def loaded(material: Material, *, limits: LoadLimits) -> DocumentDraft:
+def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
     """Read a document. Blocks.
 
     Raises:
         DocumentError: it cannot be read.
     """
-    if material.payload is None:
-        draft = load_file(path_of(material.uri), limits=limits, roots=material.roots)
-    elif is_fetched(material.payload):
-        draft = load_fetched(material.uri, material.payload, limits=limits)
+    if item.payload is None:
+        draft = load_file(path_of(item.uri), limits=limits, roots=item.roots)
+    elif is_fetched(item.payload):
+        draft = load_fetched(item.uri, item.payload, limits=limits)
     else:
-        draft = _unpacked(material.uri, material.payload)
-    if not material.metadata:
+        draft = _unpacked(item.uri, item.payload)
+    if not item.metadata:
         return draft
-    return replace(draft, metadata={**draft.metadata, **material.metadata})
+    return replace(draft, metadata={**draft.metadata, **item.metadata})
 
 
-def is_foreign(material: Material) -> bool:
+def is_foreign(item: JobItem) -> bool:
     """Whether code that is not Loom's parses it, which may crash, hang or take all memory on a bad file."""
-    if material.payload is not None:
-        return is_fetched(material.payload)
-    kind = format_for(path_of(material.uri))
+    if item.payload is not None:
+        return is_fetched(item.payload)
+    kind = format_for(path_of(item.uri))
     return kind is None or kind.is_foreign  # without a telling name it may be anything
 
 
@@ -199,7 +173,7 @@ class Fetched:
     refusal: str = ""
 
     def payload(self) -> bytes:
-        """All of it as the payload of a material."""
+        """All of it as the payload of an item."""
         return _MARK + json.dumps([self.mime, self.charset, self.refusal]).encode() + b"\n" + self.data
 
 
@@ -226,45 +200,23 @@ def load_fetched(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDra
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The record has exactly this document."""
-
-    hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """There is no document, for a reason.
-
-    Attributes:
-        by_content: whether what was given holds no document, now and ever; else it may go well another time.
-    """
-
-    reason: str
-    by_content: bool = False
-
-
-NO_MEMORY = Failed("it takes more memory to prepare than a document may")
+NO_MEMORY = Outcome("failed", "it takes more memory to prepare than a document may")
 """A document is too large or too intricate; so was what was read of it, which may still be around."""
 
-Made: TypeAlias = PreparedDocument | Unchanged | Failed
-"""What became of a material."""
 
-
-def prepare(material: Material, *, pipeline: Pipeline, limits: LoadLimits) -> Made:
-    """Load, cut and read a document. Blocks, and raises nothing that the material is to blame for."""
+def prepare(item: JobItem, *, pipeline: Pipeline, limits: LoadLimits) -> Prepared:
+    """Load, cut and read a document. Blocks, and raises nothing that the document is to blame for."""
     try:
-        draft = loaded(material, limits=limits)
+        draft = load_item(item, limits=limits)
         hash_ = pipeline.hash(draft)
-        if hash_ == material.known:
-            return Unchanged(hash_)
+        if hash_ == item.known:
+            return Outcome("unchanged", hash=hash_)
         document = pipeline.prepare_one(draft, hash_=hash_)
     except DocumentError as error:
-        return Failed(str(error), by_content=True)
+        return Outcome("failed", str(error), by_content=True)
     except MemoryError:
         return NO_MEMORY
     except Exception as error:  # noqa: BLE001 - texts are anything, and so is what chunkers and rules raise
-        _log.exception("preparing %s failed", material.uri)
-        return Failed(f"it could not be prepared: {type(error).__name__}: {error}")
-    return Failed("there is no text in it", by_content=True) if document is None else document
+        _log.exception("preparing %s failed", item.uri)
+        return Outcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")
+    return Outcome("failed", "there is no text in it", by_content=True) if document is None else document
