@@ -41,7 +41,7 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "fusion": f"{_RETRIEVERS}.fusion",
         "graph": f"{_RETRIEVERS}.single_channel",
         "hybrid": f"{_RETRIEVERS}.fusion",
-        "hyde": f"{_RETRIEVERS}.hyde",
+        "hyde": f"{_RETRIEVERS}.expanding",
         "keyword": f"{_RETRIEVERS}.single_channel",
         "knowledge_base": f"{_RETRIEVERS}.knowledge_base",
         "multi_query": f"{_RETRIEVERS}.expanding",

@@ -280,7 +280,8 @@ class Ingest:
                     items = self._next_items(job)
                 if not items:
                     return
-            items = self._fetcher.fill(job, items)
+            if "urls" in job.request:
+                items = self._fetcher.fill(job, items)
             changing = {uri for batch in self._under_way for uri in batch.changing()}
             batch, complete = self._maker.make(job, items, changing=changing)
             batch.preparation = self._preparer.begin(complete)

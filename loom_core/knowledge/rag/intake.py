@@ -278,6 +278,15 @@ class DocumentIntake:
         items = list(request.items()) if request.is_listed else []
         return self.record.jobs.submit(job, items, listed=request.is_listed, kind=request.kind)
 
+    @property
+    def extraction_model(self) -> str:
+        """The language model that read its documents last; empty where rules alone did. Blocks."""
+        return self.record.get("llm")
+
+    def forget_extraction_model(self) -> None:
+        """Let rules alone read its documents from now on, even those that a model has read. Blocks."""
+        self.record.set("llm", "")
+
     def job(self, id_: str) -> Job:
         """A job by its id. Blocks.
 

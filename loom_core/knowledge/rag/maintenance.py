@@ -183,15 +183,6 @@ class Upkeep(DocumentIntake):
         """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
         return self.record.next_vectors.coverage()
 
-    @property
-    def extraction_model(self) -> str:
-        """The language model that read its documents last; empty where rules alone did. Blocks."""
-        return self.record.get("llm")
-
-    def forget_extraction_model(self) -> None:
-        """Let rules alone read its documents from now on, even those that a model has read. Blocks."""
-        self.record.set("llm", "")
-
     def receive(
         self,
         archive: ArchiveReader,

@@ -1,8 +1,8 @@
-"""Reading what a language model says it found in passages, whatever form it chose.
+"""The reply of a language model: reading what it says it found in passages, whatever form it chose.
 
 Asked for is JSON of one form (`prompts`). Models also write fences and prose around it, stop in the middle
 of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and lists. All
-that can be read is read, and nothing is believed: `placing` looks for it in the passages.
+that can be read is read, and nothing is believed: `span_alignment` looks for it in the passages.
 """
 
 from __future__ import annotations
@@ -10,16 +10,78 @@ from __future__ import annotations
 import json
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
-from loom_core.knowledge.ingest.extraction.llm.raw_extraction import MOST_SAID, Said, SaidEntity, SaidRelation
 from loom_core.knowledge.text.surface_forms import name_key
 from loom_core.llm.content import without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["read_answer"]
+__all__ = ["MOST_SAID", "Said", "SaidEntity", "SaidRelation", "read_answer"]
+
+
+MOST_SAID = 5000
+"""More things than any answer holds that is no endless loop."""
+
+_LONGEST = 300  # characters of a name, a type or a predicate: longer ones are sentences
+
+
+class SaidEntity(NamedTuple):
+    """An entity, as the model wrote it.
+
+    Attributes:
+        name: its name.
+        type: its type, or empty.
+        passage: number of the passage that names it, or None where the model does not say.
+    """
+
+    name: str
+    type: str
+    passage: int | None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has a name, and nothing is too long to be what it is meant to be."""
+        return bool(self.name.strip()) and max(len(self.name), len(self.type)) <= _LONGEST
+
+
+class SaidRelation(NamedTuple):
+    """A relation between two entities, as the model wrote it.
+
+    Attributes:
+        subject: name of the one.
+        predicate: how they are connected, or empty.
+        object: name of the other.
+        passage: number of the passage that states it, or None where the model does not say.
+    """
+
+    subject: str
+    predicate: str
+    object: str
+    passage: int | None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has both ends, and nothing is too long to be what it is meant to be."""
+        texts = (self.subject, self.predicate, self.object)
+        return bool(self.subject.strip() and self.object.strip()) and max(map(len, texts)) <= _LONGEST
+
+
+class Said(NamedTuple):
+    """All that an answer says.
+
+    Attributes:
+        entities: nothing twice, in the order of the answer.
+        relations: likewise.
+        passages: of which passages it says something, and be it that they name nothing; None stands for
+            all of them, where the model does not say which.
+    """
+
+    entities: tuple[SaidEntity, ...] = ()
+    relations: tuple[SaidRelation, ...] = ()
+    passages: frozenset[int | None] = frozenset()
+
 
 _MAX_ANSWER = 200_000  # characters of an answer that are read, after the thinking
 _MAX_DEAD_ENDS = 500  # places where JSON might begin and does not

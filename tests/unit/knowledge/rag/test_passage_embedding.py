@@ -12,7 +12,7 @@ import pytest
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.rag.reembedding import embed_making_way
+from loom_core.knowledge.rag.passage_embedding import embed_preemptibly
 from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 
 
@@ -49,14 +49,14 @@ def looks(*answers: bool) -> Callable[[], bool]:
 async def test_vectors_are_given_where_nothing_is_urgent():
     embedder = SlowEmbedder()
     embedder.gate.set()
-    vectors = await embed_making_way(embedder, ["a", "b"], urgent=looks(True), after=10.0)
+    vectors = await embed_preemptibly(embedder, ["a", "b"], urgent=looks(True), after=10.0)
     assert vectors is not None
     assert vectors.shape == (2, 2)
 
 
 async def test_a_batch_that_takes_long_makes_way_as_soon_as_something_is_urgent():
     with anyio.fail_after(10):
-        assert await embed_making_way(SlowEmbedder(), ["a"], urgent=looks(False, True), after=0.0) is None
+        assert await embed_preemptibly(SlowEmbedder(), ["a"], urgent=looks(False, True), after=0.0) is None
 
 
 async def test_a_failure_is_raised_as_it_is():
@@ -64,7 +64,7 @@ async def test_a_failure_is_raised_as_it_is():
     embedder.gate.set()
     embedder.failure = EmbeddingError("The model failed.")
     with pytest.raises(EmbeddingError, match="The model failed"):
-        await embed_making_way(embedder, ["a"], urgent=looks(), after=10.0)
+        await embed_preemptibly(embedder, ["a"], urgent=looks(), after=10.0)
 
 
 async def test_documents_are_found_by_words_while_a_server_does_not_answer():

@@ -1,4 +1,4 @@
-"""Making the vectors of an embedder that is to take over, in the background."""
+"""Embedding of passages: preemptible by new documents, and for an embedder that is to take over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
     from loom_core.knowledge.store import Record
 
-__all__ = ["Reembedding", "embed_making_way"]
+__all__ = ["Reembedding", "embed_preemptibly"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 16
@@ -70,7 +70,7 @@ class Reembedding:
             return True
         provider = await to_thread.run_sync(self._provider, wanted)
         try:
-            vectors = await embed_making_way(
+            vectors = await embed_preemptibly(
                 provider, list(todo.values()), urgent=self._urgent, after=self._waits.batch
             )
         except EmbeddingError as error:
@@ -107,7 +107,7 @@ class Reembedding:
             _log.info("The vectors are made by %s now, no longer by %s.", wanted, before)
 
 
-async def embed_making_way(
+async def embed_preemptibly(
     provider: EmbeddingProvider,
     texts: Sequence[str],
     *,

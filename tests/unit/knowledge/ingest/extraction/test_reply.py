@@ -8,8 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.ingest.extraction.llm.raw_extraction import MOST_SAID, Said, SaidEntity, SaidRelation
-from loom_core.knowledge.ingest.extraction.llm.reply import read_answer
+from loom_core.knowledge.ingest.extraction.llm.reply import (
+    MOST_SAID,
+    Said,
+    SaidEntity,
+    SaidRelation,
+    read_answer,
+)
 
 ADA = SaidEntity("Ada Lovelace", "person", 1)
 ENGINE = SaidEntity("Analytical Engine", "machine", 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
-from loom_core.knowledge.ingest.extraction.llm.raw_extraction import SaidEntity, SaidRelation
+from loom_core.knowledge.ingest.extraction.llm.reply import SaidEntity, SaidRelation
 from loom_core.knowledge.ingest.extraction.llm.span_alignment import merged, place
 from loom_core.knowledge.model import Chunk, Mention, Relation
 
