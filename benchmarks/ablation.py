@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from loom_core.knowledge.retrieval.channels import FirstStageSettings
 from loom_core.knowledge.retrieval.config import RAGConfig
-from loom_core.knowledge.retrieval.expansion.links import LinkSettings
-from loom_core.knowledge.retrieval.expansion.walk import WalkSettings
+from loom_core.knowledge.retrieval.graph_expansion import LinkSettings, WalkSettings
 
 __all__ = ["variants"]
 

@@ -5,7 +5,7 @@ Run by hand after a change to the graph; needs the `onnx` package, which nothing
     uv run --with onnx python tools/build_e5_graph.py
 
 The graphs hold the model's structure and no numbers: every weight is a reference by name, filled in at
-load from the weights file (`loom_core/embedding/local_models/e5_graph.py` uses the same names). There are
+load from the weights file (`loom_core/embedding/local_models/e5.py` uses the same names). There are
 two, equal but for the type of the integer weights, see `WEIGHT_FORMS`.
 
 Design, measured on two x86 cores with 200-token passages:

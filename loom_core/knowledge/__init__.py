@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.retrievers import SourceRetriever
     from loom_core.knowledge.sources.context_retriever import ContextRetriever, RetrievedContext
     from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
-    from loom_core.knowledge.sources.federation.answer import FederatedAnswer, SourceReport
-    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.sources.federation.federation import FederatedAnswer, Federation, SourceReport
     from loom_core.knowledge.sources.library import Library
     from loom_core.knowledge.sources.local import LocalKnowledgeBase
     from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig

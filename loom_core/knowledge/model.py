@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "About",
@@ -224,6 +227,22 @@ class KnowledgeItem:
     source: str
     relevance: float = 0.0
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def of_source(self, source: str, *, also_in: Sequence[tuple[str, str]] = ()) -> KnowledgeItem:
+        """The item as one among those of several sources.
+
+        Its id becomes its citation, `<source>:<id>`. `metadata` gains `knowledge_base` (the source) and,
+        where other sources have the same passage or nearly, `also_in` (its citations there).
+
+        Args:
+            source: name of the source that has it.
+            also_in: name of each other source that has it, with its id there.
+        """
+        metadata = {name: value for name, value in self.metadata.items() if name != "also_in"}
+        metadata["knowledge_base"] = source
+        if also_in:
+            metadata["also_in"] = [f"{name}:{id_}" for name, id_ in also_in]
+        return replace(self, id=f"{source}:{self.id}", metadata=metadata)
 
 
 class QueryDetail(TypedDict):

@@ -34,7 +34,7 @@ from loom_core.flow.config.models import FlowConfig, FlowFile
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.retrieval.generation.patterns import MultiQueryRAG, RAGPattern
+from loom_core.knowledge.retrieval.patterns import MultiQueryRAG, RAGPattern
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
 from loom_core.knowledge.sources.context_retriever import ContextRetriever
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument

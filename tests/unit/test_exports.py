@@ -48,9 +48,9 @@ def _seen_by_type_checkers(init: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_threads_may_import_modules_of_one_package_for_the_first_time_at_once() -> None:
-    modules = ["loom_core.knowledge.rag.drafts", "loom_core.knowledge.rag.knowledge_base"]
+    modules = ["loom_core.knowledge.rag.requests", "loom_core.knowledge.rag.knowledge_base"]
     modules += [
-        "loom_core.knowledge.retrieval.generation.patterns",
+        "loom_core.knowledge.retrieval.patterns",
         "loom_core.knowledge.rag",
         "loom_core.knowledge.sources.library",
     ]

@@ -1,4 +1,4 @@
-"""What the models that run in this process share: loading once, worker threads, questions first."""
+"""The base of models that run in this process: loaded once, in worker threads, long texts in windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LocalEmbedder", "LocalModel", "usable_threads"]
+__all__ = ["LocalEmbedder", "LocalModel", "pool_windows", "usable_threads"]
 
 _MOST_THREADS = 8
 """More threads than this mostly wait for memory, and take the machine away from its user."""
@@ -152,3 +152,23 @@ def usable_threads() -> int:
     """How many processors this process may use, at most 8."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(count, _MOST_THREADS)
+
+
+def pool_windows(
+    pieces: Sequence[int], *, size: int, pool: Callable[[Sequence[int]], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """One unit vector for a text: the mean over its windows, weighted by their length.
+
+    Args:
+        pieces: ids of the text's tokens, without marks of beginning and end; may be empty.
+        size: how many of them a window takes; windows do not overlap.
+        pool: vector of one window, not normalised.
+    """
+    import numpy as np
+
+    total = max(1, len(pieces[:size])) * pool(pieces[:size])
+    for start in range(size, len(pieces), size):
+        window = pieces[start : start + size]
+        total += len(window) * pool(window)
+    total /= np.linalg.norm(total)
+    return total

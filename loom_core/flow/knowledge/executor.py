@@ -16,7 +16,7 @@ import anyio
 from loom_core.errors import LoomError
 from loom_core.flow.knowledge.interface import WarmsUp
 from loom_core.knowledge.sources.context_retriever import context_of
-from loom_core.knowledge.sources.federation.source_call import late
+from loom_core.knowledge.sources.federation.federation import late
 from loom_core.knowledge.sources.turns import calls_for_knowledge
 from loom_core.observability.families import FLOW_KNOWLEDGE as QUESTIONS
 from loom_core.observability.families import FLOW_KNOWLEDGE_SECONDS

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.indexes.chroma_vectors import ChromaVectors, NearestByChroma
-    from loom_core.knowledge.indexes.flat_vectors import FlatVectors
     from loom_core.knowledge.indexes.graph import GraphIndex
     from loom_core.knowledge.indexes.lexical import WordIndex
+    from loom_core.knowledge.indexes.vectors import ChromaVectors, FlatVectors, NearestByChroma
 
 __all__ = ["ChromaVectors", "FlatVectors", "GraphIndex", "NearestByChroma", "WordIndex"]
 

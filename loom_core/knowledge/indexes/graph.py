@@ -1,4 +1,4 @@
-"""The graph store: Kùzu on disk, Loom's own in memory."""
+"""The graph index: Kùzu on disk, Loom's own in memory; or a neighbourhood read from the record."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from loom_core.knowledge.indexes.engines.child import ChildError
 from loom_core.knowledge.indexes.graph_build import GraphBuild
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from loom_core.knowledge.interface import EntityEdge, GraphStore
     from loom_core.knowledge.store import Record
     from loom_core.knowledge.store.changes import Pending
+    from loom_core.knowledge.store.graph import GraphTable
 
-__all__ = ["GraphIndex"]
+__all__ = ["GraphIndex", "neighbourhood"]
 
 _log = logging.getLogger(__name__)
 
@@ -223,3 +225,34 @@ class GraphIndex(DerivedIndex):
 
 def _identity(edge: EntityEdge) -> tuple[int, str, int]:
     return edge.subject, edge.predicate, edge.object
+
+
+_RING = 400  # entities of one hop that are followed further
+
+
+def neighbourhood(graph: GraphTable, keys: Sequence[int], *, hops: int) -> GraphStore:
+    """What lies within some hops of entities, as a graph in memory.
+
+    Args:
+        graph: the record's graph.
+        keys: where to begin.
+        hops: how far to go; of a hop's entities only the best supported are followed further.
+    """
+    from loom_core.knowledge.indexes.engines.memory_graph import MemoryGraphStore
+
+    met = set(keys)
+    edges: dict[tuple[int, str, int], EntityEdge] = {}
+    ring = list(keys)
+    for _ in range(hops):
+        support: dict[int, int] = {}
+        for edge in graph.edges(ring):
+            edges[edge.subject, edge.predicate, edge.object] = edge
+            for end in (edge.subject, edge.object):
+                if end not in met:
+                    support[end] = support.get(end, 0) + edge.support
+        met |= support.keys()
+        ring = sorted(support, key=lambda key: (-support[key], key))[:_RING]
+    store = MemoryGraphStore()
+    store.upsert_entities(graph.nodes(sorted(met)))
+    store.upsert_relations(list(edges.values()))
+    return store

@@ -82,7 +82,7 @@ class GraphBuild:
 def build_graph(*, record: str, path: str) -> int:
     """In the child: build the database; returns up to which change of the record it holds everything."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
-    from loom_core.knowledge.indexes.engines.kuzu_tables import write_tables
+    from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
     from loom_core.knowledge.store import Record
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:

@@ -1,20 +1,36 @@
-"""The vectors of a knowledge base, and the way of searching them that suits their number."""
+"""Vector indexes of a knowledge base: exact search over flat files, and Chroma where there are very many.
+
+`Vectors` chooses by their number; `FlatVectors` and `ChromaVectors` follow the record's change log.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import defaultdict
+from dataclasses import dataclass
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Literal
 
-from loom_core.knowledge.indexes import ChromaVectors, FlatVectors, NearestByChroma
+from loom_core.errors import IndexDamagedError, LoomError
+from loom_core.knowledge.indexes.derived import DerivedIndex
+from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.text.languages import language_group
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from loom_core.knowledge.indexes.derived import DerivedIndex
-    from loom_core.knowledge.indexes.language_vectors import DenseSearch
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
     from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.changes import IndexState, Pending
     from loom_core.storage import ProcessLock
 
-__all__ = ["EXACT_UP_TO", "VectorIndexChoice", "Vectors"]
+__all__ = ["ChromaVectors", "FlatVectors", "NearestByChroma", "VectorIndexChoice", "Vectors", "differing"]
 
 EXACT_UP_TO = 1_000_000
 """Up to so many vectors a question is compared with every one of them unless settings say otherwise.
@@ -111,3 +127,384 @@ class Vectors:
             return chroma if count else None
         there = self._record.changes.state(chroma.name).generation > 0
         return chroma if count > self._exact_up_to * (_KEPT_FROM if there else 1) else None
+
+
+_log = logging.getLogger(__name__)
+
+_BATCH = 2000
+_SAMPLES = 64  # vectors of each language that are compared with the record when files are opened
+
+
+class FlatVectors(DerivedIndex):
+    """Compares with every vector of the record; any process may search. See `DerivedIndex`.
+
+    On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
+    nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
+    something else than the record are found when they are opened, and built anew by the process that works.
+
+    Args:
+        record: what it is derived from.
+        folder: where its directories are; None keeps it in memory.
+        waste: so many rows of vectors that are gone are not worth building anew for.
+    """
+
+    name = "vectors"
+
+    def __init__(self, record: Record, folder: Path | None, *, waste: int = 10_000) -> None:
+        super().__init__(record, folder)
+        self._waste = waste
+        self._written: LanguageVectors | None = None
+        self._generation = 0  # of what is written
+        self._read: LanguageVectors | None = None
+        self._read_at: IndexState | None = None
+        self._reading = threading.Lock()  # not `_lock`, which is held while the index is built
+
+    def searcher(self) -> LanguageVectors | None:
+        """The vectors as they were taken over last; None before that, and while they are damaged."""
+        if self._folder is None:
+            return self._written
+        with self._reading:
+            while (state := self._record.changes.state(self.name)).built:
+                try:
+                    return self._up_to(state)
+                except IndexDamagedError as error:
+                    self._forget()
+                    if self._record.changes.state(self.name).generation == state.generation:
+                        _log.warning("The flat index of vectors is damaged; it will be rebuilt: %s", error)
+                        self._record.changes.distrust(self.name, generation=state.generation)
+            self._forget()
+            return None
+
+    def languages(self) -> frozenset[str]:
+        """The language groups of what has been taken over; for the process that works."""
+        with self._lock:
+            return frozenset() if self._written is None else self._written.language_groups()
+
+    def sync(self, *, limit: int = _BATCH) -> bool:
+        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        return bool(self._dimension()) and super().sync(limit=limit)
+
+    def lag(self) -> int:
+        """How many changes are still to be taken over; none where there never was an embedder."""
+        return super().lag() if self._dimension() else 0
+
+    def _up_to(self, state: IndexState) -> LanguageVectors:
+        vectors = self._read
+        if vectors is None or self._read_at is None or self._read_at.generation != state.generation:
+            self._forget()
+            path = self._existing(state.generation)
+            self._read = vectors = LanguageVectors(self._dimension(), path, writable=False)
+            self._compare(vectors)
+        elif state != self._read_at:
+            vectors.refresh()
+        vectors.check()
+        self._read_at = state
+        return vectors
+
+    def _compare(self, vectors: LanguageVectors) -> None:
+        """See whether a sample of the vectors is what the record has: the files may be of another one.
+
+        Raises:
+            IndexDamagedError: it is not.
+        """
+        import numpy as np
+
+        keys, matrix = vectors.sample(_SAMPLES, seed=self._record.changes.head())
+        found, expected = self._record.vectors.of(keys)
+        row = {key: place for place, key in enumerate(keys)}
+        # Chunks may have gone from the record since; those that are there never change their vector.
+        if found and not np.array_equal(matrix[[row[key] for key in found]], expected):
+            raise IndexDamagedError("The vectors in the files are not those of the record.")
+        if not vectors.count() and self._record.vectors.coverage()[0] and not super().lag():
+            raise IndexDamagedError("There is no vector in the files.")
+
+    def _forget(self) -> None:
+        vectors, self._read, self._read_at = self._read, None, None
+        if vectors is not None:
+            vectors.close()
+
+    def _existing(self, generation: int) -> Path:
+        path = self._path(generation)
+        if not path.is_dir():
+            raise IndexDamagedError(f"There are no vectors at {path}.")
+        return path
+
+    def _build(self, generation: int) -> None:
+        path = None if self._folder is None else self._path(generation)
+        vectors = LanguageVectors(self._dimension(), path)
+        after = 0
+        try:
+            while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
+                self._take(vectors, keys)
+                after = keys[-1]
+            vectors.flush()
+        except LoomError:  # the disk is full, say
+            vectors.close()
+            raise
+        self._written, self._generation = vectors, generation
+
+    def _apply(self, pending: Pending, generation: int) -> None:
+        vectors = self._writer(generation)
+        self._take(vectors, pending.keys["vector+"])
+        vectors.delete(pending.keys["chunk-"])
+        vectors.flush()
+
+    def _is_large(self, pending: Pending) -> bool:
+        vectors = self._written
+        return vectors is not None and vectors.dead() > max(vectors.count(), self._waste)
+
+    def _writer(self, generation: int) -> LanguageVectors:
+        if self._written is None or generation != self._generation:
+            self._written = LanguageVectors(self._dimension(), self._existing(generation))
+            self._generation = generation
+            self._compare(self._written)
+        return self._written
+
+    def _take(self, vectors: LanguageVectors, keys: Sequence[int]) -> None:
+        found, matrix = self._record.vectors.of(keys)
+        if found:
+            vectors.upsert(found, matrix, groups_of(self._record, found))
+
+    def _open_if_wanted(self, generation: int) -> None:
+        if not self._is_open():  # damage is found before there is a question
+            self._writer(generation)
+
+    def _is_open(self) -> bool:
+        return self._written is not None
+
+    def _close(self) -> None:
+        if self._folder is None:
+            return
+        vectors, self._written = self._written, None
+        if vectors is not None:
+            vectors.close()
+
+    def close(self) -> None:
+        """Release files; the next use opens them again."""
+        super().close()
+        with self._reading:
+            self._forget()
+
+    def _dimension(self) -> int:
+        return int(self._record.get("dimension") or 0)
+
+
+def groups_of(record: Record, keys: Sequence[int]) -> dict[int, str]:
+    """Language group of chunks by key; those that are gone are left out."""
+    languages = record.documents.languages_of(keys)
+    return {key: language_group(language) for key, language in languages.items()}
+
+
+_CHROMA_BATCH = 1000  # about a second's work
+_COMPARED = 64  # vectors that are compared with the record when an index is opened
+_SAME = 1e-3  # what Chroma gives back may be rounded
+
+
+@dataclass(slots=True)
+class _Growing:
+    """An index that is being built: its number, what it will hold, and the last chunk it holds by now."""
+
+    generation: int
+    watermark: int
+    after: int
+
+
+class ChromaVectors(DerivedIndex):
+    """Chroma on disk, a collection for each language; for the holder of the lock. See `DerivedIndex`.
+
+    It is built in pieces, since building it takes about a second for a thousand vectors. A build that ends
+    with its process begins anew.
+    """
+
+    name = "chroma"
+
+    def __init__(self, record: Record, folder: Path) -> None:
+        super().__init__(record, folder)
+        self._indexes: dict[str, ChromaVectorIndex] | None = None
+        self._growing: _Growing | None = None
+
+    def searcher(self) -> Mapping[str, ChromaVectorIndex] | None:
+        """The index of each language, if it is open and up to date; else None, and `sync` sees to that."""
+        return self._current(self._open)
+
+    def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
+        """Take over up to `limit` changes of the record, or build on; see `DerivedIndex.sync`."""
+        return super().sync(limit=limit)
+
+    def discard(self) -> None:
+        """Remove the index, as it is no longer wanted."""
+        with self._lock:
+            generation = self._record.changes.state(self.name).generation
+            if generation or self._growing is not None:
+                self._close()
+                self._record.changes.forget(self.name)
+                self._remove(generation)
+                self._remove(generation + 1)
+
+    def _replace(self, error: IndexDamagedError) -> None:
+        self._distrust(self._record.changes.state(self.name).generation, error)  # the next step begins anew
+
+    def _rebuild(self) -> None:
+        changes = self._record.changes
+        old = changes.state(self.name).generation
+        if self._growing is None:
+            self._close()
+            self._remove(old + 1)  # what a build that was cut short may have left
+            self._growing = _Growing(old + 1, changes.head(), 0)
+        growing = self._growing
+        if self._grow(growing):
+            return
+        changes.restart(self.name, generation=growing.generation, watermark=growing.watermark)
+        self._probed = self._compared = growing.generation
+        self._growing = None
+        self._remove(old)
+
+    def _grow(self, growing: _Growing) -> bool:
+        """Add the next chunks; False once there are no more."""
+        keys = self._record.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
+        self._take(keys, growing.generation)
+        growing.after = keys[-1] if keys else growing.after
+        return bool(keys)
+
+    def _build(self, generation: int) -> None:
+        growing = _Growing(generation, 0, 0)
+        while self._grow(growing):
+            pass
+
+    def _apply(self, pending: Pending, generation: int) -> None:
+        indexes = self._open(generation)
+        self._take(pending.keys["vector+"], generation)
+        if gone := pending.keys["chunk-"]:
+            for index in indexes.values():
+                index.delete(gone)
+
+    def _take(self, keys: Sequence[int], generation: int) -> None:
+        from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+
+        found, matrix = self._record.vectors.of(keys)
+        rows: defaultdict[str, list[int]] = defaultdict(list)
+        groups = groups_of(self._record, found)
+        for row, key in enumerate(found):
+            if key in groups:
+                rows[groups[key]].append(row)
+        indexes = self._indexes if self._indexes is not None else {}
+        self._indexes = indexes
+        for group, chosen in rows.items():
+            index = indexes.get(group)
+            if index is None:
+                path, dimension = self._path(generation), matrix.shape[1]
+                indexes[group] = index = ChromaVectorIndex(path, dimension=dimension, group=group)
+            index.upsert([found[row] for row in chosen], matrix[chosen])
+
+    def _agrees(self) -> bool:
+        vectors, groups = self._record.vectors, self._open(self._record.changes.state(self.name).generation)
+        if sum(index.count() for index in groups.values()) != vectors.coverage()[0]:
+            return False
+        last = self._record.documents.last_chunk()
+        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
+        chosen = [key for place in places for key in self._record.documents.chunk_keys(after=place, limit=1)]
+        return not differing(vectors.of(chosen), groups.values())
+
+    def _is_open(self) -> bool:
+        return self._indexes is not None
+
+    def _close(self) -> None:
+        indexes, self._indexes, self._growing = self._indexes, None, None
+        for index in (indexes or {}).values():
+            index.close()
+
+    def _probe(self, path: Path) -> str | None:
+        from loom_core.knowledge.indexes.engines.probe import probe_chroma
+
+        return probe_chroma(path, dimension=self._dimension())
+
+    def _open(self, generation: int) -> dict[str, ChromaVectorIndex]:
+        if self._indexes is None:
+            from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex, groups_in
+
+            self._check(generation)
+            path, dimension = self._path(generation), self._dimension()
+            self._indexes = {
+                group: ChromaVectorIndex(path, dimension=dimension, group=group) for group in groups_in(path)
+            }
+        return self._indexes
+
+    def _dimension(self) -> int:
+        return int(self._record.get("dimension") or 0)
+
+
+def differing(
+    expected: tuple[Sequence[int], NDArray[np.float32]], indexes: Collection[ChromaVectorIndex]
+) -> list[int]:
+    """The keys under which indexes hold another vector than they should, or none.
+
+    Args:
+        expected: keys, and a row for each, see `VectorTable.of`.
+        indexes: each key should be in one of them.
+    """
+    import numpy as np
+
+    stored: dict[int, NDArray[np.float64]] = {}
+    for index in indexes:
+        stored |= index.vectors(expected[0])
+    return [
+        key
+        for key, vector in zip(*expected, strict=True)
+        if key not in stored or not np.allclose(stored[key], vector, atol=_SAME)
+    ]
+
+
+class NearestByChroma:
+    """Finds neighbours by Chroma, and compares exactly what it finds, and whatever filters leave.
+
+    Args:
+        flat: all vectors.
+        indexes: Chroma's index of each language.
+        index: what these belong to, which is told of damage.
+    """
+
+    def __init__(
+        self, flat: LanguageVectors, indexes: Mapping[str, ChromaVectorIndex], index: ChromaVectors
+    ) -> None:
+        self._flat = flat
+        self._indexes = indexes
+        self._index = index
+
+    def search(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """The chunks most similar to a unit vector whatever their language, with cosine, best first."""
+        found = [hit for group in self.by_language(vector, limit, among=among) for hit in group.hits]
+        return nsmallest(limit, found, key=lambda hit: (-hit[1], hit[0]))
+
+    def by_language(
+        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+    ) -> list[Neighbours]:
+        """The most similar chunks of each language, at most `limit` of each."""
+        if among is not None or not self._flat.language_groups() <= set(self._indexes):
+            return self._flat.by_language(vector, limit, among=among)
+        try:
+            candidates = {
+                group: [key for key, _ in index.search(vector, limit)]
+                for group, index in self._indexes.items()
+            }
+        except IndexDamagedError as error:
+            self._index.report_damage(error)
+            return self._flat.by_language(vector, limit)
+        return self._flat.by_candidates(vector, candidates)
+
+    def languages(self, keys: Collection[int]) -> dict[int, str]:
+        """Language group of chunks; those without a vector are left out."""
+        return self._flat.languages(keys)
+
+    def language_groups(self) -> frozenset[str]:
+        """The languages that there are vectors of."""
+        return self._flat.language_groups()
+
+    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
+        """Cosine of given chunks; those without a vector are left out."""
+        return self._flat.scores(vector, keys)
+
+    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """Vectors of given chunks, a row each; zeros where there is none."""
+        return self._flat.vectors(keys)

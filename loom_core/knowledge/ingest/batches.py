@@ -1,21 +1,23 @@
-"""The documents of a job that are written together, on their way from the job's list to the record."""
+"""Batches: documents of a job written together, from the check of their files to the transaction."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from loom_core.errors import DocumentError
+from loom_core.knowledge.ingest.loaders.titles import readable_name
 from loom_core.knowledge.ingest.pipeline import document_id
 from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_draft
-from loom_core.knowledge.ingest.workers import Material
-from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
-from loom_core.knowledge.store import Settled
-from loom_core.knowledge.store.prepared import PreparedDocument
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.store.files import FileState, read_state
+from loom_core.knowledge.store.prepared import JobItem, Outcome, PreparedDocument
+from loom_core.knowledge.uris import path_of, shown
 from loom_core.observability.families import INGESTED_CHUNKS, INGESTED_DOCUMENTS
 from loom_core.observability.metrics import process_metrics
 
@@ -23,23 +25,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.ingest.file_check import FileCheck
+    from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.workers import Preparation
-    from loom_core.knowledge.ingest.workers.preparation import Made
     from loom_core.knowledge.store import Job, JobItem, Record
-    from loom_core.knowledge.store.files import FileState, KnownFile
+    from loom_core.knowledge.store.files import KnownFile
+    from loom_core.knowledge.store.prepared import ItemState, Prepared
 
-__all__ = ["Batch", "BatchMaker", "BatchWriter", "Fate"]
+__all__ = ["Batch", "BatchMaker", "BatchWriter", "Fate", "FileCheck"]
+
+_IN_RECORD: tuple[ItemState, ...] = ("added", "updated", "moved", "unchanged")
+"""Of a document that is in the record, what its file is like is noted, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of an item, as far as it is known without preparing anything.
+    """What is to be done with an item, as far as its file tells.
 
     Attributes:
         kind: `prepare` it; it is `unchanged`, `moved` here from elsewhere, `gone`, or has `failed`.
-        state: of its file.
-        source: the document that moved here.
+        state: of its file, where it could be read in peace.
+        source: the document that only gets another address, where it moved here.
         reason: why it failed.
     """
 
@@ -70,7 +75,7 @@ class Batch:
         """Ordinal of the last item."""
         return self.items[-1][0].ordinal
 
-    def made(self) -> list[Made]:
+    def made(self) -> list[Prepared]:
         """What became of the items that were to be prepared, in order, up to the first that is not done."""
         results = [] if self.preparation is None else self.preparation.made[self.taken :]
         return [result for result in takewhile(lambda result: result is not None, results) if result]
@@ -108,7 +113,7 @@ class BatchMaker:
         self._record = record
         self._files = files
 
-    def make(self, job: Job, items: Sequence[JobItem], *, changing: set[str]) -> tuple[Batch, list[Material]]:
+    def make(self, job: Job, items: Sequence[JobItem], *, changing: set[str]) -> tuple[Batch, list[JobItem]]:
         """Begin a batch. Blocks.
 
         Args:
@@ -117,39 +122,35 @@ class BatchMaker:
             changing: URIs of items that are under way, of which the record says nothing yet.
 
         Returns:
-            The batch without its preparation, and the materials that are to be prepared for it.
+            The batch without its preparation, and those of the items that are to be prepared.
         """
-        batch, materials = Batch(), list[Material]()
+        batch, complete = Batch(), list[JobItem]()
         changing = set(changing)
         known = self._record.documents.hashes([item.uri for item in items])
         for item in items:
-            fate = self._fate(job, item, is_changing=item.uri in changing)
+            fate = self._files.look(job, item)
+            if fate.kind == "unchanged" and item.uri in changing:
+                fate = Fate("prepare", fate.state)
             if fate.kind == "prepare":
                 hash_ = b"" if item.uri in changing else known.get(item.uri, b"")
                 try:
-                    materials.append(self._material(job, item, hash_))
+                    complete.append(self._complete(job, item, hash_))
                 except DocumentError as error:
                     fate = Fate("failed", fate.state, reason=str(error))
             batch.items.append((item, fate))
             batch.size += item.size
             changing.add(item.uri)
-        return batch, materials
+        return batch, complete
 
-    def _fate(self, job: Job, item: JobItem, *, is_changing: bool) -> Fate:
-        verdict = self._files.look(job, item)
-        if verdict.outcome == "unchanged" and not is_changing:
-            return Fate("unchanged", verdict.state)
-        if verdict.source is not None:
-            return Fate("moved", verdict.state, verdict.source)
-        if verdict.outcome == "gone" and job.kind == "sync":
-            return Fate("gone", verdict.state)
-        return Fate("prepare", verdict.state)
+    def _complete(self, job: Job, item: JobItem, known: bytes) -> JobItem:
+        """The item with all that it is prepared from.
 
-    def _material(self, job: Job, item: JobItem, known: bytes) -> Material:
+        Raises:
+            DocumentError: its text in the record has gone.
+        """
         if "stored" in job.request:
-            return Material(item.uri, self._stored(item), known=known, size=item.size)
-        metadata: dict[str, Any] = job.request.get("metadata", {})
-        return Material(item.uri, item.payload, metadata, known, item.size, job.roots)
+            return replace(item, payload=self._stored(item), known=known)
+        return replace(item, metadata=job.request.get("metadata", {}), known=known, roots=job.roots)
 
     def _stored(self, item: JobItem) -> bytes:
         draft = stored_draft(self._record.database, item.uri)
@@ -172,7 +173,7 @@ class BatchWriter:
         self._files = files
         self._words = words
 
-    def write(self, job: Job, batch: Batch, made: Sequence[Made]) -> bool:
+    def write(self, job: Job, batch: Batch, made: Sequence[Prepared]) -> bool:
         """Write a batch, unless its job was cancelled meanwhile. Blocks.
 
         Args:
@@ -195,67 +196,60 @@ class BatchWriter:
             still = record.jobs.still_open(job, [item for item, _ in batch.items])
             items = self._in_order([row for row in items if row[0].ordinal in still])
             documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
-            outcomes = iter(record.documents.put_all(documents))
-            settled: list[Settled] = []
+            states = iter(record.documents.put_all(documents))
+            settled: list[tuple[JobItem, Outcome]] = []
             for item, fate, result in items:
-                match result:
-                    case None:
-                        settled += self._settle(job, item, fate)
-                    case PreparedDocument() as document:
-                        chunks = len(document.chunks)
-                        settled.append(Settled(item, next(outcomes), chunks=chunks))
-                        self._note_file(job, item, fate)
-                    case Failed(reason, by_content):
-                        settled.append(self._fail(job, item, fate, reason, by_content=by_content))
-                    case Unchanged():
-                        settled.append(Settled(item, "unchanged"))
-                        self._note_file(job, item, fate)
+                if isinstance(result, PreparedDocument):
+                    outcome = Outcome(next(states), chunks=len(result.chunks))
+                else:
+                    outcome = self._end(job, item, fate) if result is None else result
+                    if outcome.by_content and job.kind == "sync" and fate.state is not None:
+                        # A file that could be read and holds no document any more: in step, there is none.
+                        self._remove_at(item.uri)
+                if outcome.state in _IN_RECORD:
+                    self._note_file(job, item, fate)
+                settled.append((item, outcome))
             record.jobs.settle_all(job, settled)
             record.progress.note(job, [f"{shown(d.uri)}: {note}" for d in documents for note in d.notes])
             keys = record.documents.keys_after(before)
-        for outcome, number in Counter(each.state for each in settled).items():
-            process_metrics.add(INGESTED_DOCUMENTS, outcome, by=number)
-        process_metrics.add(INGESTED_CHUNKS, by=sum(each.chunks for each in settled))
+        for state, number in Counter(outcome.state for _, outcome in settled).items():
+            process_metrics.add(INGESTED_DOCUMENTS, state, by=number)
+        process_metrics.add(INGESTED_CHUNKS, by=sum(outcome.chunks for _, outcome in settled))
         self._words.offer({keys[c.id]: c.tokens for d in documents for c in d.chunks if c.id in keys})
         return True
 
     def _in_order(
-        self, items: Sequence[tuple[JobItem, Fate, Made | None]]
-    ) -> list[tuple[JobItem, Fate, Made | None]]:
+        self, items: Sequence[tuple[JobItem, Fate, Prepared | None]]
+    ) -> list[tuple[JobItem, Fate, Prepared | None]]:
         """Without what was found unchanged and is not any more, and what follows at its address.
 
         The document was written or removed while it was compared. These stay to be done, in their order.
         """
         held: set[str] = set()
-        ready: list[tuple[JobItem, Fate, Made | None]] = []
+        ready: list[tuple[JobItem, Fate, Prepared | None]] = []
         for row in items:
             item, _, made = row
-            if isinstance(made, Unchanged) and not self._record.documents.is_current(item.uri, made.hash):
+            if (
+                isinstance(made, Outcome)
+                and made.hash
+                and not self._record.documents.is_current(item.uri, made.hash)
+            ):
                 held.add(item.uri)
             if item.uri not in held:
                 ready.append(row)
         return ready
 
-    def _settle(self, job: Job, item: JobItem, fate: Fate) -> list[Settled]:
+    def _end(self, job: Job, item: JobItem, fate: Fate) -> Outcome:
         """Write what needs no preparing."""
         match fate.kind:
             case "failed":
-                return [self._fail(job, item, fate, fate.reason, by_content=False)]
+                return Outcome("failed", fate.reason)
             case "gone":
-                was_there = self._remove_at(item.uri)
-                return [Settled(item, "removed" if was_there else "skipped", "it is gone")]
+                return Outcome("removed" if self._remove_at(item.uri) else "skipped", "it is gone")
             case "moved":
-                settled = self._move(job, item, fate)
+                return self._move(job, item, fate)
             case _:
-                settled = Settled(item, "unchanged")
-        self._note_file(job, item, fate)
-        return [settled]
-
-    def _fail(self, job: Job, item: JobItem, fate: Fate, reason: str, *, by_content: bool) -> Settled:
-        # A file that could be read and holds no document any more: kept in step, there is none.
-        if job.kind == "sync" and by_content and fate.state is not None:
-            self._remove_at(item.uri)
-        return Settled(item, "failed", reason)
+                return Outcome("unchanged")
 
     def _note_file(self, job: Job, item: JobItem, fate: Fate) -> None:
         """Note what the file of a document that is in the record is like."""
@@ -269,12 +263,83 @@ class BatchWriter:
             self._record.documents.remove(document.key)
         return document is not None
 
-    def _move(self, job: Job, item: JobItem, fate: Fate) -> Settled:
+    def _move(self, job: Job, item: JobItem, fate: Fate) -> Outcome:
         """Give a document the address that its file has now."""
         self._remove_at(item.uri)
         if fate.source is not None and self._record.files.move(
             fate.source, item.uri, id_=document_id(item.uri)
         ):
             self._record.jobs.drop(job, fate.source.uri)
-            return Settled(item, "moved", f"from {shown(fate.source.uri)}")
-        return Settled(item, "failed", "it was removed meanwhile: sync again")
+            return Outcome("moved", f"from {shown(fate.source.uri)}")
+        return Outcome("failed", "it was removed meanwhile: sync again")
+
+
+class FileCheck:
+    """Looks at the files of jobs before they are loaded.
+
+    Args:
+        record: knows what they were like.
+        pipeline: id of the pipeline.
+        limits: what is too large to be loaded is not read here either.
+    """
+
+    def __init__(self, record: Record, *, pipeline: str, limits: LoadLimits) -> None:
+        self._record = record
+        self._pipeline = f"{version('loom-mcp-core')}/{pipeline}"
+        self._limits = limits
+        self._claimed: set[tuple[int, int]] = set()
+
+    def settings(self, job: Job) -> bytes:
+        """Digest of all that a document depends on beside its file."""
+        described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
+        return hashlib.sha256(described.encode()).digest()[:16]
+
+    def look(self, job: Job, item: JobItem) -> Fate:
+        """Tell what has become of the file of an item. Blocks: reads the file, unless it is too large.
+
+        A document is claimed by the first file that it could have moved to; a second copy is loaded.
+        """
+        if item.payload is not None or not item.uri.startswith("file:") or "stored" in job.request:
+            return Fate("prepare")
+        path = path_of(item.uri)
+        try:
+            state = read_state(path, max_bytes=self._limits.max_bytes, roots=job.roots)
+        except (FileNotFoundError, NotADirectoryError):
+            return Fate("gone" if job.kind == "sync" else "prepare")
+        except (OSError, ValueError):
+            return Fate("prepare")
+        if state is None:
+            return Fate("prepare")
+        settings = self.settings(job)
+        before = self._record.files.known([item.uri], settings).get(item.uri)
+        if before is not None and before.state.content == state.content:
+            return Fate("unchanged", state)
+        if job.kind == "sync":
+            for source in self._record.files.leaving(job.key, state.content, settings):
+                claim = (job.key, source.document)
+                if claim not in self._claimed and _reads_alike(source, path):
+                    self._claimed.add(claim)
+                    return Fate("moved", state, source)
+        return Fate("prepare", state)
+
+    def is_still(self, item: JobItem, state: FileState) -> bool:
+        """Whether a file still looks as it did when it was looked at, so that what was loaded was that."""
+        try:
+            now = path_of(item.uri).stat(follow_symlinks=False)
+        except (OSError, ValueError):
+            return False
+        return (now.st_size, now.st_ctime_ns) == (state.size, state.ctime_ns)
+
+    def forget(self) -> None:
+        """Drop all claims, as no job is under way."""
+        self._claimed.clear()
+
+
+def _reads_alike(source: KnownFile, path: Path) -> bool:
+    """Whether a file that had another name gives the same document under a new one."""
+    before = path_of(source.uri)
+    if before.suffix.lower() != path.suffix.lower():
+        return False
+    if not path.suffix and before.name.lower() != path.name.lower():  # README, Dockerfile
+        return False
+    return source.title_source not in {"filename", "none"} or readable_name(before) == readable_name(path)

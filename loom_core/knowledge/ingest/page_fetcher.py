@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import from_thread
 
 from loom_core.errors import NetError
-from loom_core.knowledge.ingest.workers.fetched_page import Fetched
+from loom_core.knowledge.ingest.workers.preparation import Fetched
 from loom_core.net import HttpClient, NetPolicy, redacted
 
 if TYPE_CHECKING:
@@ -42,14 +42,12 @@ class PageFetcher:
         """Fetch the pages of items, for a moment. Blocks; only for threads that `to_thread` began.
 
         Args:
-            job: whose `allow_net` says what may be asked besides the open internet.
+            job: one with `urls`, whose `allow_net` says what may be asked besides the open internet.
             items: its next items, of any kind.
 
         Returns:
             The first of the items, at least one, with the page or the reason why there is none as payload.
         """
-        if "urls" not in job.request:
-            return list(items)
         until = time.monotonic() + _SECONDS
         filled: list[JobItem] = []
         for item in items:

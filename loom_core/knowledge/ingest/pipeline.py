@@ -12,9 +12,14 @@ from anyio import to_thread
 
 from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.extraction import RuleExtractor
-from loom_core.knowledge.store.blocks import encode_blocks
 from loom_core.knowledge.store.fields import field_rows
-from loom_core.knowledge.store.prepared import FoundColumns, PreparedChunk, PreparedDocument, found_in
+from loom_core.knowledge.store.prepared import (
+    FoundColumns,
+    PreparedChunk,
+    PreparedDocument,
+    encode_blocks,
+    found_in,
+)
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.text.passage_text import embedding_text, joined_index_tokens

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import load_bytes
 from loom_core.knowledge.model import Block, DocumentDraft, TitleSource
-from loom_core.knowledge.store.blocks import block_rows, blocks_of_rows, decode_blocks
+from loom_core.knowledge.store.prepared import block_rows, blocks_of_rows, decode_blocks
 
 if TYPE_CHECKING:
     import sqlite3

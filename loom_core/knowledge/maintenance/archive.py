@@ -1,4 +1,4 @@
-"""The archive of a knowledge base: one file that any Loom of this format or a later one can read.
+"""The archive of a knowledge base, its export and import: one file for Loom of this format or a later one.
 
 It is a zip of these members:
 
@@ -12,19 +12,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import zipfile
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loom_core.errors import InvalidInputError
+from loom_core.errors import ConfigError, DocumentError, InvalidInputError, RecordError, StoreBusyError
+from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_drafts, unpacked_draft
+from loom_core.knowledge.store.receiving import Receiving, abandon_received
+from loom_core.storage import ProcessLock
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-__all__ = ["DECISIONS", "DOCUMENTS", "FORMAT", "VECTORS", "ArchiveReader", "Manifest", "Part", "PartWriter"]
+    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store.store import MetaName
+
+__all__ = ["ArchiveReader", "Manifest", "export", "receive_archive"]
 
 FORMAT = 1
 DOCUMENTS = "documents.jsonl"
@@ -216,3 +227,264 @@ class ArchiveReader:
 
     def _refused(self, reason: str) -> InvalidInputError:
         return InvalidInputError(f"{self._path} {reason}.", advice="Export it again, or get a whole copy.")
+
+
+_PAGE = 1000
+
+
+def export(
+    record: Record, path: Path, *, name: str, progress: Callable[[int, int], None] | None = None
+) -> Manifest:
+    """Write a knowledge base, as it is at one moment, into an archive. Blocks; memory does not grow.
+
+    Args:
+        record: its record.
+        path: the archive to make; there is none until it is whole.
+        name: of the knowledge base.
+        progress: told how many documents are written, and how many there are.
+
+    Returns:
+        What the archive holds.
+
+    Raises:
+        InvalidInputError: there is a file already.
+        RecordError: a document in the record is damaged.
+        ConfigError: the archive cannot be written.
+    """
+    if path.exists():
+        raise InvalidInputError(f"There is already a file {path}.", advice="Choose another name.")
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
+                with record.database.snapshot():
+                    manifest = _write(record, archive, name, progress)
+                archive.writestr("manifest.json", manifest.model_dump_json(indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror or error}.", advice="Choose another place."
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return manifest
+
+
+def _write(
+    record: Record, archive: zipfile.ZipFile, name: str, progress: Callable[[int, int], None] | None
+) -> Manifest:
+    total, done = record.documents.counts()[0], 0
+
+    def documents() -> Iterator[bytes]:
+        nonlocal done
+        for _, draft in stored_drafts(record.database):
+            if isinstance(draft, DocumentError):
+                raise RecordError(str(draft), advice="`loom-kb check --repair` may help.")
+            yield json.dumps(packed_draft(draft), ensure_ascii=False).encode() + b"\n"
+            done += 1
+            if progress is not None:
+                progress(done, total)
+
+    parts = {DOCUMENTS: _part(archive, DOCUMENTS, documents())}
+    parts[VECTORS] = _part(archive, VECTORS, _vectors(record))
+    for member, (table, columns) in DECISIONS.items():
+        rows = record.database.rows(f"SELECT {', '.join(columns)} FROM {table}")
+        lines = (json.dumps(list(row), ensure_ascii=False).encode() + b"\n" for row in rows)
+        parts[member] = _part(archive, member, lines)
+    return Manifest(
+        format=FORMAT,
+        loom=_version(),
+        name=name,
+        description=record.get("description"),
+        search_hints=record.get("search_hints"),
+        embedder=record.get("embedder"),
+        dimension=int(record.get("dimension") or 0),
+        embedding_config=json.loads(record.get("embedding_config") or "{}"),
+        parts=parts,
+    )
+
+
+def _part(archive: zipfile.ZipFile, member: str, rows: Iterator[bytes]) -> Part:
+    with archive.open(member, "w", force_zip64=True) as stream:
+        writer = PartWriter(stream)  # pyright: ignore[reportArgumentType]
+        for row in rows:
+            writer.row(row)
+    return writer.part()
+
+
+def _vectors(record: Record) -> Iterator[bytes]:
+    after = b""
+    while rows := record.database.rows(
+        "SELECT hash, vector FROM vectors WHERE hash > ? ORDER BY hash LIMIT ?", (after, _PAGE)
+    ):
+        after = rows[-1]["hash"]
+        for row in rows:
+            yield row["hash"] + row["vector"]
+
+
+def _version() -> str:
+    try:
+        return version("loom-mcp-core")
+    except PackageNotFoundError:
+        return ""
+
+
+_PORTION = 200  # documents that are written down together,
+_PORTION_BYTES = 4 << 20  # unless they are as large as this
+_VECTORS = 2000
+_HASH = 16
+_MOST_LINE = 12  # bytes of JSON that a character may take
+_MOST_DECISION = 1 << 16
+_SPARE = 64 << 20
+
+
+def receive_archive(
+    record: Record,
+    archive: ArchiveReader,
+    *,
+    folder: Path | None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: LoadLimits | None = None,
+    confirm: bool = False,
+) -> str:
+    """Check an archive and write all that is in it down as one job. Blocks; memory does not grow.
+
+    When it returns, the archive is no longer needed, and all of it will be in the knowledge base whatever
+    happens; before, nothing of it is. Vectors are taken over if the embedder that made them is the record's.
+
+    Args:
+        record: of the knowledge base that takes it in.
+        archive: the archive.
+        folder: of the knowledge base; None in memory.
+        progress: told how many documents are written down, and how many there are.
+        limits: what a document may be at the most.
+        confirm: whether a language model may read much for it; else the job fails where it would.
+
+    Returns:
+        Id of the job.
+
+    Raises:
+        InvalidInputError: the archive is damaged.
+        RecordError: there is no room for it.
+        StoreBusyError: another process is just taking one in.
+    """
+    archive.verify()
+    lock = None
+    if folder is not None:
+        _check_room(folder, archive.manifest)
+        lock = ProcessLock(folder / "import.lock")
+        if not lock.acquire():
+            raise StoreBusyError(
+                f"Process {lock.holder()} is just importing into this knowledge base.",
+                advice="Wait until it is done.",
+            )
+    try:
+        abandon_received(record.database)  # what a process left behind that was killed
+        request = {"archive": archive.manifest.name} | ({"confirmed": True} if confirm else {})
+        job = Receiving(record.database, request)
+        try:
+            _receive(record, job, archive, limits or LoadLimits(), progress)
+        except BaseException:
+            abandon_received(record.database)
+            raise
+        return job.acknowledge()
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _receive(
+    record: Record,
+    job: Receiving,
+    archive: ArchiveReader,
+    limits: LoadLimits,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    manifest = archive.manifest
+    done, total = 0, manifest.parts[DOCUMENTS].rows if DOCUMENTS in manifest.parts else 0
+    lines = archive.lines(DOCUMENTS, most=_MOST_LINE * limits.max_text_chars)
+    for portion in _portions(map(_document, lines)):
+        job.take(portion)
+        done += len(portion)
+        if progress is not None:
+            progress(done, total)
+    if manifest.embedder and manifest.embedder == record.get("embedder"):
+        rows = archive.records(VECTORS, size=_HASH + 2 * manifest.dimension)
+        while page := [(row[:_HASH], row[_HASH:]) for row in islice(rows, _VECTORS)]:
+            record.offered.offer(page)
+    _take_decisions(record, archive)
+    said: dict[MetaName, str] = {"description": manifest.description, "search_hints": manifest.search_hints}
+    for name, value in said.items():
+        if value and not record.get(name):
+            record.set(name, value)
+
+
+def _document(line: bytes) -> tuple[str, bytes]:
+    try:
+        fields: object = json.loads(line)
+        if not isinstance(fields, dict):
+            raise DocumentError("It is no JSON object.")
+        draft = unpacked_draft(cast("dict[str, Any]", fields))
+    except (ValueError, RecursionError, DocumentError) as error:
+        raise InvalidInputError(
+            f"The archive holds a document that cannot be read: {error}", advice="Export it again."
+        ) from error
+    return draft.uri, line.rstrip(b"\n")
+
+
+def _portions(documents: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    portion: list[tuple[str, bytes]] = []
+    size = 0
+    for uri, payload in documents:
+        portion.append((uri, payload))
+        size += len(payload)
+        if len(portion) == _PORTION or size > _PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _take_decisions(record: Record, archive: ArchiveReader) -> None:
+    """What people have decided there counts here, too, unless it was decided otherwise."""
+    for member, (table, columns) in DECISIONS.items():
+        rows: list[list[object]] = []
+        for line in archive.lines(member, most=_MOST_DECISION):
+            if (row := _decision(line)) is None or len(row) != len(columns):
+                raise InvalidInputError(f"The archive's {member} cannot be read.", advice="Export it again.")
+            rows.append(row)
+        marks = ", ".join("?" * len(columns))
+        with record.database.write() as db:
+            db.executemany(f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+            regrouped = record.aliases.regroup(record.aliases.misgrouped())
+            record.changes.note("entity", sorted(regrouped))
+
+
+def _decision(line: bytes) -> list[object] | None:
+    """The values of a row, each one that a table can hold; None if the line is no such row."""
+    try:
+        row: object = json.loads(line)
+        json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # no halves of surrogate pairs
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, list):
+        return None
+    values = cast("list[object]", row)
+    plain = all(
+        isinstance(each, str | float) or (isinstance(each, int) and abs(each) < 1 << 63) for each in values
+    )
+    return values if plain else None
+
+
+def _check_room(folder: Path, manifest: Manifest) -> None:
+    # Everything is written down once, and once again as it is taken in.
+    needed = 2 * sum(part.bytes for part in manifest.parts.values()) + _SPARE
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise RecordError(
+            f"The archive takes up to {needed >> 20:,} MiB; {free >> 20:,} are free.",
+            advice="Make room on the disk; nothing was imported.",
+        )

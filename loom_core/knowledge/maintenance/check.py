@@ -1,38 +1,30 @@
-"""Whether a record agrees with itself."""
+"""Checks of the record: documents against their texts, and rows against those they depend on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.pipeline import document_id
 from loom_core.knowledge.ingest.stored_documents import stored_drafts
 from loom_core.knowledge.maintenance.finding import CheckReport, Finding
-from loom_core.knowledge.maintenance.row_checks import (
-    check_changes,
-    check_graph,
-    check_jobs,
-    check_references,
-    check_vectors,
-)
+from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.knowledge.uris import shown
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from loom_core.knowledge.maintenance.finding import Repair
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.store import Record
 
-__all__ = ["DocumentCheck", "check_documents", "check_record"]
-
-_ROWS = (check_references, check_graph, check_vectors, check_changes, check_jobs)
+__all__ = ["COUNTED_NAMES", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
 
 
 def check_record(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
@@ -46,7 +38,7 @@ def check_record(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> Che
     with record.database.snapshot():
         documents = check_documents(record, hash_)
         report.findings += documents.findings
-        for check in _ROWS:
+        for check in (check_references, check_graph, check_vectors, check_changes, check_jobs):
             report.findings += check(record)
         entities, relations, mentions = record.graph.counts()
         embedded, _ = record.vectors.coverage()
@@ -163,3 +155,186 @@ def _fields_of(draft: DocumentDraft, language: str) -> _Fields:
 def _listed(uris: Sequence[str]) -> str:
     more = f" and {len(uris) - _NAMED:,} more" if len(uris) > _NAMED else ""
     return ", ".join(map(shown, uris[:_NAMED])) + more
+
+
+COUNTED_NAMES = (
+    "SELECT entity, name, type, COUNT(*) AS uses FROM (SELECT entity, name, type FROM mentions "
+    "UNION ALL SELECT entity, name, 'thing' FROM abouts) GROUP BY entity, name, type"
+)
+"""What the table `names` should hold."""
+
+UNSUPPORTED = (
+    "SELECT key FROM entities WHERE NOT EXISTS (SELECT 1 FROM mentions WHERE entity = entities.key) "
+    "AND NOT EXISTS (SELECT 1 FROM abouts WHERE entity = entities.key) "
+    "AND NOT EXISTS (SELECT 1 FROM relations WHERE subject = entities.key OR object = entities.key) "
+    "AND NOT EXISTS (SELECT 1 FROM alias_statements WHERE entity = entities.key OR other = entities.key)"
+)
+"""Entities that nothing in any chunk speaks of."""
+
+UNEMBEDDED = "SELECT key FROM chunks AS c WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)"
+"""Chunks without a vector: what the table `unembedded` should hold."""
+
+_REFERENCES = (  # that SQLite does not watch over, as it would cost too much where very many rows are written
+    ("mentions", "chunk", "chunks", "key"),
+    ("mentions", "entity", "entities", "key"),
+    ("abouts", "chunk", "chunks", "key"),
+    ("abouts", "entity", "entities", "key"),
+    ("relations", "chunk", "chunks", "key"),
+    ("relations", "subject", "entities", "key"),
+    ("relations", "object", "entities", "key"),
+)
+_BATCH = 20_000
+_LENGTHS = (0.9, 1.1)  # of a unit vector after rounding to 16 bits
+
+
+def check_references(record: Record) -> Iterator[Finding]:
+    """Rows that refer to rows that are gone."""
+    for table, column, parent, key in dangling(record):
+        (count,) = record.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
+        if not count["n"]:
+            continue
+        if (table, parent) == ("chunks", "documents"):
+            gone = record.database.rows(_dangling(f"DISTINCT {column} AS key", table, column, parent, key))
+            keys = tuple(row["key"] for row in gone)
+            text = f"{count['n']:,} passages belong to documents that are gone"
+            yield Finding("references", text, "stray_chunks", keys)
+        else:
+            text = f"{count['n']:,} rows of {table!r} refer to rows of {parent!r} that are gone"
+            yield Finding("references", text, "rows", (table,))
+            yield from _torn(record, table, column, parent, key)
+
+
+def dangling(record: Record) -> list[tuple[str, str, str, str]]:
+    """Every reference between tables: table, column, the table it refers to, and the column there."""
+    found = dict.fromkeys(_REFERENCES)
+    for table in record.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
+        for reference in record.database.rows(f"PRAGMA foreign_key_list({table['name']})"):
+            found[table["name"], reference["from"], reference["table"], reference["to"] or "key"] = None
+    return list(found)
+
+
+def _dangling(what: str, table: str, column: str, parent: str, key: str) -> str:
+    return (
+        f"SELECT {what} FROM {table} WHERE {column} IS NOT NULL AND NOT EXISTS "
+        f"(SELECT 1 FROM {parent} WHERE {parent}.{key} = {table}.{column})"
+    )
+
+
+def _torn(record: Record, table: str, column: str, parent: str, key: str) -> Iterator[Finding]:
+    """Documents of whose extraction a part is gone; the rest says nothing without it."""
+    if not any(row["name"] == "chunk" for row in record.database.rows(f"PRAGMA table_info({table})")):
+        return
+    rows = record.database.rows(
+        "SELECT DISTINCT document FROM chunks WHERE key IN "
+        f"(SELECT chunk FROM ({_dangling('chunk', table, column, parent, key)}))"
+    )
+    if rows:
+        text = f"what was extracted from {len(rows):,} documents is not whole ({table})"
+        yield Finding("references", text, "documents", tuple(row["document"] for row in rows))
+
+
+def check_graph(record: Record) -> Iterator[Finding]:
+    """Places of mentions and relations, how often names are used, entities that nothing supports."""
+    for table, what in (("mentions", "mentions of entities"), ("relations", "relations")):
+        rows = record.database.rows(
+            f"SELECT DISTINCT c.document FROM {table} AS m JOIN chunks AS c ON c.key = m.chunk "
+            "WHERE m.start < 0 OR m.end <= m.start OR m.end > length(c.text)"
+        )
+        if rows:
+            text = f"{what} in {len(rows):,} documents lie outside of their passages"
+            yield Finding("graph", text, "documents", tuple(row["document"] for row in rows))
+    rows = record.database.rows(
+        "SELECT DISTINCT c.document FROM relations AS r JOIN chunks AS c ON c.key = r.chunk WHERE EXISTS "
+        "(SELECT 1 FROM (SELECT r.subject AS entity UNION ALL SELECT r.object) AS e WHERE NOT EXISTS "
+        "(SELECT 1 FROM mentions WHERE chunk = r.chunk AND entity = e.entity) AND NOT EXISTS "
+        "(SELECT 1 FROM abouts WHERE chunk = r.chunk AND entity = e.entity))"
+    )
+    if rows:
+        text = f"relations in {len(rows):,} documents are between entities that are not mentioned there"
+        yield Finding("graph", text, "documents", tuple(row["document"] for row in rows))
+    (wrong,) = record.database.rows(
+        f"SELECT (SELECT COUNT(*) FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES})) + "
+        f"(SELECT COUNT(*) FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)) AS n"
+    )
+    if wrong["n"]:
+        yield Finding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
+    if misgrouped := record.aliases.misgrouped():
+        text = f"{len(misgrouped):,} entities are not one with those that they should be one with"
+        yield Finding("graph", text, "graph")
+    (unsupported,) = record.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
+    if unsupported["n"]:
+        yield Finding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
+    if not 0 <= record.graph.linked() <= record.documents.last_chunk():
+        yield Finding("graph", "passages that never were are noted as searched for names", "links")
+
+
+def check_vectors(record: Record) -> Iterator[Finding]:
+    """Vectors that no chunk has, or that are none of the embedder's."""
+    orphans = record.database.rows(
+        "SELECT hex(hash) AS hash FROM vectors WHERE NOT EXISTS "
+        "(SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)"
+    )
+    if orphans:
+        keys = tuple(row["hash"] for row in orphans)
+        yield Finding("vectors", f"{len(orphans):,} vectors belong to no passage", "vectors", keys)
+    dimension = int(record.get("dimension") or 0)
+    if bad := list(_broken(record, dimension)):
+        text = f"{len(bad):,} vectors are not of length {dimension}, or no numbers"
+        yield Finding("vectors", text, "vectors", tuple(bad))
+    if _queue_is_wrong(record):
+        yield Finding("vectors", "the list of passages to embed is not what it should be", "queue")
+
+
+def _queue_is_wrong(record: Record) -> bool:
+    """Whether the list of chunks to embed, or what is counted of it, is not what the vectors say."""
+    (row,) = record.database.rows(
+        f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) EXCEPT SELECT chunk FROM unembedded) "
+        f"OR EXISTS (SELECT chunk FROM unembedded EXCEPT SELECT * FROM ({UNEMBEDDED})) "
+        "OR NOT EXISTS (SELECT 1 FROM coverage WHERE chunks = (SELECT COUNT(*) FROM chunks) "
+        "AND unembedded = (SELECT COUNT(*) FROM unembedded)) AS wrong"
+    )
+    return bool(row["wrong"])
+
+
+def _broken(record: Record, dimension: int) -> Iterator[str]:
+    import numpy as np
+
+    after = b""
+    while rows := record.database.rows(
+        "SELECT hash, vector FROM vectors WHERE hash > ? ORDER BY hash LIMIT ?", (after, _BATCH)
+    ):
+        after = rows[-1]["hash"]
+        whole = [
+            row for row in rows if isinstance(row["vector"], bytes) and len(row["vector"]) == 2 * dimension
+        ]
+        yield from {row["hash"].hex() for row in rows} - {row["hash"].hex() for row in whole}
+        if whole and dimension:
+            packed = np.frombuffer(b"".join(row["vector"] for row in whole), dtype=np.float16)
+            lengths = np.linalg.norm(packed.reshape(len(whole), -1).astype(np.float32), axis=1)
+            sound = (lengths == 0) | ((lengths > _LENGTHS[0]) & (lengths < _LENGTHS[1]))
+            yield from (whole[int(row)]["hash"].hex() for row in np.flatnonzero(~sound))
+
+
+def check_changes(record: Record) -> Iterator[Finding]:
+    """Whether what the indexes have still to take over is there to be taken over."""
+    head = record.changes.head()
+    for name in get_args(IndexName):
+        state = record.changes.state(name)
+        if state.built and state.watermark > head:
+            text = f"the index {name!r} claims changes that never were"
+        elif state.built and state.watermark < head and not record.changes.reaches_back_to(state.watermark):
+            text = f"changes that the index {name!r} has still to take over are missing"
+        else:
+            continue
+        yield Finding("changes", text, "index", (name,))
+
+
+def check_jobs(record: Record) -> Iterator[Finding]:
+    """Jobs that count as done with documents that were never looked at."""
+    rows = record.database.rows(
+        "SELECT key FROM jobs WHERE state = 'done' AND EXISTS "
+        "(SELECT 1 FROM items WHERE job = jobs.key AND items.state = 'pending')"
+    )
+    if rows:
+        text = f"{len(rows):,} jobs count as done with documents that were not looked at"
+        yield Finding("jobs", text, "jobs", tuple(row["key"] for row in rows))

@@ -216,14 +216,14 @@ def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iter
         record: says what it should hold.
         indexes: the index of each language.
     """
-    from loom_core.knowledge.indexes import chroma_vectors
+    from loom_core.knowledge.indexes import vectors
 
     def held() -> list[int]:
         return list(chain.from_iterable(index.keys() for index in indexes))
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _CHROMA_SAMPLES)
-        return len(chroma_vectors.differing(record.vectors.of(chosen), indexes)), len(chosen)
+        return len(vectors.differing(record.vectors.of(chosen), indexes)), len(chosen)
 
     return _checked_vectors(record, "chroma", held, differing)
 

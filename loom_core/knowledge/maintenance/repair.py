@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.stored_documents import stored_draft
-from loom_core.knowledge.maintenance.row_checks import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
+from loom_core.knowledge.maintenance.check import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.uris import path_of

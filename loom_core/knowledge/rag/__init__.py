@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.retrieval.answer import Answer
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchOptions, Strategy
-    from loom_core.knowledge.retrieval.generation.patterns import (
+    from loom_core.knowledge.retrieval.patterns import (
         HierarchicalRAG,
         MultiQueryRAG,
         RAGAnswer,
         RAGPattern,
     )
+    from loom_core.knowledge.retrieval.searcher import Answer
 
 __all__ = [
     "Answer",

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
-from loom_core.knowledge.ingest.loaders import scan
-from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_drafts
-from loom_core.knowledge.ingest.workers import Material, Preparer, draft_payload
-from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.ingest.workers import Preparer
 from loom_core.knowledge.store.prepared import PreparedDocument
-from loom_core.knowledge.uris import uri_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.ingest.workers.preparation import Made
-    from loom_core.knowledge.store import Record
-    from loom_core.storage import Database
+    from loom_core.knowledge.store import JobItem, Record
+    from loom_core.knowledge.store.prepared import Prepared
 
-__all__ = ["ExtractionPlan", "draft_materials", "path_materials", "stored_materials"]
+__all__ = ["ExtractionPlan"]
 
 _PORTION = 64  # documents that are prepared at a time, only to be counted
 _ENOUGH = 64 << 10  # bytes that were read, and say how much there is in others
@@ -64,15 +57,13 @@ class ExtractionPlan:
         """Whether a language model is asked."""
         return self._extractor is not None
 
-    async def estimate(
-        self, materials: Iterable[Material], *, seconds: float | None = None
-    ) -> ExtractionEstimate:
+    async def estimate(self, items: Iterable[JobItem], *, seconds: float | None = None) -> ExtractionEstimate:
         """About what extraction from some documents will take; nothing where no model is asked.
 
         It takes as long as reading the documents. What cannot be read is left out, as a job leaves it out.
 
         Args:
-            materials: of the documents.
+            items: of the documents.
             seconds: so long documents are read; what takes longer is judged by the sizes of the others.
         """
         total = ExtractionEstimate()
@@ -80,9 +71,9 @@ class ExtractionPlan:
             return total
         until = math.inf if seconds is None else time.monotonic() + seconds
         preparer = Preparer(self._pipeline)
-        left = iter(materials)
+        left = iter(items)
         size = 0  # of what is read
-        unread: list[Material] = []
+        unread: list[JobItem] = []
         try:
             while time.monotonic() < until and (
                 portion := await to_thread.run_sync(lambda: list(islice(left, _PORTION)))
@@ -98,13 +89,11 @@ class ExtractionPlan:
             preparer.close()
         return total + await to_thread.run_sync(self._by_size, chain(unread, left), total, size)
 
-    async def agree(
-        self, materials: Iterable[Material], *, confirm: bool, seconds: float | None = None
-    ) -> None:
+    async def agree(self, items: Iterable[JobItem], *, confirm: bool, seconds: float | None = None) -> None:
         """See that the model can be asked, and that nobody pays by accident.
 
         Args:
-            materials: of the documents.
+            items: of the documents.
             confirm: whether somebody agreed to it.
             seconds: see `estimate`.
 
@@ -122,11 +111,11 @@ class ExtractionPlan:
             )
         if confirm or (config.confirm_tokens is None and config.confirm_cost is None):
             return
-        estimate = await self.estimate(materials, seconds=seconds)
+        estimate = await self.estimate(items, seconds=seconds)
         if estimate.more or config.takes_confirmation(estimate.tokens, estimate.cost):
             raise ConfirmationNeededError(estimate)
 
-    def _by_size(self, unread: Iterable[Material], read: ExtractionEstimate, size: int) -> ExtractionEstimate:
+    def _by_size(self, unread: Iterable[JobItem], read: ExtractionEstimate, size: int) -> ExtractionEstimate:
         """What documents will take that there is no time to read. Blocks.
 
         Args:
@@ -150,11 +139,13 @@ class ExtractionPlan:
         )
         return replace(estimate, cost=estimate.cost_of(self._extractor.llm) if self._extractor else 0.0)
 
-    def _with_hashes(self, materials: Sequence[Material]) -> list[Material]:
-        known = self._record.documents.hashes([material.uri for material in materials])
-        return [replace(material, known=known.get(material.uri, b"")) for material in materials]
+    def _with_hashes(self, items: Sequence[JobItem]) -> list[JobItem]:
+        known = self._record.documents.hashes([item.uri for item in items])
+        return [replace(item, known=known.get(item.uri, b"")) for item in items]
 
-    def _estimated(self, extractor: LLMEntityExtractor, made: Sequence[Made | None]) -> ExtractionEstimate:
+    def _estimated(
+        self, extractor: LLMEntityExtractor, made: Sequence[Prepared | None]
+    ) -> ExtractionEstimate:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
         chunks = [chunk for document in documents for chunk in document.chunks]
         known = self._record.documents.same_chunks(chunks)
@@ -171,47 +162,12 @@ class _Rest:
     more: bool = False
 
 
-def _listed(materials: Iterable[Material], *, seconds: float) -> _Rest:
+def _listed(items: Iterable[JobItem], *, seconds: float) -> _Rest:
     """Documents that there is no time to read, as far as they are found in some seconds. Blocks."""
     until = time.monotonic() + seconds
     documents = size = 0
-    for material in materials:
-        documents, size = documents + 1, size + material.size
+    for item in items:
+        documents, size = documents + 1, size + item.size
         if time.monotonic() > until:
             return _Rest(documents, size, more=True)
     return _Rest(documents, size)
-
-
-def draft_materials(documents: Sequence[DocumentDraft]) -> Iterator[Material]:
-    """What documents are prepared from that are given as they are."""
-    for draft in documents:
-        payload = draft_payload(draft)
-        yield Material(draft.uri, payload, size=len(payload))
-
-
-def stored_materials(database: Database) -> Iterator[Material]:
-    """What the documents of the record are prepared from, if that is done anew. Blocks."""
-    for uri, draft in stored_drafts(database):
-        if isinstance(draft, DocumentDraft):
-            payload = json.dumps(packed_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
-            yield Material(uri, payload, size=len(payload))
-
-
-def path_materials(
-    paths: Sequence[Path],
-    *,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    metadata: dict[str, Any] | None = None,
-    within: Sequence[Path] = (),
-) -> Iterator[Material]:
-    """What the documents of files and folders are prepared from. Blocks while it looks for them.
-
-    Raises:
-        InvalidInputError: a pattern is malformed.
-    """
-    for path in paths:
-        found = scan(path, include=include, exclude=exclude, within=within) if path.exists() else ()
-        for entry in found:
-            if not entry.skipped:
-                yield Material(uri_of(entry.path), None, metadata or {}, size=entry.size)

@@ -11,14 +11,13 @@ from anyio import to_thread
 from loom_core.blocking import run_blocking
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.pipeline import document_id
-from loom_core.knowledge.rag.drafts import text_drafts
-from loom_core.knowledge.rag.extraction_plan import draft_materials
 from loom_core.knowledge.rag.requests import (
     DocumentsRequest,
     FilesRequest,
     PagesRequest,
     SourcesRequest,
     SyncRequest,
+    text_drafts,
 )
 
 if TYPE_CHECKING:
@@ -249,8 +248,8 @@ class DocumentIntake:
         without a language model nothing does. It takes as long as reading the documents. Arguments and
         errors as for `FilesRequest` and `DocumentsRequest`.
         """
-        of_paths = FilesRequest(paths, include, exclude, metadata).materials()
-        return await self._plan.estimate(chain(of_paths, draft_materials(documents)))
+        of_paths = FilesRequest(paths, include, exclude, metadata).items()
+        return await self._plan.estimate(chain(of_paths, DocumentsRequest(documents).items()))
 
     async def agree_on_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
         """See, before a request is submitted, that a language model may and can read its documents.
@@ -264,7 +263,7 @@ class DocumentIntake:
             ConfirmationNeededError: it takes more than the configuration allows without `confirm`.
             InvalidInputError: a pattern is malformed.
         """
-        await self._plan.agree(request.materials(), confirm=request.confirm, seconds=seconds)
+        await self._plan.agree(request.items(), confirm=request.confirm, seconds=seconds)
 
     def submit(self, request: AddRequest) -> str:
         """Write down what is to be added. Blocks; when it returns, it is safe.
@@ -275,8 +274,18 @@ class DocumentIntake:
         Raises:
             InvalidInputError: it cannot be done, see the class of the request; nothing is added.
         """
-        job, items = self._marked(request.job(), confirm=request.confirm), request.items()
-        return self.record.jobs.submit(job, items or (), listed=items is not None, kind=request.kind)
+        job = self._marked(request.job(), confirm=request.confirm)
+        items = list(request.items()) if request.is_listed else []
+        return self.record.jobs.submit(job, items, listed=request.is_listed, kind=request.kind)
+
+    @property
+    def extraction_model(self) -> str:
+        """The language model that read its documents last; empty where rules alone did. Blocks."""
+        return self.record.get("llm")
+
+    def forget_extraction_model(self) -> None:
+        """Let rules alone read its documents from now on, even those that a model has read. Blocks."""
+        self.record.set("llm", "")
 
     def job(self, id_: str) -> Job:
         """A job by its id. Blocks.

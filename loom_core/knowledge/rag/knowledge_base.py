@@ -11,7 +11,7 @@ from loom_core import plugin_registry
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError
 from loom_core.knowledge.indexes import GraphIndex, WordIndex
-from loom_core.knowledge.indexes.graph_reading import neighbourhood
+from loom_core.knowledge.indexes.graph import neighbourhood
 from loom_core.knowledge.indexes.vectors import Vectors
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
@@ -33,13 +33,11 @@ from loom_core.knowledge.rag.owner.protocol import PeerSettings, settings_digest
 from loom_core.knowledge.rag.owner.server import OwnerServer
 from loom_core.knowledge.rag.owner_methods import OwnerMethods
 from loom_core.knowledge.rag.worker import Worker
-from loom_core.knowledge.retrieval.answer import Answer, item
 from loom_core.knowledge.retrieval.channel_search import ChannelSearch
 from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
 from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
 from loom_core.knowledge.retrieval.question import QuestionReader
-from loom_core.knowledge.retrieval.search_context import SearchContext
-from loom_core.knowledge.retrieval.searcher import Searcher
+from loom_core.knowledge.retrieval.searcher import Answer, SearchContext, Searcher, item
 from loom_core.observability.metrics import process_metrics
 from loom_core.paths import loom_home
 from loom_core.storage.ownership import Holder, holder_of, lock_of
@@ -479,7 +477,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     def export(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> Manifest:
         """Write all of it, as it is at one moment, into an archive; see `archive_export.export`. Blocks."""
-        from loom_core.knowledge.maintenance.archive_export import export
+        from loom_core.knowledge.maintenance.archive import export
 
         return export(self.record, path, name=self.name, progress=progress)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -12,8 +11,8 @@ from loom_core.errors import ConfigError, EmbeddingError, StoreBusyError
 from loom_core.knowledge.maintenance.check import check_record
 from loom_core.knowledge.maintenance.index_checks import check_indexes
 from loom_core.knowledge.maintenance.repair import repair as repair_record
-from loom_core.knowledge.rag.extraction_plan import stored_materials
 from loom_core.knowledge.rag.intake import DocumentIntake
+from loom_core.knowledge.rag.requests import RebuildRequest
 from loom_core.storage.ownership import holder_of
 
 if TYPE_CHECKING:
@@ -124,33 +123,15 @@ class Upkeep(DocumentIntake):
             InvalidInputError: it takes a confirmation; nothing is done.
             LLMError: as for `add_documents`.
         """
-        await self.agree_on_rebuild(confirm=confirm)
-        job = await to_thread.run_sync(partial(self.submit_stored, confirm=confirm))
+        request = self.rebuild_request(confirm=confirm)
+        await self.agree_on_extraction(request)
+        job = await to_thread.run_sync(self.submit, request)
         await self.worker.drain(progress=progress)
         return self.job(job)
 
-    async def agree_on_rebuild(self, *, confirm: bool = False) -> None:
-        """See, before `submit_stored`, that a language model may and can read all documents.
-
-        Args:
-            confirm: as for `agree_on_extraction`.
-
-        Raises:
-            ConfigError: as for `agree_on_extraction`.
-            ConfirmationNeededError: likewise.
-        """
-        await self._plan.agree(stored_materials(self.record.database), confirm=confirm)
-
-    def submit_stored(self, *, confirm: bool = False) -> str:
-        """Have all documents cut and extracted from anew as far as the rules have changed. Blocks.
-
-        Args:
-            confirm: as for `AddRequest`.
-
-        Returns:
-            Id of the job.
-        """
-        return self.record.jobs.submit(self._marked({"stored": []}, confirm=confirm))
+    def rebuild_request(self, *, confirm: bool = False) -> RebuildRequest:
+        """The request to read all documents again; see `RebuildRequest`."""
+        return RebuildRequest(self.record.database, confirm=confirm)
 
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None
@@ -202,15 +183,6 @@ class Upkeep(DocumentIntake):
         """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
         return self.record.next_vectors.coverage()
 
-    @property
-    def extraction_model(self) -> str:
-        """The language model that read its documents last; empty where rules alone did. Blocks."""
-        return self.record.get("llm")
-
-    def forget_extraction_model(self) -> None:
-        """Let rules alone read its documents from now on, even those that a model has read. Blocks."""
-        self.record.set("llm", "")
-
     def receive(
         self,
         archive: ArchiveReader,
@@ -223,7 +195,7 @@ class Upkeep(DocumentIntake):
         Returns:
             Id of the job.
         """
-        from loom_core.knowledge.maintenance.archive_import import receive_archive
+        from loom_core.knowledge.maintenance.archive import receive_archive
 
         return receive_archive(self.record, archive, folder=self._folder, progress=progress, confirm=confirm)
 

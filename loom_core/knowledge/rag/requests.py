@@ -1,29 +1,40 @@
-"""Requests to add documents: what is meant, and how a job writes it down."""
+"""Requests to add or rebuild documents: what is meant, and how a job writes it down."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.ingest.loaders import LoadLimits
+from loom_core.knowledge.ingest.loaders import LoadLimits, scan
 from loom_core.knowledge.ingest.page_fetcher import client_for
+from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_drafts
 from loom_core.knowledge.ingest.workers import draft_payload
-from loom_core.knowledge.rag.extraction_plan import draft_materials, path_materials
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.store.prepared import JobItem
+from loom_core.knowledge.uris import shown, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from loom_core.knowledge.ingest.workers import Material
-    from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.store.jobs import JobKind
+    from loom_core.storage import Database
 
-__all__ = ["AddRequest", "DocumentsRequest", "FilesRequest", "PagesRequest", "SourcesRequest", "SyncRequest"]
+__all__ = [
+    "AddRequest",
+    "DocumentsRequest",
+    "FilesRequest",
+    "PagesRequest",
+    "SourcesRequest",
+    "SyncRequest",
+    "text_drafts",
+]
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _SHOWN = 100  # characters of a source in an error
@@ -38,6 +49,8 @@ class AddRequest(ABC):
     """
 
     kind: ClassVar[JobKind] = "add"
+    is_listed: ClassVar[bool] = False
+    """Whether the job keeps its items, which are all there is; else it finds them when it is worked on."""
 
     confirm: bool = field(default=False, kw_only=True)
 
@@ -50,21 +63,19 @@ class AddRequest(ABC):
         """
 
     @abstractmethod
-    def materials(self) -> Iterator[Material]:
-        """What its documents are prepared from, as far as that is known beforehand. Blocks.
+    def items(self) -> Iterator[JobItem]:
+        """Its documents, as far as they are known beforehand. Blocks while it looks for them.
 
         Raises:
             InvalidInputError: a pattern is malformed.
         """
 
-    def items(self) -> list[tuple[str, bytes]] | None:
-        """Address and content of each document, where they are given with it; None where they are not."""
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentsRequest(AddRequest):
     """Documents that are given with their texts."""
+
+    is_listed: ClassVar[bool] = True
 
     documents: Sequence[DocumentDraft]
 
@@ -83,13 +94,11 @@ class DocumentsRequest(AddRequest):
                 )
         return {"texts": len(self.documents)}
 
-    def materials(self) -> Iterator[Material]:
-        """See `AddRequest.materials`."""
-        return draft_materials(self.documents)
-
-    def items(self) -> list[tuple[str, bytes]]:
+    def items(self) -> Iterator[JobItem]:
         """See `AddRequest.items`."""
-        return [(draft.uri, draft_payload(draft)) for draft in self.documents]
+        for draft in self.documents:
+            payload = draft_payload(draft)
+            yield JobItem(draft.uri, payload, size=len(payload))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +123,9 @@ class FilesRequest(AddRequest):
         """See `AddRequest.job`."""
         return {**_listing(self), "roots": [str(root.resolve()) for root in self.roots]}
 
-    def materials(self) -> Iterator[Material]:
-        """See `AddRequest.materials`."""
-        return path_materials(self.paths, include=self.include, exclude=self.exclude, metadata=self.metadata)
+    def items(self) -> Iterator[JobItem]:
+        """See `AddRequest.items`."""
+        return _path_items(self.paths, include=self.include, exclude=self.exclude, metadata=self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +172,9 @@ class SyncRequest(AddRequest):
             "within": [str(path) for path in self.within],
         }
 
-    def materials(self) -> Iterator[Material]:
-        """See `AddRequest.materials`."""
-        return path_materials(
+    def items(self) -> Iterator[JobItem]:
+        """See `AddRequest.items`."""
+        return _path_items(
             self.paths,
             include=self.include,
             exclude=self.exclude,
@@ -208,8 +217,8 @@ class PagesRequest(AddRequest):
             raise InvalidInputError("There is no address to add.", advice="Give at least one URL.")
         return {"urls": addresses, "allow_net": list(self.allow_net), "metadata": self.metadata or {}}
 
-    def materials(self) -> Iterator[Material]:
-        """See `AddRequest.materials`."""
+    def items(self) -> Iterator[JobItem]:
+        """See `AddRequest.items`."""
         return iter(())
 
 
@@ -259,9 +268,33 @@ class SourcesRequest(AddRequest):
         """See `AddRequest.job`; errors as for `PagesRequest`."""
         return self.files.job() | (self.pages.job() if self.pages is not None else {})
 
-    def materials(self) -> Iterator[Material]:
-        """See `AddRequest.materials`."""
-        return self.files.materials()
+    def items(self) -> Iterator[JobItem]:
+        """See `AddRequest.items`."""
+        return self.files.items()
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest(AddRequest):
+    """All documents of the record, to be cut and extracted from again as far as the rules have changed.
+
+    Documents that today's rules made are left as they are, and so are vectors of texts that stay.
+
+    Attributes:
+        database: holds the documents.
+    """
+
+    database: Database
+
+    def job(self) -> dict[str, Any]:
+        """See `AddRequest.job`."""
+        return {"stored": []}
+
+    def items(self) -> Iterator[JobItem]:
+        """See `AddRequest.items`."""
+        for uri, draft in stored_drafts(self.database):
+            if isinstance(draft, DocumentDraft):
+                payload = json.dumps(packed_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
+                yield JobItem(uri, payload, size=len(payload))
 
 
 def _excerpt(text: str) -> str:
@@ -276,3 +309,59 @@ def _listing(request: FilesRequest | SyncRequest) -> dict[str, Any]:
         "exclude": list(request.exclude),
         "metadata": request.metadata or {},
     }
+
+
+def text_drafts(
+    texts: Sequence[str],
+    *,
+    titles: Sequence[str] | None = None,
+    metadatas: Sequence[dict[str, Any]] | None = None,
+    uris: Sequence[str] | None = None,
+    mime: str = "text/markdown",
+) -> list[DocumentDraft]:
+    """Make documents of texts; arguments as in `add_texts`.
+
+    Raises:
+        InvalidInputError: there is not one title, one URI and so on for each text.
+    """
+    for name, values in (("titles", titles), ("metadatas", metadatas), ("uris", uris)):
+        if values is not None and len(values) != len(texts):
+            raise InvalidInputError(
+                f"{len(texts)} texts, but {len(values)} {name}.", advice="Give one for each."
+            )
+    return [
+        DocumentDraft(
+            # The same text twice is the same document.
+            uri=uris[i] if uris else "text:" + _digest(f"{titles[i] if titles else ''}\0{text}"),
+            text=text,
+            title=titles[i] if titles else "",
+            title_source="given" if titles and titles[i] else "none",
+            mime=mime,
+            metadata=dict(metadatas[i]) if metadatas else {},
+        )
+        for i, text in enumerate(texts)
+    ]
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _path_items(
+    paths: Sequence[Path],
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    metadata: dict[str, Any] | None = None,
+    within: Sequence[Path] = (),
+) -> Iterator[JobItem]:
+    """The documents of files and folders. Blocks while it looks for them.
+
+    Raises:
+        InvalidInputError: a pattern is malformed.
+    """
+    for path in paths:
+        found = scan(path, include=include, exclude=exclude, within=within) if path.exists() else ()
+        for entry in found:
+            if not entry.skipped:
+                yield JobItem(uri_of(entry.path), None, metadata or {}, size=entry.size)

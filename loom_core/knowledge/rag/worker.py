@@ -12,10 +12,8 @@ from anyio import to_thread
 
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
-from loom_core.knowledge.rag.preemptible_embedding import embed_making_way
-from loom_core.knowledge.rag.reembedding import Reembedding
-from loom_core.knowledge.retrieval.calibration_texts import STOCK_SENTENCES
-from loom_core.knowledge.retrieval.language_centroids import LanguageCentroids
+from loom_core.knowledge.rag.passage_embedding import Reembedding, embed_preemptibly
+from loom_core.knowledge.retrieval.current_embedder import STOCK_SENTENCES, LanguageCentroids
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.observability.propagation import detached
 
@@ -434,7 +432,7 @@ class Worker:
         if self._embedder is None:
             return None
         try:
-            vectors = await embed_making_way(
+            vectors = await embed_preemptibly(
                 self._embedder, texts, kind=kind, urgent=self._is_text_left, after=self._waits.batch
             )
         except EmbeddingError as error:

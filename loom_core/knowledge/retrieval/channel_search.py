@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError
-from loom_core.knowledge.retrieval.answer import channel_items
 from loom_core.knowledge.retrieval.channels import Channels, Question
-from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
+from loom_core.knowledge.retrieval.graph_expansion import graph_channel
+from loom_core.knowledge.retrieval.searcher import channel_items
 from loom_core.knowledge.text.analysis import analyse, is_stop_word, words
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.scripts import normalise
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import Channel, LexicalIndex
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.retrieval.search_context import SearchContext
+    from loom_core.knowledge.retrieval.searcher import SearchContext
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
 __all__ = ["ChannelSearch", "question_keywords"]
@@ -134,9 +134,7 @@ class ChannelSearch:
         dense = self._context.vectors.current()
         if dense is None and self._context.vectors.coverage()[0]:
             return None
-        if not self._context.reader.is_in_space(
-            question
-        ):  # asked after `current`, so that it is of this space
+        if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
             return []
         covered = self._context.reader.covered(question.language)
         near = Channels(None, dense, covered=covered).semantic(question, limit=limit)

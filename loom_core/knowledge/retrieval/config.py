@@ -11,8 +11,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.indexes.vectors import VectorIndexChoice
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.retrieval.channels import FirstStageSettings
-from loom_core.knowledge.retrieval.expansion.links import LinkSettings
-from loom_core.knowledge.retrieval.expansion.walk import WalkSettings
+from loom_core.knowledge.retrieval.graph_expansion import LinkSettings, WalkSettings
 
 if TYPE_CHECKING:
     from loom_core.knowledge.interface import Reranker

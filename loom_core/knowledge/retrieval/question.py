@@ -13,7 +13,7 @@ from anyio import to_thread
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.filters import Filters, parse_filters, supported
-from loom_core.knowledge.retrieval.language_centroids import LanguageCentroids, covered_groups
+from loom_core.knowledge.retrieval.current_embedder import LanguageCentroids, covered_groups
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.validation import check_limit, question_text

@@ -1,19 +1,23 @@
-"""Searching a knowledge base by a strategy: a question in, an answer that says how it was found out."""
+"""Search by a strategy: a request in, an answer of cited passages out, with how they were found.
+
+`Searcher` embeds the question and asks the channels; what they find is ranked by `retrieve`, judged by
+`assess_match` and refined by `Refiner`. `SearchContext` is the store and the indexes that it works with.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import anyio
 from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
-from loom_core.knowledge.retrieval.answer import Answer, Searched, items
+from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
-from loom_core.knowledge.retrieval.confidence import assess_match
+from loom_core.knowledge.retrieval.confidence import Match, assess_match
 from loom_core.knowledge.retrieval.config import Strategy
 from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
 from loom_core.knowledge.retrieval.strategies import retrieve
@@ -23,16 +27,21 @@ from loom_core.observability.spans import KNOWLEDGE_SEARCH
 from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from loom_core.knowledge.interface import Reranker
-    from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.retrieval.confidence import Match
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.indexes import WordIndex
+    from loom_core.knowledge.indexes.vectors import Vectors
+    from loom_core.knowledge.interface import Channel, Reranker
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
-    from loom_core.knowledge.retrieval.search_context import SearchContext
-    from loom_core.knowledge.retrieval.strategies import Retrieval
+    from loom_core.knowledge.retrieval.question import QuestionReader
+    from loom_core.knowledge.retrieval.strategies import ChunkHit, Retrieval
+    from loom_core.knowledge.store import ChunkRow, DocumentRow, Record
+    from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["Searcher"]
+__all__ = ["Answer", "SearchContext", "Searcher", "channel_items", "item", "items"]
 
 _MAX_LIMIT = 100
 
@@ -85,12 +94,12 @@ class Searcher:
             if current.is_recording() and records_content():
                 current.set_attribute("gen_ai.retrieval.query.text", hidden(request.query))
             began = time.perf_counter()
-            found = await self._asked_of_the_owner(request) or await self.find(request)
+            answer = await self._ask_owner(request) or await self.find(request)
             self._context.metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
-            current.set_attributes({f"retrieval.{name}": value for name, value in found.told.items()})
-            return found.answer
+            current.set_attributes({f"retrieval.{name}": value for name, value in answer.measures.items()})
+            return answer
 
-    async def find(self, request: SearchRequest) -> Searched:
+    async def find(self, request: SearchRequest) -> Answer:
         """Answer in this process, without a span."""
         started = time.perf_counter()
         await self._context.reader.prepare()
@@ -113,7 +122,9 @@ class Searcher:
         if self._context.worker.problem:
             notes.append(self._context.worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
-        answer = Answer(
+        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
+        measures = _measures(retrieval, strategy) if retrieval else {}
+        return Answer(
             items=passages,
             match=match,
             strategy=strategy,
@@ -122,11 +133,8 @@ class Searcher:
             notes=tuple(notes),
             embed_ms=asked.embed_ms,
             retrieve_ms=total_ms - asked.embed_ms,
-        )
-        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
-        told = _told(retrieval, strategy) if retrieval else {}
-        return Searched(
-            answer, told | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)}
+            measures=measures
+            | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)},
         )
 
     def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
@@ -143,8 +151,8 @@ class Searcher:
             if milliseconds is not None:
                 self._context.metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
 
-    async def _asked_of_the_owner(self, request: SearchRequest) -> Searched | None:
-        """What another process answers that works for the knowledge base; a reranker is asked here only."""
+    async def _ask_owner(self, request: SearchRequest) -> Answer | None:
+        """Ask the owner, if it is another process; a reranker is asked here only."""
         peer = self._context.peer
         if peer is None or self._reranker is not None:
             return None
@@ -210,9 +218,7 @@ class Searcher:
         """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
         question = asked.question
         dense = self._context.vectors.current() if question.vector is not None else None
-        if not self._context.reader.is_in_space(
-            question
-        ):  # asked after `current`, so that it is of this space
+        if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
             dense = None
         languages = frozenset[str]() if dense is None else dense.language_groups()
         asked.channels.centroids = self._context.reader.centroids(question, languages)
@@ -309,21 +315,241 @@ async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:
         raise failures[0]
 
 
-def _told(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
-    """What the span says of a retrieval: the attributes that were agreed on, and how long the walk took."""
+def _measures(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
+    """The measures of a retrieval: attributes of the specification, and how long the walk took."""
     counts, ms = retrieval.counts, retrieval.ms
-    told: dict[str, AttributeValue] = {
+    measures: dict[str, AttributeValue] = {
         "lexical_count": counts.get("lexical", 0),
         "vector_count": counts.get("vector", 0),
         "graph_count": counts.get("graph", 0),
     }
     if strategy == "hybrid":
-        told |= {
+        measures |= {
             "expansion_count": counts.get("expansion", 0),
             "parallel_ms": ms.get("first_stage", 0.0),
             "expansion_ms": ms.get("expansion", 0.0),
             "walk_ms": ms.get("walk", 0.0),
         }
     if strategy == "graph_first":
-        told["fallback_to_vector"] = retrieval.fallback_to_vector
-    return told
+        measures["fallback_to_vector"] = retrieval.fallback_to_vector
+    return measures
+
+
+_WORDS = "shares words with the question"
+_MEANING = "is close to the question in meaning"
+_CHANNELS: dict[Channel, tuple[str, str]] = {
+    "dense": ("vector", _MEANING),
+    "bm25": ("bm25", _WORDS),
+    "keyword": ("keyword", "holds keywords of the question"),
+    "graph": ("graph", "is connected with what the question names"),
+}
+"""What a channel's score is called in an item, and why it found what it found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question, with how it came about.
+
+    Attributes:
+        items: the passages, best first.
+        strategy: how they were found.
+        embedded: how many chunks had a vector, of `chunks`.
+        chunks: how many chunks there were.
+        match: how well the passages fit the question; `items` is empty where its verdict is `none`.
+        notes: what the reader should know: a channel that was left out, and why.
+        embed_ms: time for embedding the question, in milliseconds.
+        retrieve_ms: the rest of the time; while the question was embedded, words were searched.
+        measures: how many passages each channel brought and how long each step took, by the names of the
+            attributes of the search's span.
+    """
+
+    items: list[KnowledgeItem]
+    match: Match
+    strategy: Strategy
+    embedded: int
+    chunks: int
+    notes: tuple[str, ...]
+    embed_ms: float
+    retrieve_ms: float
+    measures: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue], compare=False)
+
+
+def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
+    """What was found as items by key, in the same order; those that have gone by now are left out."""
+    keys = {hit.key for hit in found} | {
+        key for hit in found for link in hit.links for key in (link.seed, link.chunk)
+    }
+    rows = record.documents.chunks(sorted(keys))
+    documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
+    names = record.graph.names_of(sorted({hit.named for hit in found if hit.named}))
+    return {
+        hit.key: item(
+            rows[hit.key],
+            documents[rows[hit.key].document],
+            relevance=round(hit.score, 4),
+            scores=hit.scores,
+            why=_why(hit, rows, names),
+        )
+        for hit in found
+        if hit.key in rows and rows[hit.key].document in documents
+    }
+
+
+def channel_items(
+    record: Record, scores: Sequence[tuple[int, float]], channel: Channel | None
+) -> list[KnowledgeItem]:
+    """What one channel found, or a list of chunks that nothing was asked of, as items.
+
+    Args:
+        record: has the chunks; those that have gone are left out.
+        scores: keys and the channel's raw scores, in the order that the items are to have.
+        channel: which it was, or None.
+    """
+    rows = record.documents.chunks([key for key, _ in scores])
+    documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
+    name, why = _CHANNELS[channel] if channel else ("", "")
+    return [
+        item(
+            rows[key],
+            documents[rows[key].document],
+            relevance=score,
+            scores={name: score} if channel else {},
+            why=[why] if channel else [],
+        )
+        for key, score in scores
+        if key in rows and rows[key].document in documents
+    ]
+
+
+def item(
+    row: ChunkRow,
+    document: DocumentRow,
+    *,
+    relevance: float = 0.0,
+    scores: dict[str, float] | None = None,
+    why: Sequence[str] = (),
+) -> KnowledgeItem:
+    """A chunk as an item."""
+    own = {
+        "title": row.title,
+        "heading_path": list(row.heading_path),
+        "start": row.start,
+        "end": row.end,
+        "page": row.page,
+        "kind": row.kind,
+        "document_id": row.document_id,
+        "language": row.language,
+        "keywords": list(row.keywords),
+        "scores": {name: round(value, 4) for name, value in (scores or {}).items()},
+        "why": list(why),
+    }
+    return KnowledgeItem(
+        id=row.id,
+        content=row.text,
+        source=row.uri,
+        relevance=relevance,
+        metadata={**document.metadata, **own},
+    )
+
+
+def _why(hit: ChunkHit, rows: dict[int, ChunkRow], names: dict[int, str]) -> list[str]:
+    reasons: list[str] = []
+    for link in hit.links:
+        if link.seed not in rows or link.chunk not in rows:
+            continue
+        seed, target = f"“{_place(rows[link.seed])}”", f"“{_place(rows[link.chunk])}”"
+        if link.chunk == hit.key:
+            target = "this passage"
+        if link.kind == "forward":
+            reasons.append(f"{seed} mentions “{link.name}”, which {target} is about")
+        elif link.kind == "back":
+            reasons.append(f"{target} mentions “{link.name}”, which {seed} is about")
+        else:
+            reasons.append(f"{seed} mentions “{link.name}”, and so does {target}")
+    if hit.named and hit.named in names:
+        reasons.append(f"the question names “{names[hit.named]}”, which it is about")
+    if "bm25" in hit.scores:
+        reasons.append(_WORDS)
+    if "vector" in hit.scores:
+        reasons.append(_MEANING)
+    if not reasons:
+        reasons.append("is connected with several of the best passages")
+    return reasons
+
+
+def _place(row: ChunkRow) -> str:
+    parts = [part for part in (row.title, *row.heading_path) if part]
+    return " › ".join(parts) if parts else row.text[:40].strip() + "…"
+
+
+class IndexWorker(Protocol):
+    """The worker of a knowledge base, as far as questions depend on it."""
+
+    problem: str
+    """Why work or a part of it has stopped for now; or empty."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether this process works in the background."""
+        ...
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process is the owner."""
+        ...
+
+    async def restore(self) -> bool:
+        """Bring the lexical index and the vectors up to date; False where another process does it."""
+        ...
+
+    async def drain(self) -> None:
+        """Work until nothing is left to do."""
+        ...
+
+
+class OwnerPeer(Protocol):
+    """The process that works for the knowledge base, asked from another; None where it does not answer."""
+
+    async def search(self, request: SearchRequest) -> Answer | None:
+        """Answer a question by a strategy."""
+        ...
+
+    async def ask(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None,
+        vector: NDArray[np.float32] | None,
+    ) -> list[KnowledgeItem] | None:
+        """Ask one channel."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchContext:
+    """What the searches of one knowledge base share.
+
+    Attributes:
+        store: what is searched.
+        words: its lexical index.
+        vectors: its vectors.
+        reader: reads the questions.
+        worker: rebuilds the indexes where they are missing.
+        owner: the process that works for the knowledge base, where it is another; None in memory.
+        metrics: where searches are counted and timed.
+    """
+
+    store: Record
+    words: WordIndex
+    vectors: Vectors
+    reader: QuestionReader
+    worker: IndexWorker
+    owner: OwnerPeer | None
+    metrics: LoomMetrics
+
+    @property
+    def peer(self) -> OwnerPeer | None:
+        """The owner, where it is another process than this one."""
+        return None if self.worker.holds else self.owner

@@ -8,11 +8,15 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.channels import FirstStage, first_stage
-from loom_core.knowledge.retrieval.expansion.entity_linking import named_entities
-from loom_core.knowledge.retrieval.expansion.graph_channel import graph_channel
-from loom_core.knowledge.retrieval.expansion.links import Expansion, Link, expand
-from loom_core.knowledge.retrieval.expansion.neighbourhood import Surroundings
-from loom_core.knowledge.retrieval.expansion.walk import walk
+from loom_core.knowledge.retrieval.graph_expansion import (
+    Expansion,
+    Link,
+    Neighbourhood,
+    expand,
+    graph_channel,
+    named_entities,
+    walk,
+)
 
 if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.config import RAGConfig, Strategy
     from loom_core.knowledge.store.graph import GraphTable
 
-__all__ = ["Found", "Retrieval", "retrieve"]
+__all__ = ["ChunkHit", "Retrieval", "retrieve"]
 
 _NAMED_EACH = 4  # passages about one entity that the question names
 _SURE = 0.8  # certainty from which on a passage is about an entity for that
@@ -28,7 +32,7 @@ _GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vector
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChunkHit:
     """A chunk that was found.
 
     Attributes:
@@ -58,7 +62,7 @@ class Retrieval:
         nearness: see `FirstStage`.
     """
 
-    found: list[Found]
+    found: list[ChunkHit]
     counts: dict[str, int]
     ms: dict[str, float]
     fallback_to_vector: bool = False
@@ -116,7 +120,7 @@ class _Draft:
         self._channels = channels
         self._graph = graph
         self._config = config
-        self._surroundings = Surroundings(
+        self._neighbourhood = Neighbourhood(
             graph,
             mentions_each=max(config.links.rare + 1, config.walk.mentions_each),
             abouts_each=max(config.links.targets_each, config.walk.targets_each, _NAMED_EACH + 1),
@@ -164,7 +168,7 @@ class _Draft:
         """What the question names: passages about it are seeds, and gain where they are surely meant."""
         among, named = self._question.among, named_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
-        abouts = self._surroundings.abouts_of(self._entities)
+        abouts = self._neighbourhood.abouts_of(self._entities)
         for entity in named:
             edges = abouts[entity.key][: _NAMED_EACH + 1]
             chunks = [(chunk, confidence) for chunk, confidence in edges if confidence >= _SURE]
@@ -184,7 +188,7 @@ class _Draft:
             question,
             self._scores,
             channels=self._channels,
-            surroundings=self._surroundings,
+            neighbourhood=self._neighbourhood,
             named=list(self._named),
             weight=config.expansion_weight,
             settings=config.links,
@@ -195,7 +199,7 @@ class _Draft:
     def walk(self) -> None:
         """What is connected with several of the best passages gains."""
         among, config = self._question.among, self._config
-        near = walk(self._surroundings, self._scores, entities=self._entities, settings=config.walk)
+        near = walk(self._neighbourhood, self._scores, entities=self._entities, settings=config.walk)
         self._near = {key: weight for key, weight in near.items() if among is None or key in among}
         self._scores = dict(self._scores)
         for key, weight in self._near.items():
@@ -224,14 +228,14 @@ class _Draft:
             nearness=self._first.nearness,
         )
 
-    def _found(self, key: int, top: float) -> Found:
+    def _found(self, key: int, top: float) -> ChunkHit:
         parts = {
             "bm25": self._first.lexical.get(key),
             "vector": self._first.semantic.get(key),
             "links": self._expansion.gained.get(key),
             "graph": self._near.get(key),
         }
-        return Found(
+        return ChunkHit(
             key=key,
             score=max(0.0, self._scores[key] / top) if top > 0 else 0.0,  # a cosine may be negative
             scores={name: value for name, value in parts.items() if value is not None},

@@ -13,8 +13,7 @@ from loom_core.cjk import is_chinese
 from loom_core.errors import LoomError
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.retrieval.retrievers.passages import to_item
-from loom_core.knowledge.sources.federation.federation import Federation
-from loom_core.knowledge.sources.federation.source_call import late
+from loom_core.knowledge.sources.federation.federation import Federation, late
 from loom_core.knowledge.sources.quoting import quoted
 from loom_core.knowledge.sources.turns import calls_for_knowledge
 from loom_core.knowledge.text.shingles import Sketch

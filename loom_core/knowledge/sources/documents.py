@@ -113,9 +113,8 @@ class DocumentsKnowledgeBase(NamedSource):
             return self._base
 
     def _begun(self) -> tuple[GraphRAGKnowledgeBase, str]:
-        from loom_core.knowledge.rag.drafts import text_drafts
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-        from loom_core.knowledge.rag.requests import DocumentsRequest
+        from loom_core.knowledge.rag.requests import DocumentsRequest, text_drafts
 
         drafts = text_drafts(
             [document.text for document in self._documents],

@@ -103,25 +103,9 @@ class Library:
                 or not yet: it may be loading its model, which goes on.
             ConfigError: the language model's configuration is wrong.
         """
-        folder = self.catalogue.folder(name)
-        if not self._is_allowed(name):
-            raise await to_thread.run_sync(self._unknown, name)
-        provider = None
-        if name not in self._open:
-            if not (create or (folder / "record.db").exists()):
-                raise await to_thread.run_sync(self._unknown, name)
-            provider = await self._started(folder, embedder)  # others are opened meanwhile
-        async with self._turn:
-            knowledge_base = self._open.get(name)
-            if knowledge_base is None:
-                provider = provider or await self._started(folder, embedder)
-                # One model, loaded or connected, serves all knowledge bases.
-                provider = self._embedders.setdefault(provider.id, provider)
-                knowledge_base = await to_thread.run_sync(self._opened, name, folder, provider)
-                self._open[name] = knowledge_base
-                if self._tasks is not None:
-                    self._work[name] = work = _Work(knowledge_base)
-                    self._tasks.start_soon(work.run)
+        knowledge_base = self._open.get(name) if self._is_allowed(name) else None
+        if knowledge_base is None:
+            knowledge_base = await self._open_base(name, create=create, embedder=embedder)
         if description:
             knowledge_base.record.set("description", description)
         if search_hints:
@@ -180,6 +164,24 @@ class Library:
 
     def _is_allowed(self, name: str) -> bool:
         return (not self._only or name in self._only) and self._may_use(name)
+
+    async def _open_base(self, name: str, *, create: bool, embedder: str) -> GraphRAGKnowledgeBase:
+        """Open a knowledge base that is not open yet, and begin to work for it; errors as for `get`."""
+        folder = self.catalogue.folder(name)
+        if not self._is_allowed(name) or not (create or (folder / "record.db").exists()):
+            raise await to_thread.run_sync(self._unknown, name)
+        provider = await self._started(folder, embedder)  # others are opened meanwhile
+        async with self._turn:
+            knowledge_base = self._open.get(name)
+            if knowledge_base is None:
+                # One model, loaded or connected, serves all knowledge bases.
+                provider = self._embedders.setdefault(provider.id, provider)
+                knowledge_base = await to_thread.run_sync(self._opened, name, folder, provider)
+                self._open[name] = knowledge_base
+                if self._tasks is not None:
+                    self._work[name] = work = _Work(knowledge_base)
+                    self._tasks.start_soon(work.run)
+        return knowledge_base
 
     def _opened(self, name: str, folder: Path, embedder: EmbeddingProvider) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase

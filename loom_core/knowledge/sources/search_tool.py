@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from loom_core.errors import LoomError
 from loom_core.knowledge.filters import FILTERS_SCHEMA, filter_mapping
-from loom_core.knowledge.sources.federation.federation import Federation
-from loom_core.knowledge.sources.federation.source_call import late
+from loom_core.knowledge.sources.federation.federation import Federation, late
 from loom_core.knowledge.sources.quoting import quoted
 from loom_core.knowledge.sources.unified_tool import SourceInfo, UnifiedSearchToolBuilder
 from loom_core.tools.interface import Tool, ToolAnnotations, ToolOutput
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
-    from loom_core.knowledge.sources.federation.answer import FederatedAnswer
+    from loom_core.knowledge.sources.federation.federation import FederatedAnswer
     from loom_core.tools.interface import CallContext
 
 __all__ = ["DocumentSearchTool"]

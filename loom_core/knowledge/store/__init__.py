@@ -9,9 +9,9 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.knowledge.store.documents import ChunkRow, DocumentReader, DocumentRow
     from loom_core.knowledge.store.duplicates import DuplicateReader
-    from loom_core.knowledge.store.entities import EntityReader
-    from loom_core.knowledge.store.jobs import Job, JobItem, JobReader, JobTable, Settled
-    from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
+    from loom_core.knowledge.store.graph import EntityReader
+    from loom_core.knowledge.store.jobs import Job, JobReader, JobTable
+    from loom_core.knowledge.store.prepared import JobItem, Outcome, PreparedChunk, PreparedDocument
     from loom_core.knowledge.store.store import Record
 
 __all__ = [
@@ -24,10 +24,10 @@ __all__ = [
     "JobItem",
     "JobReader",
     "JobTable",
+    "Outcome",
     "PreparedChunk",
     "PreparedDocument",
     "Record",
-    "Settled",
 ]
 
 if not TYPE_CHECKING:

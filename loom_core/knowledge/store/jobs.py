@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from loom_core.knowledge.store.prepared import ItemState, JobItem, Outcome
 from loom_core.llm.interface import Usage
 from loom_core.observability.propagation import carried
 
@@ -22,25 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Found",
-    "ItemState",
     "Job",
-    "JobItem",
     "JobKind",
     "JobProgress",
     "JobReader",
     "JobState",
     "JobTable",
     "Pace",
-    "Settled",
 ]
 
 JobKind = Literal["add", "sync"]
 JobState = Literal["receiving", "queued", "listing", "running", "done", "failed", "cancelled"]
-ItemState = Literal[
-    "pending", "leaving", "added", "updated", "moved", "unchanged", "removed", "skipped", "failed"
-]
-"""`leaving`: a document whose file is gone, until it is `removed`; `moved`: only its address changed."""
-
 _OPEN: tuple[JobState, ...] = ("queued", "listing", "running")
 _TO_DO: tuple[ItemState, ...] = ("pending", "leaving")
 _PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
@@ -99,18 +92,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class JobItem:
-    """One document of a job. `payload` is the text where it was given, and None for a file."""
-
-    ordinal: int
-    uri: str
-    size: int
-    state: ItemState
-    reason: str
-    payload: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """A document that listing found for a job.
 
@@ -124,21 +105,6 @@ class Found:
     size: int = 0
     state: ItemState = "pending"
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of a document.
-
-    Attributes:
-        reason: why there is none, or empty.
-        chunks: how many it has.
-    """
-
-    item: JobItem
-    state: ItemState
-    reason: str = ""
-    chunks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +294,7 @@ class JobTable(JobReader):
     def submit(
         self,
         request: dict[str, Any],
-        items: Sequence[tuple[str, bytes]] = (),
+        items: Sequence[JobItem] = (),
         *,
         listed: bool = False,
         kind: JobKind = "add",
@@ -337,7 +303,7 @@ class JobTable(JobReader):
 
         Args:
             request: what is asked for, JSON.
-            items: documents given as they are: URI and payload.
+            items: documents given as they are, with their payloads.
             listed: whether `items` is all there is, so that no folder has to be listed.
             kind: what is to be done.
 
@@ -357,7 +323,7 @@ class JobTable(JobReader):
             db.executemany(
                 "INSERT INTO items (job, ordinal, uri, size, state, payload) "
                 "VALUES (?, ?, ?, ?, 'pending', ?)",
-                [(job, ordinal, uri, len(payload), payload) for ordinal, (uri, payload) in enumerate(items)],
+                [(job, n, item.uri, len(item.payload or b""), item.payload) for n, item in enumerate(items)],
             )
             _count(db, job, {"pending": len(items)})
         return id_
@@ -408,9 +374,9 @@ class JobTable(JobReader):
 
     def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
         """Note what became of a document; see `settle_all`."""
-        self.settle_all(job, [Settled(item, state, reason, chunks)])
+        self.settle_all(job, [(item, Outcome(state, reason, chunks))])
 
-    def settle_all(self, job: Job, settled: Sequence[Settled]) -> None:
+    def settle_all(self, job: Job, settled: Sequence[tuple[JobItem, Outcome]]) -> None:
         """Note what became of documents; part of the transaction that writes them.
 
         Of a job that was cancelled meanwhile, a document that was not begun counts as skipped.
@@ -420,12 +386,12 @@ class JobTable(JobReader):
             db.executemany(
                 "UPDATE items SET state = ?, reason = ?, chunks = ?, payload = NULL "
                 "WHERE job = ? AND ordinal = ?",
-                [(s.state, s.reason, s.chunks, job.key, s.item.ordinal) for s in settled],
+                [(each.state, each.reason, each.chunks, job.key, item.ordinal) for item, each in settled],
             )
-            counts: Counter[ItemState] = Counter(s.state for s in settled)
+            counts: Counter[ItemState] = Counter(each.state for _, each in settled)
             chunks: Counter[ItemState] = Counter()
-            for each in settled:
-                counts[each.item.state if is_open else "skipped"] -= 1
+            for item, each in settled:
+                counts[item.state if is_open else "skipped"] -= 1
                 chunks[each.state] += each.chunks
             for state, change in counts.items():
                 _count(db, job.key, {state: change}, chunks=chunks[state])

@@ -1,13 +1,22 @@
-"""Documents ready to be written: all thinking is done, only the transaction is left."""
+"""Documents on their way into the store: the item of a job, the prepared document, the outcome.
+
+A prepared document is ready to be written: only the transaction is left.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
+from loom_core.knowledge.model import Block, BlockKind
 from loom_core.knowledge.text.surface_forms import name_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
     from loom_core.knowledge.model import AliasKind, Chunk, Extraction, TitleSource
     from loom_core.knowledge.store.fields import FieldRow
 
@@ -15,12 +24,73 @@ __all__ = [
     "AboutColumns",
     "AliasColumns",
     "FoundColumns",
+    "ItemState",
+    "JobItem",
     "MentionColumns",
+    "Outcome",
+    "Prepared",
     "PreparedChunk",
     "PreparedDocument",
     "RelationColumns",
+    "block_rows",
+    "blocks_of_rows",
+    "decode_blocks",
+    "encode_blocks",
     "found_in",
 ]
+
+
+ItemState = Literal[
+    "pending", "leaving", "added", "updated", "moved", "unchanged", "removed", "skipped", "failed"
+]
+"""`leaving`: a document whose file is gone, until it is `removed`; `moved`: only its address changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobItem:
+    """One document of a job, and all that it is prepared from.
+
+    Attributes:
+        uri: of the document; a `file://` URI says where it is read from, if there is no payload.
+        payload: a document as `draft_payload` packs it, a page as `Fetched` does, or None for a file.
+        metadata: fields that are added to its own.
+        known: hash of the document that the record has at this URI; the same again means nothing to do.
+        size: about how many bytes it is.
+        roots: real paths of folders; where given, no file outside them is read.
+        ordinal: its place in the job.
+        state: how far it is.
+        reason: why it was left out or failed, or empty.
+    """
+
+    uri: str
+    payload: bytes | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    known: bytes = b""
+    size: int = 0
+    roots: tuple[Path, ...] = ()
+    ordinal: int = 0
+    state: ItemState = "pending"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an item's way, for which nothing is left to prepare.
+
+    Attributes:
+        state: as the job counts it.
+        reason: why there is no document, or empty.
+        chunks: how many the document has.
+        hash: of a document that was found unchanged: it counts only while the record still has that.
+        by_content: whether a failure is final, as what was given holds no document; else it may go well
+            another time.
+    """
+
+    state: ItemState
+    reason: str = ""
+    chunks: int = 0
+    hash: bytes = b""
+    by_content: bool = False
 
 
 class MentionColumns(NamedTuple):
@@ -136,6 +206,10 @@ class PreparedDocument:
     notes: tuple[str, ...] = ()
 
 
+Prepared: TypeAlias = PreparedDocument | Outcome
+"""What preparing an item gives: a document to write, or the outcome where there is none."""
+
+
 def found_in(extraction: Extraction) -> FoundColumns:
     """An extraction as columns: names that are no names left out, and the same said twice only once."""
     mentions: dict[tuple[str, int], tuple[str, int, int, str, str, str, float]] = {}
@@ -172,3 +246,75 @@ def found_in(extraction: Extraction) -> FoundColumns:
         RelationColumns(*zip(*relations.values(), strict=True)),
         AliasColumns(*zip(*aliases.values(), strict=True)),
     )
+
+
+_KINDS = frozenset[str](get_args(BlockKind))
+
+
+def block_rows(blocks: Iterable[Block]) -> list[list[object]]:
+    """Blocks as JSON has them: kind, start, length, path, level, and where it has them page and name.
+
+    A start counts from the end of the block before, which keeps numbers small.
+    """
+    rows: list[list[object]] = []
+    position = 0
+    for block in blocks:
+        row: list[object] = [
+            block.kind,
+            block.start - position,
+            block.end - block.start,
+            list(block.path),
+            block.level,
+        ]
+        rows.append([*row, block.page, block.name] if block.name or block.page is not None else row)
+        position = block.end
+    return rows
+
+
+def blocks_of_rows(rows: object, *, length: int) -> tuple[Block, ...]:
+    """Blocks from their rows.
+
+    Args:
+        rows: what `block_rows` gave.
+        length: of the text, in code points.
+
+    Raises:
+        ValueError: they are no such rows, or do not lie one after the other in the text.
+    """
+    blocks: list[Block] = []
+    position = 0
+    try:
+        for kind, gap, size, path, level, *rest in cast("Iterable[list[object]]", rows):
+            page, name = rest or (None, "")
+            if kind not in _KINDS or not (isinstance(gap, int) and isinstance(size, int)):
+                raise ValueError(f"{kind!r} at {gap!r} is no block")
+            if gap < 0 or size < 1 or position + gap + size > length:
+                raise ValueError("a block lies outside of its text")
+            if not (isinstance(path, list) and isinstance(level, int) and isinstance(name, str)):
+                raise ValueError("a block is not described as it should be")
+            if not (page is None or isinstance(page, int)):
+                raise ValueError(f"{page!r} is no page")
+            names = tuple(map(str, cast("list[object]", path)))
+            start, position = position + gap, position + gap + size
+            blocks.append(Block(cast("BlockKind", kind), start, position, names, level, page, name))
+    except TypeError as error:
+        raise ValueError(f"these are no blocks: {error}") from error
+    return tuple(blocks)
+
+
+def encode_blocks(blocks: Sequence[Block]) -> bytes:
+    """Pack blocks: their rows as deflated JSON, a few bytes a block."""
+    rows = block_rows(blocks)
+    return zlib.compress(json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(), 1)
+
+
+def decode_blocks(packed: bytes, *, length: int) -> tuple[Block, ...]:
+    """Unpack blocks of a text of so many code points.
+
+    Raises:
+        ValueError: `encode_blocks` did not pack them, or not for this text.
+    """
+    try:
+        return blocks_of_rows(json.loads(zlib.decompress(packed)), length=length)
+    except zlib.error as error:
+        raise ValueError(f"the structure of a text does not unpack: {error}") from error

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.requests import AddRequest, DocumentsRequest, FilesRequest, PagesRequest
-    from loom_core.knowledge.retrieval.answer import Answer
     from loom_core.knowledge.retrieval.confidence import Match
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
-    from loom_core.knowledge.sources.federation.answer import FederatedAnswer
-    from loom_core.knowledge.sources.federation.merging import MergedItem
+    from loom_core.knowledge.retrieval.searcher import Answer
+    from loom_core.knowledge.sources.federation.federation import FederatedAnswer
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.knowledge.store import DocumentRow, Job
     from loom_kb.settings import Settings
@@ -177,8 +176,7 @@ class Service:
         """
         if not texts or not all(text.strip() for text in texts):
             raise InvalidInputError("There is no text to add.", advice="A document needs at least one word.")
-        from loom_core.knowledge.rag.drafts import text_drafts
-        from loom_core.knowledge.rag.requests import DocumentsRequest
+        from loom_core.knowledge.rag.requests import DocumentsRequest, text_drafts
 
         metadatas = [metadata or {}] * len(texts)
         return DocumentsRequest(
@@ -442,7 +440,7 @@ def _result(asked: Sequence[_AskedBase], answer: FederatedAnswer, problems: Sequ
         f"{name}: {note}" if len(answers) > 1 else note for name, a in answers.items() for note in a.notes
     ]
     return QueryResult(
-        passages=[_passage(number, found) for number, found in enumerate(answer.ranked, start=1)],
+        passages=[_passage(number, found) for number, found in enumerate(answer.items, start=1)],
         match=MatchInfo.of(answer.match),
         embedded=sum(each.embedded for each in answers.values()),
         total=sum(each.chunks for each in answers.values()),
@@ -450,13 +448,14 @@ def _result(asked: Sequence[_AskedBase], answer: FederatedAnswer, problems: Sequ
     )
 
 
-def _passage(number: int, found: MergedItem) -> Passage:
-    item = found.item
+def _passage(number: int, item: KnowledgeItem) -> Passage:
     m = item.metadata
+    source: str = m["knowledge_base"]
+    copies = (citation.rpartition(":") for citation in m.get("also_in", ()))  # no id of a passage has a colon
     return Passage(
         number=number,
-        id=item.id,
-        source=found.source,
+        id=item.id.removeprefix(f"{source}:"),
+        source=source,
         document_id=m["document_id"],
         title=m["title"],
         heading_path=m["heading_path"],
@@ -467,7 +466,7 @@ def _passage(number: int, found: MergedItem) -> Passage:
         text=item.content,
         relevance=item.relevance,
         scores=m["scores"],
-        why=[*m["why"], *(f"{source} has the same ({id_})" for source, id_ in found.also_in)],
+        why=[*m["why"], *(f"{other} has the same ({id_})" for other, _, id_ in copies)],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from loom_core.knowledge.sources.federation.answer import SourceState
+from loom_core.knowledge.sources.federation.federation import SourceState
 from loom_core.server.search.citations import MatchInfo
 
 __all__ = [

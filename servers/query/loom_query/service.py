@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from loom_core.errors import ConfigError, LLMError, LoomError, NotFoundError, SourceError
-from loom_core.knowledge.sources.federation.source_call import START_SECONDS
+from loom_core.knowledge.sources.federation.federation import START_SECONDS
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.search.citations import MatchInfo
 from loom_query.federation.engine import Engine
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.knowledge.sources.federation.federation import SourceReport
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.llm.interface import LLMProvider
     from loom_core.server.search.excerpts import Stretch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from loom_core.embedding.local_models.e5_graph import best_form, open_e5_graph
+from loom_core.embedding.local_models.e5 import best_form, open_e5_graph
 
 if TYPE_CHECKING:
     from loom_core.embedding.local_models.e5_weights import E5Weights

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import loom_core.embedding
-from loom_core.embedding.local_models.e5_graph import open_e5_graph
+from loom_core.embedding.local_models.e5 import open_e5_graph
 from loom_core.embedding.local_models.onnx_session import open_session, run_session
 from loom_core.errors import EmbeddingError
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from loom_core.embedding.local_models.windows import pool_windows
+from loom_core.embedding.local_models.base import pool_windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

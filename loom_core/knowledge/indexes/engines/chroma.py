@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, damage_boundary
-from loom_core.knowledge.indexes.engines.vector_batch import checked_batch, checked_query
+from loom_core.knowledge.indexes.engines.vector_rows import checked_batch, checked_query
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.indexes.engines.vector_batch import checked_batch, checked_query
-from loom_core.knowledge.indexes.engines.vector_rows import DEAD, MemoryRows
+from loom_core.knowledge.indexes.engines.vector_rows import DEAD, MemoryRows, checked_batch, checked_query
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
 if TYPE_CHECKING:

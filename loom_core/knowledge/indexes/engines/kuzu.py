@@ -21,14 +21,12 @@ from loom_core.knowledge.indexes.engines.kuzu_session import (
     ENGINE_ERRORS,
     KuzuSession,
     connect,
-    open_database,
-    translated,
-)
-from loom_core.knowledge.indexes.engines.kuzu_statements import (
+    copy_tables,
     create_relation,
     create_schema,
     delete_entity,
     delete_relation,
+    open_database,
     read_counts,
     read_edges_among,
     read_edges_of_range,
@@ -38,9 +36,11 @@ from loom_core.knowledge.indexes.engines.kuzu_statements import (
     read_ring_of_one,
     read_shortest_path,
     store_entity,
+    tables_size,
+    translated,
     update_relation,
+    write_tables,
 )
-from loom_core.knowledge.indexes.engines.kuzu_tables import copy_tables, tables_size, write_tables
 from loom_core.knowledge.interface import GraphPath
 
 if TYPE_CHECKING:

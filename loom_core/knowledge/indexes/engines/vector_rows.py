@@ -1,4 +1,4 @@
-"""Where exactly compared vectors lie: a matrix with a key for every row, in memory or in two files."""
+"""Rows of vectors: checked as they come, and kept with a key for each in memory or in two files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, InvalidInputError, RecordError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DEAD", "FileRows", "MemoryRows", "Rows", "VectorRows", "no_rows"]
+__all__ = ["DEAD", "FileRows", "MemoryRows", "Rows", "VectorRows", "checked_batch", "checked_query"]
 
 DEAD = 0
 """The key of a row that no longer counts; no chunk has it."""
@@ -273,3 +273,54 @@ class FileRows:
                 f"The vectors at {self._path} cannot be used: {error.strerror or error}.",
                 advice=REBUILD_ADVICE,
             ) from error
+
+
+def checked_batch(
+    keys: Sequence[int], vectors: NDArray[np.float32], *, dimension: int
+) -> tuple[list[int], NDArray[np.float32]]:
+    """Keys and their float32 rows, ready to store; of a repeated key the last row stays.
+
+    Raises:
+        InvalidInputError: the shape is not (len(keys), dimension), a key is not positive, or a number
+            is not finite.
+    """
+    import numpy as np
+
+    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    if rows.shape != (len(keys), dimension):
+        raise InvalidInputError(
+            f"Vectors of shape {rows.shape} do not fit {len(keys)} keys of dimension {dimension}.",
+            advice="Give one row for each key, made by the embedder this index was built for.",
+        )
+    if not np.isfinite(rows).all():
+        raise InvalidInputError(
+            "A vector holds NaN or infinity.",
+            advice="Check the embedder that made it, then embed the text anew.",
+        )
+    if any(key < 1 for key in keys):
+        raise InvalidInputError("A key is not positive.", advice="Use the record's chunk keys.")
+    last = {key: position for position, key in enumerate(keys)}
+    if len(last) < len(keys):
+        rows = rows[list(last.values())]
+    return list(last), rows
+
+
+def checked_query(vector: NDArray[np.float32], *, dimension: int) -> NDArray[np.float32]:
+    """A query vector as float32.
+
+    Raises:
+        InvalidInputError: its shape is not (dimension,), or a number is not finite.
+    """
+    import numpy as np
+
+    query = np.ascontiguousarray(vector, dtype=np.float32)
+    if query.shape != (dimension,):
+        raise InvalidInputError(
+            f"A query of shape {query.shape} does not fit an index of dimension {dimension}.",
+            advice="Embed the question with the embedder this index was built for.",
+        )
+    if not np.isfinite(query).all():
+        raise InvalidInputError(
+            "The query vector holds NaN or infinity.", advice="Check the embedder that made it."
+        )
+    return query

@@ -8,9 +8,8 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.knowledge.ingest.chunking.registry import ChunkerName, create_chunker
-    from loom_core.knowledge.ingest.chunking.simple import SimpleChunker
-    from loom_core.knowledge.ingest.chunking.sliding import SlidingWindowChunker
     from loom_core.knowledge.ingest.chunking.structure import StructureChunker
+    from loom_core.knowledge.ingest.chunking.windows import SimpleChunker, SlidingWindowChunker
 
 __all__ = ["ChunkerName", "SimpleChunker", "SlidingWindowChunker", "StructureChunker", "create_chunker"]
 

@@ -6,9 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.ingest.chunking.simple import SimpleChunker
-from loom_core.knowledge.ingest.chunking.sliding import SlidingWindowChunker
 from loom_core.knowledge.ingest.chunking.structure import StructureChunker
+from loom_core.knowledge.ingest.chunking.windows import SimpleChunker, SlidingWindowChunker
 
 if TYPE_CHECKING:
     from loom_core.knowledge.interface import Chunker

@@ -1,16 +1,21 @@
-"""Cutting a whole text into windows of about one size."""
+"""Chunkers by size alone: windows of a whole text, side by side (`simple`) or overlapping (`sliding`)."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
+from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.chunking.boundaries import cut_near
+from loom_core.knowledge.ingest.chunking.outline import Outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["windows"]
+    from loom_core.knowledge.model import Chunk, DocumentDraft
+
+__all__ = ["SimpleChunker", "SlidingWindowChunker", "windows"]
 
 _INK = re.compile(r"\S")
 
@@ -48,3 +53,63 @@ def _resume(text: str, start: int, end: int, overlap: int) -> int:
         return end
     floor = max(start, end - overlap - 1)
     return min(end, cut_near(text, floor, max(floor + 1, end - overlap // 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleChunker:
+    """Cuts a text about every `chunk_size` characters, at the best boundary near by.
+
+    Preferred is the end of a paragraph, then of a sentence, line, clause or word, in the second half
+    of the size. Structure is not looked at, except to tell headings and page of each passage.
+
+    Attributes:
+        chunk_size: characters of a passage, at the most.
+
+    Raises:
+        ConfigError: a size below 1.
+    """
+
+    chunk_size: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.chunk_size < 1:
+            raise ConfigError(
+                f"A chunk size of {self.chunk_size} characters is not possible.",
+                advice="Set chunk_size to 1 or more; 1000 is usual.",
+            )
+
+    def chunk(self, document: DocumentDraft) -> list[Chunk]:
+        """Passages in order, without overlap, that cover the whole text."""
+        outline = Outline(document)
+        spans = windows(document.text, size=self.chunk_size)
+        return [outline.chunk(start, end) for start, end in spans]
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindowChunker:
+    """Slides a window of `chunk_size` characters over a text, so that what a cut parts stays findable.
+
+    Attributes:
+        chunk_size: characters of a passage, at the most.
+        overlap: characters shared with the passage before, at the most; at a good boundary about half.
+
+    Raises:
+        ConfigError: a size below 1, or an overlap below 0 or not smaller than the size.
+    """
+
+    chunk_size: int = 1000
+    _: KW_ONLY
+    overlap: int = 200
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap < self.chunk_size:
+            raise ConfigError(
+                f"An overlap of {self.overlap} in {self.chunk_size} characters is not possible.",
+                advice="Set overlap to 0 or more and chunk_size above it; 200 of 1000 is usual.",
+            )
+
+    def chunk(self, document: DocumentDraft) -> list[Chunk]:
+        """Passages in order of their start, each ending after the one before, covering the whole text."""
+        outline = Outline(document)
+        spans = windows(document.text, size=self.chunk_size, overlap=self.overlap)
+        return [outline.chunk(start, end) for start, end in spans]

@@ -8,21 +8,8 @@ a type decide.
 from __future__ import annotations
 
 import re
+from typing import Literal
 
-from loom_core.knowledge.ingest.extraction.english_lexicon import (
-    CALENDAR,
-    DIRECTIONS,
-    FIRST_OF,
-    FIRST_PLACE,
-    GIVEN,
-    LAST_TYPES,
-    NO_PLACES,
-    NOT_BEFORE,
-    NOUN_TYPES,
-    PERSON_TITLES,
-    PLAYED_IN,
-    NameType,
-)
 from loom_core.knowledge.text.memoization import remembered
 
 __all__ = ["NameType", "is_quoted_work", "type_beside", "type_of_name", "type_of_noun_phrase"]
@@ -177,3 +164,207 @@ def is_quoted_work(text: str, start: int, end: int) -> bool:
         return True
     beside = text[max(0, start - _BEFORE) : start], text[end : end + _BEFORE]
     return any(map(_WORK_BESIDE.search, beside))
+
+
+NameType = Literal["person", "place", "organisation", "work", "event", "thing"]
+
+
+def _types(words: dict[NameType, str]) -> dict[str, NameType]:
+    """The type of each word; of a word that is there twice the first."""
+    return {word: type_ for type_, each in reversed(words.items()) for word in each.split()}
+
+
+NOUN_TYPES = _types(
+    {
+        "person": """
+        academic activist actor actress admiral anthropologist archaeologist archbishop architect artist
+        astronaut astronomer athlete author banker baritone bassist biologist bishop bodybuilder botanist
+        boxer businessman businesswoman cartoonist chancellor chef chemist choreographer cinematographer
+        clergyman coach comedian comedienne commander commentator composer conductor count countess cricketer
+        critic cyclist dancer daughter designer diplomat director disciple dramatist drummer duchess duke
+        economist editor emperor empress engineer entrepreneur essayist explorer filmmaker financier
+        footballer founder geologist geographer golfer goalkeeper governor guitarist gymnast historian
+        humorist illustrator industrialist inventor jockey journalist judge jurist keyboardist king knight
+        lawyer librettist linguist lyricist man mathematician mayor merchant minister missionary model monk
+        musician naturalist navigator nobleman noblewoman novelist nun nurse officer painter pastor patron
+        philanthropist philosopher photographer physician physicist pianist pilot playwright player poet
+        politician pope preacher president priest prince princess producer professor programmer prophet
+        psychiatrist psychologist queen rapper rabbi racer runner sailor saint saxophonist scholar scientist
+        screenwriter sculptor senator settler singer skater skier soldier soprano sociologist songwriter
+        statesman sultan surgeon suffragette swimmer teacher tenor theologian translator trumpeter violinist
+        vocalist warrior woman wrestler writer zoologist
+    """,
+        "place": """
+        airfield airport area archipelago atoll avenue bay beach borough bridge building canal canton canyon
+        cape capital castle cathedral cemetery city coast colony commune community constituency continent
+        country county creek desert district estuary federation fjord forest fort gulf hamlet harbour headland
+        highway hill house island islet kingdom lagoon lake lighthouse locality mansion metropolis monastery
+        monument mosque mountain municipality nation neighborhood neighbourhood oblast ocean palace parish
+        park peak peninsula plateau port prefecture principality province quarter reef region republic
+        reservoir resort river road settlement skyscraper square stadium state station strait stream street
+        suburb summit temple territory theatre tower town township tributary valley village volcano ward
+        waterfall
+    """,
+        "organisation": """
+        academy agency airline alliance army association authority band bank brand brewery broadcaster brewer
+        bureau chain charity choir church club college commission committee company conference conglomerate
+        congregation congress corporation council court cooperative denomination department diocese
+        distributor duo ensemble enterprise faculty firm foundation franchise fraternity government group
+        hospital institute institution label league legislature library magazine manufacturer ministry
+        monopoly museum navy network newspaper nonprofit orchestra order organisation organization parliament
+        partnership party publisher quartet regiment retailer school senate seminary society sorority squadron
+        startup studio subsidiary supergroup team thinktank trio trust union university
+    """,
+        "work": """
+        album anime anthology autobiography ballad ballet biography book cartoon comedy comic concerto
+        documentary drama encyclopedia encyclopaedia episode epic essay fable film franchise game hymn journal
+        manga mixtape movie musical mystery newspaper novel novella opera oratorio painting periodical play
+        poem sculpture remake romance script sequel series serial show single sitcom soap song sonata
+        soundtrack symphony telenovela thriller tragedy treatise trilogy western
+    """,
+        "event": """
+        battle campaign ceremony championship championships competition conflict contest coup cup derby
+        earthquake election event expedition exhibition festival final flood games genocide hurricane invasion
+        marathon massacre match olympics pageant pandemic race raid rebellion referendum revolt revolution
+        riot rally season siege storm strike tournament treaty uprising war
+    """,
+    }
+)
+"""What is a river, a singer, a band: nouns in the singular."""
+
+NOT_BEFORE = frozenset(
+    """
+    model count order show single area state house season final area play party court cape
+    """.split()
+)
+"""Nouns that say nothing of the name behind them: "the capital of France", "the show Monday"."""
+
+LAST_TYPES = _types(
+    {
+        "place": """
+        Airport Archipelago Avenue Bay Beach Borough Bridge Building Canal Canyon Castle Cathedral Cemetery
+        Center Centre Chapel City Coast County Creek Desert District Estate Falls Farm Forest Gallery Gulf
+        Hall Highway Hills Hotel House Island Islands Kingdom Lake Manor Memorial Monument Mountain Mountains
+        Municipality Ocean Oblast Palace Park Peninsula Plateau Prefecture Province Range Region Republic
+        River Road Sea Square Stadium States Station Strait Street Territory Theater Theatre Tower Town
+        Township Valley Village
+    """,
+        "organisation": """
+        Academy Agency Airlines Airways Alliance Army Assembly Association Authority Bank Board Broadcasting
+        Bureau Church Club Co College Commission Committee Companies Company Conference Congress Corp
+        Corporation Council Court Department FC Federation Force Foundation GmbH Government Group Inc
+        Institute Institution Laboratories Laboratory League Library Limited LLC Ltd Ministry Museum Navy
+        Network Observatory Orchestra Organisation Organization Parliament Partnership Party Pictures Police
+        PLC Press Productions Records School Senate Society Studios Symphony Team Trust Union United
+        Universities University
+    """,
+        "event": """
+        Award Awards Battle Campaign Championship Championships Conference Crisis Cup Earthquake Election
+        Elections Exhibition Expedition Exposition Festival Games Invasion Massacre Olympics Open Raid
+        Rebellion Revolt Revolution Siege Summit Tournament Treaty Uprising War Wars
+    """,
+    }
+)
+"""By the last word of a name. Fewer than nouns, as titles of works are made of all words."""
+
+FIRST_OF = _types(
+    {
+        "place": """
+        Bay Cape City Coast County Duchy Gulf Isle Kingdom Port Principality Province Republic State Strait
+        Town
+    """,
+        "organisation": """
+        University Academy Bank Board Chamber Church College Department Faculty Government Institute League
+        Ministry Museum Order Parliament House
+    """,
+        "event": """
+        Battle Invasion Massacre Raid Sack Siege Treaty Fall Feast Conquest Revolution
+    """,
+    }
+)
+"""By what stands before `of` in a name: University of, Battle of."""
+
+FIRST_PLACE = frozenset(
+    """
+    Lake Mount Fort Port San Santa Cape
+    """.split()
+)
+"""With these begin names of places: Lake Michigan."""
+
+DIRECTIONS = frozenset(
+    """
+    New North South East West Northern Southern Eastern Western Upper Lower Central
+    """.split()
+)
+"""With these, too, where one word follows: New York, North Dakota."""
+
+PERSON_TITLES = frozenset(
+    """
+    Admiral Archbishop Baron Baroness Bishop Captain Cardinal Colonel Commodore Dame Dr Emperor Empress
+    Governor King Lady Lord Mayor Miss Mr Mrs Ms Pope President Prince Princess Prof Professor Queen Rabbi Rev
+    Reverend Saint Senator Sergeant Shah Sheikh Sir Sultan Tsar
+    """.split()
+)
+"""With these begin names of persons, and are no title of a work."""
+
+NO_PLACES = frozenset(
+    """
+    Island Highland Homeland Wonderland Roland Woodland Farmland Hyland Leland
+    """.split()
+)
+"""Words that end as names of places do."""
+
+CALENDAR = frozenset(
+    """
+    January February March April May June July August September October November December Monday Tuesday
+    Wednesday Thursday Friday Saturday Sunday
+    """.split()
+)
+"""Months and days, which are no places in "in May 1970"."""
+
+PLAYED_IN = frozenset(
+    """
+    acted appear appearance appeared appearing appears cast character characters degree episode featured film
+    films interest interested lead performance performed played plays published role roles seen song star
+    starred starring stars story used work worked written
+    """.split()
+)
+"""Before "in", these say that a work follows: "starred in Alien"."""
+
+GIVEN = frozenset(
+    """
+    Aaron Abigail Abraham Ada Adam Adolf Adrian Agnes Ahmed Aidan Alan Albert Alejandro Alessandro Alex
+    Alexander Alexandra Alexei Alfred Ali Alice Alison Allan Allen Amanda Amelia Amy Ana Anastasia Andre André
+    Andrea Andreas Andrei Andrew Andy Angela Anita Anna Anne Annie Anthony Antoine Anton Antonio Archibald
+    Arnold Arthur Augustus Barack Barbara Barry Ben Benedict Benjamin Bernard Bert Bertrand Beth Betty Bill
+    Billy Bob Bobby Boris Brad Brenda Brian Bruce Bruno Bryan Calvin Carl Carla Carlo Carlos Carol Caroline
+    Catherine Cecil Charles Charlie Charlotte Chris Christina Christine Christopher Chuck Claire Clara Clark
+    Claude Colin Craig Cynthia Daniel Danny Dave David Deborah Denis Dennis Derek Diana Diane Diego Dmitri
+    Dominic Donald Donna Doris Dorothy Doug Douglas Duncan Dwight Ed Eddie Edgar Edith Edmund Eduard Eduardo
+    Edward Edwin Eileen Eleanor Elena Elizabeth Ella Ellen Elsie Elvis Emil Emily Emma Enrico Eric Erik Ernest
+    Ernst Esther Ethan Eugene Eva Evelyn Fatima Felix Ferdinand Fernando Frances Francesco Francis Francisco
+    François Frank Franklin Franz Fred Frederick Friedrich Fritz Gabriel Gareth Gary Geoff Geoffrey George
+    Gerald Gerard Gertrude Gilbert Giovanni Giuseppe Glen Glenn Gordon Graham Greg Gregory Guillermo Gustav
+    Hannah Hans Harold Harriet Harry Harvey Heather Hector Heinrich Helen Helena Helmut Henri Henrik Henry
+    Herbert Herman Hermann Howard Hugh Hugo Ian Ibrahim Igor Ingrid Irene Isaac Isabel Isabella Ivan Jack
+    Jackie Jacob Jacques Jaime James Jan Jane Janet Jason Javier Jay Jean Jeff Jeffrey Jennifer Jeremy Jerry
+    Jesse Jessica Jill Jim Jimmy Joan Joanna Joe Joel Johann Johannes John Johnny Jon Jonathan Jorge José Jose
+    Josef Joseph Joshua Juan Judith Judy Julia Julian Julie Julius Justin Karen Karl Kate Katherine Kathleen
+    Keith Kelly Ken Kenneth Kevin Kim Klaus Konrad Kurt Lance Larry Laura Lauren Laurence Lawrence Leo Leon
+    Leonard Leonardo Leonhard Leslie Lewis Liam Linda Lionel Lisa Lloyd Lorenzo Louis Louise Luca Lucas Lucy
+    Ludwig Luigi Luis Luke Lynn Malcolm Manuel Marc Marcel Marco Marcus Margaret Maria María Marie Mario
+    Marion Marjorie Mark Marlon Martha Martin Marvin Mary Mathias Matt Matthew Maurice Max Maximilian Megan
+    Melissa Mel Michael Michel Michelle Miguel Mike Mikhail Mohammad Mohammed Monica Morris Muhammad Nancy
+    Naomi Natalie Nathan Nathaniel Neil Nelson Nicholas Nick Nicola Nicolas Nicole Nigel Nikita Nikolai Nina
+    Noah Noel Nora Norman Olga Oliver Oscar Otto Owen Pablo Pamela Patricia Patrick Paul Paula Pedro Peggy
+    Peter Phil Philip Philippe Phillip Pierre Pietro Rachel Ralph Ramón Randy Raphael Ray Raymond Rebecca
+    Reginald René Ricardo Richard Rick Rita Rob Robert Roberto Robin Rodney Roger Roland Ronald Ronnie
+    Rosemary Ross Roy Rudolf Rupert Russell Ruth Ryan Sally Salvador Sam Samantha Samuel Sandra Sara Sarah
+    Scott Sean Sebastian Sergei Sergio Seth Shane Sharon Sheila Shirley Sidney Sigmund Simon Sofia Sophia
+    Sophie Stanley Stefan Stephanie Stephen Steve Steven Stuart Susan Susanna Suzanne Sylvia Ted Teresa Terry
+    Theodor Theodore Theresa Thomas Tim Timothy Tina Tobias Todd Tom Tommy Tony Tracy Ursula Vanessa Vera
+    Vernon Vincent Viktor Vladimir Walter Warren Wayne Wendy Werner Wilhelm William Winston Wolfgang Woody
+    Yuri Yvonne Zachary Zoe
+    """.split()
+)
+"""Given names that are hardly anything else: names of two to four words that begin so are persons'."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
 
@@ -22,16 +22,15 @@ from loom_core.knowledge.ingest.extraction.chinese import (
     chinese_mentions,
     chinese_predicate,
 )
+from loom_core.knowledge.ingest.extraction.chinese_types import type_of_chinese_noun, type_of_chinese_subject
 from loom_core.knowledge.ingest.extraction.choosing import distinct, surest_mentions, without_overlap
-from loom_core.knowledge.ingest.extraction.english import english_definition, english_mentions
-from loom_core.knowledge.ingest.extraction.english_predicates import english_predicate
-from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
-from loom_core.knowledge.ingest.extraction.subject_types import (
-    SubjectTypes,
-    subject_types,
-    with_title,
-    with_types,
+from loom_core.knowledge.ingest.extraction.english import (
+    english_defined_type,
+    english_definition,
+    english_mentions,
 )
+from loom_core.knowledge.ingest.extraction.english_types import type_of_noun_phrase
+from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.memoization import remembered
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import Chunk
 
-__all__ = ["RuleExtractor"]
+__all__ = ["RuleExtractor", "english_predicate"]
 
 # All begins with one set of marks, before the alternatives, so that the engine leaps from mark to mark.
 _SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
@@ -248,3 +247,154 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     if not predicate:
         return []
     return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]
+
+
+_ENDS = frozenset(".;:!?()[]\n")  # between two names, of what is said of them both
+_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_OF_POSSESSIVE = re.compile(r"[’'](?:s\b)?")
+_MOST_WORDS = 6
+_MOST_HAD = 3  # words of what somebody has: "Ada's younger sister Anna"
+
+_SAYING_NOTHING = frozenset("and or but the a an nor".split())
+_ARTICLES = frozenset("a an the".split())
+_BEING = frozenset("am are be been being is was were".split())
+_SHORT = frozenset(
+    "am an as at be by do go he if in is it me my no of off on or ox so to up us via we".split()
+)
+_PREPOSITIONS = frozenset(
+    """
+        about above across after against along alongside amid among around as at before behind below beneath
+        beside besides between beyond by despite down during except for from in including inside into like
+        near of off on onto opposite out outside over past per since than through throughout to toward towards
+        under underneath unlike until up upon versus via with within without
+    """.split()
+)
+_VERBS = _BEING | frozenset(
+    """
+        became become becomes began begin begins bears beat beats becomes bore borders bought bring brings
+        broke brought build builds built buy buys calls came can cast causes chose come comes compares
+        contains could covers crosses cut defeats defines depends describes did directs do does drew drives
+        drove extends faces fell fights finds flew flies flows follows forms fought found founds gave get gets
+        gives go goes got governs grew had has have heads held helps hit holds hosts hurts includes invades is
+        joins keeps kept knew knows lay lays lead leads learns leaves led left lent let lets lies links lived
+        lives lost loves made makes manages marries may means meet meets met might moves must names needs
+        opens operates owns paid pays plays praises produces provides publishes put puts ran reaches read
+        receives refers remains replaces represents requires rose rules run runs said sang sat saw says sees
+        sells sends sent serves set shall shares shot should shows sings sits sold sees speaks spent spoke
+        sponsors stands starred stars starts stood studies supports takes taught teaches tells thinks threw
+        told took trains treats turns uses wants was went were will wins won works would writes written wrote
+    """.split()
+)
+_LONGEST_PARTICIPLE_STEM = 2  # letters before -ed and -ing that make no verb: red, king
+
+
+@remembered
+def english_predicate(between: str) -> str:
+    """The words between two names as a phrase with a verb or a preposition, or empty if they are none.
+
+    `Ada's sister Anna` says that the one has the other: "has sister".
+    """
+    if not _ENDS.isdisjoint(between):
+        return ""
+    owner = _OF_POSSESSIVE.match(between)
+    text = between[owner.end() :] if owner else between
+    words = [word for word in _WORD.findall(text.casefold()) if _is_word(word)]
+    while words and words[0] in _SAYING_NOTHING and words[0] not in _ARTICLES:
+        words = words[1:]
+    while words and words[-1] in _SAYING_NOTHING and not (len(words) > 1 and words[-2] in _BEING):
+        words = words[:-1]
+    if not words or len(words) > _MOST_WORDS:
+        return ""
+    if any(word in _PREPOSITIONS or _is_verb(word) for word in words):
+        return " ".join(words)
+    return " ".join(["has", *words]) if owner and len(words) <= _MOST_HAD else ""
+
+
+def _is_word(word: str) -> bool:
+    """Whether it is none of the pieces that are left of numbers and other languages: `4th`, `al`, `i`."""
+    return (len(word) > 2 or word in _SHORT or word == "a") and not any(map(str.isdigit, word))
+
+
+def _is_verb(word: str) -> bool:
+    if word in _VERBS:
+        return True
+    stem = word.removesuffix("ed") if word.endswith("ed") else word.removesuffix("ing")
+    return len(stem) < len(word) and len(stem) > _LONGEST_PARTICIPLE_STEM
+
+
+_NEAR = 8  # characters of a text before its title: a quotation mark, an article
+
+SubjectTypes: TypeAlias = "dict[str, str]"
+"""Names whose type a passage tells by its title or its first sentence."""
+
+
+def subject_types(chunk: Chunk, definition: Relation | None) -> SubjectTypes:
+    """What a passage tells of what it is about.
+
+    Args:
+        chunk: the passage.
+        definition: the "X is a Y" with which it begins.
+    """
+    found: SubjectTypes = {}
+    title = _bare(chunk.title)
+    if title != chunk.title:
+        found[title] = _type_of(chunk.title[len(title) :].strip(" ()（）"))
+    if definition is not None:
+        subject, what = definition.subject, definition.object
+        type_ = english_defined_type(chunk.text, definition) if what.isascii() else _type_of(what)
+        found[subject] = found["The " + subject] = type_
+        if title and title not in found and title.rpartition(" ")[2] in subject.split():
+            found[title] = type_  # Arnold Alois Schwarzenegger, under the title Arnold Schwarzenegger
+    if title and not title.isascii() and found.get(title, "thing") == "thing":
+        found[title] = type_of_chinese_subject(title, chunk.text)
+    return {name: type_ for name, type_ in found.items() if type_ != "thing"}
+
+
+def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
+    """The mentions of a passage, some with other types: those that it tells, and those of full names.
+
+    Args:
+        mentions: by place.
+        known: what the passage tells.
+    """
+    persons = {
+        name.rpartition(" ")[2]
+        for name, _, _, type_, _, _ in mentions
+        if type_ == "person" and " " in name and " of " not in name
+    }
+    if not known and not persons:
+        return mentions
+    return [
+        _typed(mention, known) if mention[0] in known or mention[0] in persons else mention
+        for mention in mentions
+    ]
+
+
+def with_title(mentions: list[Mention], chunk: Chunk, known: SubjectTypes) -> list[Mention]:
+    """The mentions, with the title of the passage where its text begins with it and it has a type.
+
+    Known names are looked for in all texts anyway, but do not get a type by that.
+    """
+    title = _bare(chunk.title)
+    start = chunk.text.find(title, 0, len(title) + _NEAR) if title in known else -1
+    if start < 0 or any(mention.name == title for mention in mentions):
+        return mentions
+    made = Mention(title, start, start + len(title), known[title], "definition", 1.0)
+    return sorted([*mentions, made], key=lambda mention: mention.start)
+
+
+def _typed(mention: Mention, known: SubjectTypes) -> Mention:
+    # Schwarzenegger, in a passage that names Arnold Schwarzenegger, is a person.
+    type_ = known.get(mention.name, "person" if mention.type == "thing" else mention.type)
+    return mention if mention.type == type_ else mention._replace(type=type_)
+
+
+def _bare(title: str) -> str:
+    """A title without what stands in parentheses at its end: `Mercury (planet)`."""
+    if not title.endswith((")", "）")):
+        return title
+    return title[: max(title.rfind("("), title.rfind("（"), 0)].rstrip()
+
+
+def _type_of(noun: str) -> str:
+    return type_of_noun_phrase(noun) if noun.isascii() else type_of_chinese_noun(noun)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.ingest.workers.material import Material, draft_payload
+    from loom_core.knowledge.ingest.workers.preparation import draft_payload
     from loom_core.knowledge.ingest.workers.preparer import Preparation, Preparer
 
-__all__ = ["Material", "Preparation", "Preparer", "draft_payload"]
+__all__ = ["Preparation", "Preparer", "draft_payload"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)

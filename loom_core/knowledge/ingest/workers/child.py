@@ -15,14 +15,14 @@ from loom_core.knowledge.child_process import give_way, limit_memory
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.workers.preparation import NO_MEMORY, made
-from loom_core.knowledge.ingest.workers.wire import decode_material, encode_made, read_frame, write_frame
+from loom_core.knowledge.ingest.workers.preparation import NO_MEMORY, prepare
+from loom_core.knowledge.ingest.workers.wire import decode_item, encode_prepared, read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loom_core.knowledge.ingest.chunking.registry import ChunkerName
-    from loom_core.knowledge.ingest.workers.material import Material
+    from loom_core.knowledge.store.prepared import JobItem
 
 __all__ = ["Settings", "main"]
 
@@ -60,30 +60,30 @@ def main() -> None:
     give_way()
     settings: Settings = json.loads(read_frame(requests))
     limit_memory(settings["memory"])
-    materials: queue.SimpleQueue[Material] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests, materials), daemon=True).start()
+    items: queue.SimpleQueue[JobItem] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests, items), daemon=True).start()
     pipeline, limits = _pipeline(settings), LoadLimits(**settings["limits"])
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS)
     while True:
-        material = materials.get()
+        item = items.get()
         _set_alarm(settings["deadline"] + _SPARE_SECONDS)
-        result = made(material, pipeline=pipeline, limits=limits)
+        result = prepare(item, pipeline=pipeline, limits=limits)
         try:
-            reply = encode_made(result)
+            reply = encode_prepared(result)
         except MemoryError:
-            result, reply = NO_MEMORY, encode_made(NO_MEMORY)
+            result, reply = NO_MEMORY, encode_prepared(NO_MEMORY)
         _set_alarm(0)
         write_frame(replies, reply)
         if result == NO_MEMORY:
             os._exit(0)  # a new child begins with clean memory
 
 
-def _receive(requests: BinaryIO, materials: queue.SimpleQueue[Material]) -> None:
+def _receive(requests: BinaryIO, items: queue.SimpleQueue[JobItem]) -> None:
     """Take in what is to be done, so that the parent never waits to hand it over."""
     try:
         while True:
-            materials.put(decode_material(read_frame(requests), read_frame(requests)))
+            items.put(decode_item(read_frame(requests), read_frame(requests)))
     except EOFError:
         os._exit(0)  # the parent is done with this child, or gone: nobody waits for what it is at
 

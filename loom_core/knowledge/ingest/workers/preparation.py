@@ -1,64 +1,222 @@
-"""Making one prepared document of its material: what parent and child do alike."""
+"""Preparation of one document: its job item (a file, a given text or a fetched page) loaded, cut and read.
+
+Parent and child processes alike use `prepare`, which raises nothing that the document is to blame for.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.ingest.workers.material import loaded
-from loom_core.knowledge.store.prepared import PreparedDocument
+from loom_core.knowledge.ingest.loaders import load_bytes, load_file
+from loom_core.knowledge.ingest.loaders.registry import extension_for, format_for
+from loom_core.knowledge.ingest.loaders.signature import find_signature
+from loom_core.knowledge.ingest.stored_documents import unpacked_draft
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.store.prepared import Outcome
+from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.ingest.workers.material import Material
+    from loom_core.knowledge.store.prepared import JobItem, Prepared
 
-__all__ = ["NO_MEMORY", "Failed", "Made", "Unchanged", "made"]
+__all__ = [
+    "NO_MEMORY",
+    "Fetched",
+    "draft_payload",
+    "is_foreign",
+    "load_item",
+    "prepare",
+]
+
+
+def draft_payload(draft: DocumentDraft) -> bytes:
+    """A document as a job keeps it until it is in the record.
+
+    Halves of surrogate pairs become question marks, and what JSON does not know in the metadata, text.
+    """
+    return json.dumps(
+        {
+            "text": draft.text,
+            "title": draft.title,
+            "title_source": draft.title_source,
+            "mime": draft.mime,
+            "metadata": draft.metadata,
+        },
+        ensure_ascii=False,
+        default=str,
+    ).encode("utf-8", "replace")
+
+
+def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
+    """Read a document. Blocks.
+
+    Raises:
+        DocumentError: it cannot be read.
+    """
+    if item.payload is None:
+        draft = load_file(path_of(item.uri), limits=limits, roots=item.roots)
+    elif is_fetched(item.payload):
+        draft = load_fetched(item.uri, item.payload, limits=limits)
+    else:
+        draft = _unpacked(item.uri, item.payload)
+    if not item.metadata:
+        return draft
+    return replace(draft, metadata={**draft.metadata, **item.metadata})
+
+
+def is_foreign(item: JobItem) -> bool:
+    """Whether code that is not Loom's parses it, which may crash, hang or take all memory on a bad file."""
+    if item.payload is not None:
+        return is_fetched(item.payload)
+    kind = format_for(path_of(item.uri))
+    return kind is None or kind.is_foreign  # without a telling name it may be anything
+
+
+def _unpacked(uri: str, payload: bytes) -> DocumentDraft:
+    fields: dict[str, Any] = json.loads(payload)
+    if "blocks" in fields:
+        return unpacked_draft({**fields, "uri": uri})
+    text: str = fields["text"]
+    draft = load_bytes(text.encode(), uri=uri, name="", mime=fields["mime"])
+    title = fields["title"]
+    return DocumentDraft(
+        uri,
+        draft.text,
+        title or draft.title,
+        fields["title_source"] if title else draft.title_source,
+        draft.blocks,
+        fields["mime"],
+        {**draft.metadata, **fields["metadata"]},
+    )
+
+
+_VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream", "application/zip"})
+"""Media types that servers also send when they do not know."""
+
+_MARKUP = re.compile(
+    rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    re.I | re.S,
+)
+_PARTS = (
+    (b"application/epub+zip", ".epub"),
+    (b"opendocument.text", ".odt"),
+    (b"opendocument.presentation", ".odp"),
+    (b"opendocument.spreadsheet", ".ods"),
+    (b"word/", ".docx"),
+    (b"ppt/", ".pptx"),
+    (b"xl/", ".xlsx"),
+)
+_SAMPLE = 4096
+_MAX_STEM = 150
+
+
+def web_name(url: str, *, mime: str, data: bytes) -> str:
+    """A file name for a page, whose extension tells how it is to be read.
+
+    What the server says goes first, unless it says nothing (`text/plain` and the like); then what the content
+    begins with; then the extension in the address, which on the web often names the program (`page.php`).
+
+    Args:
+        url: where the page is.
+        mime: media type that the server named.
+        data: the page.
+    """
+    path = PurePosixPath(unquote(urlsplit(url).path))
+    stem = (
+        re.sub(r"[\x00-\x1f\x7f/\\]", " ", path.stem).strip(". ")[:_MAX_STEM] or urlsplit(url).hostname or ""
+    )
+    stem = stem.replace(".", " ")  # a dot would make the rest of it an extension
+    if mime not in _VAGUE:
+        return stem + (extension_for(mime) or path.suffix)
+    if found := _sniffed(data):
+        return stem + found
+    if mime == "text/plain" and not (path.suffix and format_for(path)):
+        return f"{stem}.txt"
+    return stem + path.suffix if path.suffix else f"{stem}.txt"
+
+
+def _sniffed(data: bytes) -> str:
+    """The extension of what content begins with; empty for text that may be anything."""
+    kind = find_signature(data)
+    if kind == "a PDF":
+        return ".pdf"
+    if "ZIP" in kind:
+        return next((extension for part, extension in _PARTS if part in data), "")
+    return ".html" if _MARKUP.match(data[:_SAMPLE]) else ""
+
+
+_MARK = b"\0"  # no JSON begins like this, as other payloads are
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came of asking for a page.
+
+    Attributes:
+        data: the page as it was sent, unpacked.
+        mime: media type that the server named, or empty.
+        charset: encoding that the server named, or empty.
+        refusal: why there is no page, or empty.
+    """
+
+    data: bytes = b""
+    mime: str = ""
+    charset: str = ""
+    refusal: str = ""
+
+    def payload(self) -> bytes:
+        """All of it as the payload of an item."""
+        return _MARK + json.dumps([self.mime, self.charset, self.refusal]).encode() + b"\n" + self.data
+
+
+def is_fetched(payload: bytes) -> bool:
+    """Whether a payload is a page."""
+    return payload.startswith(_MARK)
+
+
+def load_fetched(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDraft:
+    """Read a page. Blocks.
+
+    Raises:
+        DocumentError: there is none, or it cannot be read.
+    """
+    head, _, data = payload[len(_MARK) :].partition(b"\n")
+    mime, charset, refusal = json.loads(head)
+    if refusal:
+        raise DocumentError(refusal)
+    return load_bytes(
+        data, uri=uri, name=web_name(uri, mime=mime, data=data), mime=mime, charset=charset, limits=limits
+    )
+
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The record has exactly this document."""
-
-    hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """There is no document, for a reason.
-
-    Attributes:
-        by_content: whether what was given holds no document, now and ever; else it may go well another time.
-    """
-
-    reason: str
-    by_content: bool = False
-
-
-NO_MEMORY = Failed("it takes more memory to prepare than a document may")
+NO_MEMORY = Outcome("failed", "it takes more memory to prepare than a document may")
 """A document is too large or too intricate; so was what was read of it, which may still be around."""
 
-Made: TypeAlias = PreparedDocument | Unchanged | Failed
-"""What became of a material."""
 
-
-def made(material: Material, *, pipeline: Pipeline, limits: LoadLimits) -> Made:
-    """Load, cut and read a document. Blocks, and raises nothing that the material is to blame for."""
+def prepare(item: JobItem, *, pipeline: Pipeline, limits: LoadLimits) -> Prepared:
+    """Load, cut and read a document. Blocks, and raises nothing that the document is to blame for."""
     try:
-        draft = loaded(material, limits=limits)
+        draft = load_item(item, limits=limits)
         hash_ = pipeline.hash(draft)
-        if hash_ == material.known:
-            return Unchanged(hash_)
+        if hash_ == item.known:
+            return Outcome("unchanged", hash=hash_)
         document = pipeline.prepare_one(draft, hash_=hash_)
     except DocumentError as error:
-        return Failed(str(error), by_content=True)
+        return Outcome("failed", str(error), by_content=True)
     except MemoryError:
         return NO_MEMORY
     except Exception as error:  # noqa: BLE001 - texts are anything, and so is what chunkers and rules raise
-        _log.exception("preparing %s failed", material.uri)
-        return Failed(f"it could not be prepared: {type(error).__name__}: {error}")
-    return Failed("there is no text in it", by_content=True) if document is None else document
+        _log.exception("preparing %s failed", item.uri)
+        return Outcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")
+    return Outcome("failed", "there is no text in it", by_content=True) if document is None else document

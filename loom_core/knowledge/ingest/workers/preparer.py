@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.workers.material import is_foreign
-from loom_core.knowledge.ingest.workers.preparation import made
+from loom_core.knowledge.ingest.workers.preparation import is_foreign, prepare
 from loom_core.knowledge.ingest.workers.wire import json_frame
 from loom_core.knowledge.ingest.workers.worker import ChildLimits, Keeper, Order
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.ingest.pipeline import Pipeline
     from loom_core.knowledge.ingest.workers.child import Settings
-    from loom_core.knowledge.ingest.workers.material import Material
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.store.prepared import JobItem, Prepared
 
 __all__ = ["Children", "Preparation", "Preparer"]
 
@@ -34,14 +32,14 @@ _MOST_CHILDREN = 4
 
 
 class Preparation:
-    """Some materials on their way.
+    """Some items on their way.
 
     Attributes:
         made: what became of each, in order; None while that is not known.
     """
 
     def __init__(self, count: int) -> None:
-        self.made: list[Made | None] = [None] * count
+        self.made: list[Prepared | None] = [None] * count
         self._left = count
         self._lock = threading.Lock()
         self._done = threading.Event()
@@ -61,8 +59,8 @@ class Preparation:
         """
         return self._done.wait(seconds)
 
-    def deliver(self, place: int, result: Made) -> None:
-        """Take in what became of the material at a place."""
+    def deliver(self, place: int, result: Prepared) -> None:
+        """Take in what became of the item at a place."""
         with self._lock:
             self.made[place] = result
             self._left -= 1
@@ -103,17 +101,17 @@ class Preparer:
             )
         self._orders: list[Order] = []
 
-    def begin(self, materials: Sequence[Material]) -> Preparation:
-        """Begin to prepare materials. Those that are prepared here are so by `work`."""
-        preparation = Preparation(len(materials))
-        orders = [Order(material, _deliverer(preparation, place)) for place, material in enumerate(materials)]
+    def begin(self, items: Sequence[JobItem]) -> Preparation:
+        """Begin to prepare items. Those that are prepared here are so by `work`."""
+        preparation = Preparation(len(items))
+        orders = [Order(item, _deliverer(preparation, place)) for place, item in enumerate(items)]
         children = self._children
         if children is None:
             self._orders += orders
-        elif self._is_much(children, materials):
+        elif self._is_much(children, items):
             children.order(orders)
         else:
-            foreign = [is_foreign(material) for material in materials]
+            foreign = [is_foreign(item) for item in items]
             children.order(order for order, is_risky in zip(orders, foreign, strict=True) if is_risky)
             self._orders += [order for order, is_risky in zip(orders, foreign, strict=True) if not is_risky]
         return preparation
@@ -127,7 +125,7 @@ class Preparer:
         until = time.monotonic() + _LOOK_SECONDS
         while self._orders and not preparation.done:
             order = self._orders.pop(0)
-            order.deliver(made(order.material, pipeline=self._pipeline, limits=self._files))
+            order.deliver(prepare(order.item, pipeline=self._pipeline, limits=self._files))
             if time.monotonic() > until:
                 return preparation.done
         if self._children is not None:
@@ -141,13 +139,13 @@ class Preparer:
             self._children.close()
 
     @staticmethod
-    def _is_much(children: Children, materials: Sequence[Material]) -> bool:
-        if children.running or len(materials) >= _MANY:
-            return bool(materials)
-        return sum(material.size for material in materials) >= _MUCH
+    def _is_much(children: Children, items: Sequence[JobItem]) -> bool:
+        if children.running or len(items) >= _MANY:
+            return bool(items)
+        return sum(item.size for item in items) >= _MUCH
 
 
-def _deliverer(preparation: Preparation, place: int) -> Callable[[Made], None]:
+def _deliverer(preparation: Preparation, place: int) -> Callable[[Prepared], None]:
     return lambda result: preparation.deliver(place, result)
 
 
@@ -168,7 +166,7 @@ class Children:
         self._settings = json_frame(_settings(pipeline, files, limits))
         self._limits = limits
         self._count = count
-        self._substitute = partial(made, pipeline=pipeline, limits=files)
+        self._substitute = partial(prepare, pipeline=pipeline, limits=files)
         self._orders: queue.Queue[Order | None] = queue.Queue()
         self._lock = threading.Lock()
         self._keepers: set[Keeper] = set()
@@ -179,7 +177,7 @@ class Children:
         return bool(self._keepers)
 
     def order(self, orders: Iterable[Order]) -> None:
-        """Have materials prepared; the children take them in this order."""
+        """Have items prepared; the children take them in this order."""
         with self._lock:
             for order in orders:
                 self._orders.put(order)

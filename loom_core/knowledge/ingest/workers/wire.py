@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json, to_json
 
-from loom_core.knowledge.ingest.workers.material import Material
-from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
 from loom_core.knowledge.model import Chunk
 from loom_core.knowledge.store.prepared import (
     AboutColumns,
     AliasColumns,
     FoundColumns,
+    JobItem,
     MentionColumns,
+    Outcome,
     PreparedChunk,
     PreparedDocument,
     RelationColumns,
@@ -30,14 +30,15 @@ from loom_core.knowledge.store.prepared import (
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.store.prepared import Prepared
+
 
 __all__ = [
     "FrameReader",
-    "decode_made",
-    "decode_material",
-    "encode_made",
-    "encode_material",
+    "decode_item",
+    "decode_prepared",
+    "encode_item",
+    "encode_prepared",
     "json_frame",
     "read_frame",
     "write_frame",
@@ -117,31 +118,30 @@ def json_frame(value: object) -> bytes:
     return _as_json(value).encode("utf-8", "surrogatepass")
 
 
-def encode_material(material: Material) -> tuple[bytes, bytes]:
-    """A material as two frames."""
+def encode_item(item: JobItem) -> tuple[bytes, bytes]:
+    """Encode an item as two frames."""
     described = [
-        material.uri,
-        material.metadata,
-        material.known.hex(),
-        material.payload is not None,
-        list(map(str, material.roots)),
+        item.uri,
+        item.metadata,
+        item.known.hex(),
+        item.payload is not None,
+        list(map(str, item.roots)),
     ]
-    return json_frame(described), material.payload or b""
+    return json_frame(described), item.payload or b""
 
 
-def decode_material(described: bytes, payload: bytes) -> Material:
-    """A material of its two frames."""
+def decode_item(described: bytes, payload: bytes) -> JobItem:
+    """Decode an item from its two frames."""
     uri, metadata, known, is_given, roots = json.loads(described.decode("utf-8", "surrogatepass"))
     given = payload if is_given else None
-    return Material(uri, given, metadata, bytes.fromhex(known), roots=tuple(map(Path, roots)))
+    return JobItem(uri, given, metadata, bytes.fromhex(known), roots=tuple(map(Path, roots)))
 
 
-def encode_made(made: Made) -> bytes:
-    """What became of a material, as a frame."""
-    if isinstance(made, Unchanged):
-        return json_frame(["unchanged", made.hash.hex()])
-    if isinstance(made, Failed):
-        return json_frame(["failed", made.reason, made.by_content])
+def encode_prepared(made: Prepared) -> bytes:
+    """Encode the result of a preparation as a frame."""
+    if isinstance(made, Outcome):
+        told = [made.hash.hex()] if made.state == "unchanged" else [made.reason, made.by_content]
+        return json_frame([made.state, *told])
     head = [
         made.id,
         made.uri,
@@ -159,8 +159,8 @@ def encode_made(made: Made) -> bytes:
     return to_json(["document", head, [_chunk_row(chunk) for chunk in made.chunks]])
 
 
-def decode_made(frame: bytes) -> Made:
-    """What became of a material.
+def decode_prepared(frame: bytes) -> Prepared:
+    """Decode the result of a preparation.
 
     Raises:
         ValueError: the frame is not one of ours.
@@ -172,9 +172,9 @@ def decode_made(frame: bytes) -> Made:
         kind, *rest = json.loads(frame.decode("utf-8", "surrogatepass"))
         match kind:
             case "unchanged":
-                return Unchanged(bytes.fromhex(rest[0]))
+                return Outcome("unchanged", hash=bytes.fromhex(rest[0]))
             case "failed":
-                return Failed(str(rest[0]), by_content=rest[1] is True)
+                return Outcome("failed", str(rest[0]), by_content=rest[1] is True)
             case _:
                 raise ValueError(f"{kind!r} is no answer")
     except (TypeError, IndexError) as error:

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from loom_core.knowledge.child_process import child_command, ending
-from loom_core.knowledge.ingest.workers.preparation import Failed
-from loom_core.knowledge.ingest.workers.wire import FrameReader, decode_made, encode_material, write_frame
+from loom_core.knowledge.ingest.workers.wire import FrameReader, decode_prepared, encode_item, write_frame
+from loom_core.knowledge.store.prepared import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
-    from loom_core.knowledge.ingest.workers.material import Material
-    from loom_core.knowledge.ingest.workers.preparation import Made
+    from loom_core.knowledge.store.prepared import JobItem, Prepared
+
 
 __all__ = ["ChildLimits", "Keeper", "Order"]
 
 _log = logging.getLogger(__name__)
 
-_AHEAD = 32  # materials that a child has before it, so that it never waits for the next one
+_AHEAD = 32  # items that a child has before it, so that it never waits for the next one
 _AHEAD_BYTES = 1 << 20
 # Between two looks at what a busy child has made: to be woken for every document costs both processes a tenth
 # of their time. Meanwhile the answers wait in the pipe, which holds a dozen of usual ones.
@@ -52,7 +52,7 @@ class ChildLimits:
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """One material that is to be prepared, and who is told of the result.
+    """One item that is to be prepared, and who is told of the result.
 
     Attributes:
         deliver: called once with what became of it, from a keeper's thread.
@@ -60,8 +60,8 @@ class Order:
         dropped: nobody wants it any more.
     """
 
-    material: Material
-    deliver: Callable[[Made], None]
+    item: JobItem
+    deliver: Callable[[Prepared], None]
     tried: bool = False
     dropped: bool = False
 
@@ -88,7 +88,7 @@ class Keeper:
         orders: queue.Queue[Order | None],
         *,
         retire: Callable[[Keeper], bool],
-        substitute: Callable[[Material], Made],
+        substitute: Callable[[JobItem], Prepared],
     ) -> None:
         self._settings = settings
         self._limits = limits
@@ -134,7 +134,7 @@ class Keeper:
 
     def _fill(self) -> None:
         """Give the child what is to be done, up to what it may have before it."""
-        ahead = sum(order.material.size for order in self._sent)
+        ahead = sum(order.item.size for order in self._sent)
         frames: list[bytes] = []
         while not self._sent or (len(self._sent) < _AHEAD and ahead < _AHEAD_BYTES):
             order = self._next()
@@ -143,13 +143,13 @@ class Keeper:
             if order.dropped:
                 continue
             if self._process is None and not self._start():
-                order.deliver(self._substitute(order.material))
+                order.deliver(self._substitute(order.item))
                 continue
             if not self._sent:
                 self._since = time.monotonic()
             self._sent.append(order)  # before it is sent: a child may end over the sending
-            ahead += order.material.size
-            frames += encode_material(order.material)
+            ahead += order.item.size
+            frames += encode_item(order.item)
         if frames:
             write_frame(_stdin(self._process), *frames)
 
@@ -166,7 +166,7 @@ class Keeper:
         if self._answers is None:
             raise EOFError
         for frame in self._answers.read():
-            result = decode_made(frame)
+            result = decode_prepared(frame)
             if not self._sent:
                 raise ValueError("it answers what nobody asked")
             order = self._sent.popleft()
@@ -196,8 +196,8 @@ class Keeper:
             first.tried = True
         if reason:
             sent.popleft()
-            _log.warning("%s: %s", first.material.uri, reason)
-            first.deliver(Failed(reason))
+            _log.warning("%s: %s", first.item.uri, reason)
+            first.deliver(Outcome("failed", reason))
         self._returned.extendleft(reversed(sent))
 
     def _start(self) -> bool:

@@ -21,7 +21,7 @@ from loom_core.knowledge.rag.owner.protocol import (
     encode,
     loom_version,
 )
-from loom_core.knowledge.retrieval.answer import Searched
+from loom_core.knowledge.retrieval.searcher import Answer
 from loom_core.observability.propagation import carried
 from loom_core.storage.local_socket import MOST_BYTES, request
 from loom_core.storage.ownership import OwnerCard, read_card
@@ -42,7 +42,7 @@ __all__ = ["OwnerClient"]
 _log = logging.getLogger(__name__)
 
 _Found = TypeVar("_Found")
-_SEARCHED = TypeAdapter(Searched)
+_ANSWER = TypeAdapter(Answer)
 _ITEMS = TypeAdapter(list[KnowledgeItem])
 _STATUS = TypeAdapter(OwnerStatus)
 _ROWS = TypeAdapter(list[list[float]])
@@ -68,9 +68,9 @@ class OwnerClient:
         self._avoided: OwnerCard | None = None
         self._avoided_until = 0.0
 
-    async def search(self, request: SearchRequest) -> Searched | None:
+    async def search(self, request: SearchRequest) -> Answer | None:
         """What `GraphRAGKnowledgeBase.search` finds; its options without a reranker."""
-        return await self._asked("search", asdict(request), _SEARCHED)
+        return await self._asked("search", asdict(request), _ANSWER)
 
     async def ask(
         self,

@@ -38,7 +38,7 @@ __all__ = [
     "settings_digest",
 ]
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Goes up with every change of what is said, or of what it means."""
 
 Method = Literal["search", "ask", "embed", "wake", "status"]

@@ -1,30 +1,48 @@
-"""What the retrievers that widen a question with a language model do alike."""
+"""Retrievers that widen a question with a language model: `hyde`, `multi_query` and `decomposition`."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.model import QueryDetail
 from loom_core.knowledge.retrieval.fusion import reciprocal_rank
-from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model
-from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked
-from loom_core.plugin_registry import create
+from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model, gathered
+from loom_core.knowledge.retrieval.retrievers.channels import ask_channel
+from loom_core.knowledge.retrieval.retrievers.expansion import (
+    decompose,
+    generate_variants,
+    hypothetical_documents,
+)
+from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked, to_passage
+from loom_core.plugin_registry import create, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.interface import PassageSource
     from loom_core.knowledge.model import RetrievedPassage
     from loom_core.knowledge.retrieval.retrievers.base import Request
     from loom_core.knowledge.retrieval.retrievers.passages import PassageKey
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["ExpandingRetriever", "Expansion"]
+__all__ = [
+    "DecompositionRetriever",
+    "ExpandingRetriever",
+    "Expansion",
+    "HyDERetriever",
+    "MultiQueryRetriever",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -205,3 +223,128 @@ def _detail(query: str, hits: Sequence[RetrievedPassage]) -> QueryDetail:
 def _check(holds: bool, message: str, advice: str) -> None:
     if not holds:
         raise ConfigError(message, advice=advice)
+
+
+@register("retriever", "decomposition")
+class DecompositionRetriever(ExpandingRetriever):
+    """Searches for the question and for its parts, which a language model finds, fused by reciprocal rank.
+
+    It is for questions that no single passage answers: "Which of the two is older?" is answered by a passage
+    about the one and a passage about the other. The parts are searched for at once, and the question itself
+    while the model is at work. Every passage tells the parts (`generated_queries`, `queries_count`) and what
+    each of them found (`retrieval_details`).
+    """
+
+    name = "decomposition"
+
+    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+        expansion = await self._expand(request, sources, decompose)
+        return expansion.told(self.name, k=self._rrf_k)
+
+
+@register("retriever", "multi_query")
+class MultiQueryRetriever(ExpandingRetriever):
+    """Searches for the question and for variants that a language model writes, fused by reciprocal rank.
+
+    It finds what other words for the same thing lead to. The search for the question runs while the model
+    is at work, so that a model that fails costs no more than its time limit. Every passage tells the
+    variants (`generated_queries`, `queries_count`) and what each of them found (`retrieval_details`).
+    """
+
+    name = "multi_query"
+
+    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+        expansion = await self._expand(request, sources, generate_variants)
+        return expansion.told(self.name, k=self._rrf_k)
+
+
+@register("retriever", "hyde")
+class HyDERetriever(ExpandingRetriever):
+    """Hypothetical document embeddings: a language model answers first, and its answers are searched for.
+
+    Over `dense` it does what the paper does: the mean of the vectors of the hypothetical documents, and of
+    the question's own, is the one vector that is searched for; the score is the cosine to it. Any other base
+    searches for each text, and the rankings are fused by reciprocal rank. Every passage tells the
+    documents (`hyde_queries`, `hyde_queries_count`). Without any, the base's own result is returned.
+
+    Source: Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2022
+    (arXiv 2212.10496).
+    """
+
+    name = "hyde"
+
+    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+        by_vector = self._base_name == "dense"
+        expansion = await self._expand(request, sources, hypothetical_documents, search_each=not by_vector)
+        if by_vector and expansion.texts:
+            passages = await self._nearest(request, sources, expansion.texts)
+        elif expansion.texts:
+            passages = expansion.fused(k=self._rrf_k)
+        else:
+            passages = expansion.rankings[request.text]
+        return [
+            {
+                **passage,
+                "source": self.name,
+                "hyde_queries": expansion.texts,
+                "hyde_queries_count": len(expansion.texts),
+            }
+            for passage in passages
+        ]
+
+    @cached_property
+    def _embedder(self) -> EmbeddingProvider | None:
+        """The model that the base was told to embed with, or None to leave that to each source."""
+        config = self._base_params.get("embedding_config")
+        return None if config is None else create_embedder(config)
+
+    async def _nearest(
+        self, request: Request, sources: Sequence[PassageSource], documents: Sequence[str]
+    ) -> list[RetrievedPassage]:
+        """The passages nearest to the mean vector; each vector space has its own."""
+        searched = [source for source in sources if "dense" in source.channels]
+        spaces = {source.embedder_id: source for source in searched}
+        vectors = await gathered(
+            {
+                space: partial(self._mean_vector, source, request, documents)
+                for space, source in spaces.items()
+            },
+            of=self.name,
+        )
+        found = await gathered(
+            {
+                source.name: partial(
+                    ask_channel,
+                    "dense",
+                    source,
+                    request,
+                    limit=request.top_k,
+                    vector=vectors[source.embedder_id],
+                )
+                for source in searched
+                if source.embedder_id in vectors
+            },
+            of=self.name,
+        )
+        return ranked(
+            to_passage(item, knowledge_base=name, retriever=self.name)
+            for name, items in found.items()
+            for item in items
+        )
+
+    async def _mean_vector(
+        self, source: PassageSource, request: Request, documents: Sequence[str]
+    ) -> NDArray[np.float32] | None:
+        """The mean of all vectors, at length 1; None where there is none and the source embeds by itself."""
+        import numpy as np
+
+        embed = source.embed if self._embedder is None else self._embedder.embed
+        rows = [await embed(documents, kind="passage")]
+        if self._include_original:
+            rows.append(await embed([request.text], kind="query"))
+        known = [row for row in rows if row is not None]
+        if not known:
+            return None
+        mean = np.concatenate(known).mean(axis=0)
+        length = float(np.linalg.norm(mean))
+        return mean / length if length > 0 else None

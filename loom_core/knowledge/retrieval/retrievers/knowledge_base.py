@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import PassageSource
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.retrieval.answer import Answer
     from loom_core.knowledge.retrieval.config import Strategy
+    from loom_core.knowledge.retrieval.searcher import Answer
 
     _Asking = Callable[[Request], Awaitable[list[KnowledgeItem]]]
 

@@ -1,18 +1,26 @@
-"""Several knowledge sources asked as one."""
+"""Federation: several knowledge sources asked at once, each with a deadline, and answered as one."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, SourceError
+from loom_core.errors import (
+    ConfigError,
+    InvalidInputError,
+    LoomError,
+    NotFoundError,
+    SourceError,
+    SourceStartingError,
+    unwrapped,
+)
 from loom_core.knowledge.retrieval.confidence import Match, assess_match, combine_matches
-from loom_core.knowledge.sources.federation.answer import FederatedAnswer, federated_item
-from loom_core.knowledge.sources.federation.merging import candidates_for, merged
-from loom_core.knowledge.sources.federation.source_call import Asking, late
+from loom_core.knowledge.sources.federation.merging import candidates_for, merge
 from loom_core.knowledge.validation import check_limit, check_question
 
 if TYPE_CHECKING:
@@ -20,9 +28,16 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.sources.federation.answer import SourceReport
 
-__all__ = ["Federation"]
+__all__ = [
+    "START_SECONDS",
+    "Asking",
+    "FederatedAnswer",
+    "Federation",
+    "SourceReport",
+    "SourceState",
+    "late",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +124,7 @@ class Federation:
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
         chosen = self._chosen(source)
-        depth = candidates_for(limit, sources=len(chosen))
+        depth = limit if len(chosen) == 1 else candidates_for(limit)
         asked = [Asking(each, self._seconds(each)) for each in chosen]
         async with anyio.create_task_group() as tasks:
             for each in asked:
@@ -117,25 +132,28 @@ class Federation:
         if all(each.report.state != "answered" for each in asked):
             raise _failure(asked)
         by_name = {source.name: each for source, each in zip(chosen, asked, strict=True)}
-
-        async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
-            return await by_name[name].again(question, most, dict(filters or {}))
-
         found = {name: each.items for name, each in by_name.items()}
         matches = await to_thread.run_sync(_matches, query, chosen, found)
-        ranked = await merged(
-            query,
-            found,
-            limit=limit,
-            spaces=_spaces(chosen),
-            ask=ask,
-            confidence=max(match.confidence for match in matches),
-        )
-        match = _own_match(chosen[0]) if len(chosen) == 1 else None
+        match: Match | None = None
+        if len(chosen) == 1:
+            items = [item.of_source(chosen[0].name) for item in asked[0].items]
+            match = _own_match(chosen[0])
+        else:
+
+            async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
+                return await by_name[name].again(question, most, dict(filters or {}))
+
+            items = await merge(
+                query,
+                found,
+                limit=limit,
+                spaces=_spaces(chosen),
+                ask=ask,
+                confidence=max(match.confidence for match in matches),
+            )
         if match is None:
-            items = [one.item for one in ranked]
             match = await to_thread.run_sync(combine_matches, query, matches, items)
-        return FederatedAnswer(tuple(ranked), match, tuple(each.report for each in asked))
+        return FederatedAnswer(items, match, tuple(each.report for each in asked))
 
     async def get_by_id(self, id_: str) -> KnowledgeItem | None:
         """The item with an id of an answer, or None.
@@ -164,7 +182,7 @@ class Federation:
         seconds = self._seconds(source)
         with anyio.move_on_after(seconds):
             item = await source.get_by_id(id_)
-            return None if item is None else federated_item(source.name, item)
+            return None if item is None else item.of_source(source.name)
         raise SourceError(f"{source.name}: {late(seconds)}", advice="Ask again, or allow it more time.")
 
     def _seconds(self, source: KnowledgeBaseProvider) -> float:
@@ -231,3 +249,155 @@ def _checked(seconds: float) -> float:
     if not seconds > 0:
         raise ConfigError(f"A deadline is {seconds} s.", advice="Use a number of seconds above 0.")
     return seconds
+
+
+SourceState = Literal["answered", "failed", "late", "starting"]
+"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What became of one source that was asked.
+
+    Attributes:
+        source: its name.
+        state: how it ended.
+        seconds: how long it took.
+        count: how many passages it found.
+        problem: what went wrong and what to do, in sentences; empty where it answered.
+        is_refusal: whether it failed by the question itself, such as a filter that it does not have.
+    """
+
+    source: str
+    state: SourceState
+    seconds: float
+    count: int = 0
+    problem: str = ""
+    is_refusal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedAnswer:
+    """Passages of several sources in one order, and what became of every source.
+
+    Attributes:
+        items: best first, see `KnowledgeItem.of_source`; `relevance` is comparable among them all.
+        match: how well they fit the question.
+        reports: one for each source that was asked, in the order of the sources.
+    """
+
+    items: list[KnowledgeItem]
+    match: Match
+    reports: tuple[SourceReport, ...]
+
+    @property
+    def partial(self) -> bool:
+        """Whether a source that was asked is not in it."""
+        return any(report.state != "answered" for report in self.reports)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader has to know: how many sources answered, and why the others did not."""
+        if not self.partial:
+            return []
+        answered = sum(report.state == "answered" for report in self.reports)
+        return [
+            f"{answered} of {len(self.reports)} sources answered.",
+            *(f"{report.source}: {report.problem}" for report in self.reports if report.problem),
+        ]
+
+
+START_SECONDS = 9.0
+"""So long a question waits at the most for a source that is being started; its own time begins after that."""
+
+
+class Asking:
+    """A question to one source.
+
+    Args:
+        source: what is asked.
+        seconds: how long it has for its answer. If it has to be started first, that is waited for as long,
+            but not longer than `START_SECONDS`.
+
+    Attributes:
+        items: what it found, best first.
+        report: what became of it; of a failure until `run` has ended.
+        error: why it failed, where it said so.
+    """
+
+    def __init__(self, source: KnowledgeBaseProvider, seconds: float) -> None:
+        self._source = source
+        self._seconds = seconds
+        self.items: list[KnowledgeItem] = []
+        self.report = SourceReport(source.name, "failed", 0.0)
+        self.error: LoomError | None = None
+        self._until = 0.0  # by the clock of the event loop: when its time is over
+
+    async def run(
+        self,
+        query: str,
+        limit: int,
+        filters: dict[str, Any],
+        told: Callable[[SourceReport], Awaitable[None]] | None,
+    ) -> None:
+        """Ask, wait, and note what came of it; raises nothing but cancellation.
+
+        Args:
+            query: see `KnowledgeBaseProvider.query`, as for the next two.
+            limit: how many passages at the most.
+            filters: may be empty.
+            told: called with the report.
+        """
+        began = time.monotonic()
+        state: SourceState = "late"
+        problem = ""
+        with anyio.CancelScope() as answering:
+            try:
+                await self._source.start(min(self._seconds, START_SECONDS))
+                self._until = answering.deadline = anyio.current_time() + self._seconds
+                found = await self._source.query(query, limit=limit, filters=dict(filters) or None)
+                self.items = found[:limit]
+                state = "answered"
+            except Exception as raised:  # noqa: BLE001 - the outermost handler of what may be anybody's code
+                state = "starting" if isinstance(raised, SourceStartingError) else "failed"
+                error = unwrapped(raised)
+                if isinstance(error, LoomError):
+                    problem, self.error = str(error), error
+                else:
+                    _log.exception("the source %r failed", self._source.name)
+                    problem = f"It failed by an error of its own ({type(error).__name__}). The log says more."
+        if state == "late":
+            problem = f"{late(self._seconds)} Ask again, or allow it more time."
+        self.report = SourceReport(
+            self._source.name,
+            state,
+            seconds=time.monotonic() - began,
+            count=len(self.items),
+            problem=problem,
+            is_refusal=isinstance(self.error, InvalidInputError),
+        )
+        if told is not None:
+            await told(self.report)
+
+    async def again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
+        """Ask another question in what is left of the time.
+
+        Returns:
+            What the source finds, best first; nothing where it did not answer the first question, or fails
+            now: what it gave before counts all the same, so `report` stays as it is.
+        """
+        if self.report.state != "answered":
+            return []
+        with anyio.CancelScope(deadline=self._until):
+            try:
+                return (await self._source.query(query, limit=limit, filters=dict(filters) or None))[:limit]
+            except Exception as raised:  # noqa: BLE001 - as in `run`
+                _log.info(
+                    "the source %r could not be asked once more: %s", self._source.name, unwrapped(raised)
+                )
+        return []
+
+
+def late(seconds: float) -> str:
+    """That a source gave no answer in time, as a sentence."""
+    return f"It did not answer within {seconds:g} s."

@@ -29,7 +29,7 @@ from loom_core.knowledge.text.shingles import Sketch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AskAgain", "MergedItem", "candidates_for", "merged"]
+__all__ = ["AskAgain", "candidates_for", "merge"]
 
 _MIN_CANDIDATES, _CANDIDATES_PER_HIT = 20, 2
 _MAX_CANDIDATES = 100
@@ -47,26 +47,8 @@ It gives what the source finds, best first; nothing where it cannot be asked, or
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MergedItem:
-    """A passage among those of all sources.
-
-    Attributes:
-        source: name of the source that has it.
-        item: the passage as the source gave it, but `relevance`, which is comparable with the others'; the
-            source's own is in `metadata["own_relevance"]`.
-        also_in: other sources that have it or nearly, each with its id there.
-    """
-
-    source: str
-    item: KnowledgeItem
-    also_in: tuple[tuple[str, str], ...] = ()
-
-
-def candidates_for(limit: int, *, sources: int) -> int:
-    """How many passages each of some sources is to be asked for, so that `limit` of them are the best."""
-    if sources == 1:
-        return limit
+def candidates_for(limit: int) -> int:
+    """How many passages each of several sources is to be asked for, so that `limit` of them are the best."""
     return min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
 
 
@@ -78,7 +60,7 @@ class _Pool:
     relevance: list[float]
 
 
-async def merged(
+async def merge(
     query: str,
     found: Mapping[str, Sequence[KnowledgeItem]],
     *,
@@ -86,10 +68,11 @@ async def merged(
     spaces: Mapping[str, str] | None = None,
     ask: AskAgain | None = None,
     confidence: float = 1.0,
-) -> list[MergedItem]:
-    """The best passages of several sources, best first, each once.
+) -> list[KnowledgeItem]:
+    """Merge the best passages of several sources, best first, each once; see `KnowledgeItem.of_source`.
 
-    Where only one source found something, its order and its relevances stay as they are.
+    `relevance` becomes comparable among them all; the source's own is in `metadata["own_relevance"]`. Where
+    only one source found something, its order and its relevances stay as they are.
 
     Args:
         query: the question.
@@ -106,7 +89,7 @@ async def merged(
     pool = await _pooled(query, having, spaces or {})
     more = pool if ask is None or len(found) == 1 else await _led_to(query, pool, list(found), ask)
     if len(having) == 1 and more is pool:
-        return [MergedItem(name, item) for name, item in pool.candidates[:limit]]
+        return [item.of_source(name) for name, item in pool.candidates[:limit]]
     return await to_thread.run_sync(_best, more, limit, confidence)
 
 
@@ -153,7 +136,7 @@ async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain
     What is found so is worth what the link to it is, and left out without one. The result is the same pool
     where there is no link.
     """
-    from loom_core.knowledge.sources.federation.follow_up import LEAD_LIMIT, lead
+    from loom_core.knowledge.sources.federation.cross_source_links import LEAD_LIMIT, lead
 
     following = await to_thread.run_sync(lead, query, pool.candidates, pool.relevance)
     if following is None:
@@ -177,7 +160,7 @@ def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]]
 
     The result is the same pool where there is no link.
     """
-    from loom_core.knowledge.sources.federation.cross_links import cross_links
+    from loom_core.knowledge.sources.federation.cross_source_links import cross_links
 
     links = {link.target: link for link in cross_links(query, pool.candidates, pool.relevance, led_to=led_to)}
     if not links:
@@ -194,7 +177,7 @@ def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]]
     return _Pool(candidates, relevance)
 
 
-def _best(pool: _Pool, limit: int, confidence: float) -> list[MergedItem]:
+def _best(pool: _Pool, limit: int, confidence: float) -> list[KnowledgeItem]:
     """The first candidates by their relevance, which is that of the best times `confidence`."""
     # Equals stay as the sources are.
     order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
@@ -267,7 +250,7 @@ def _stretched(own: Sequence[float], judged: Sequence[float]) -> list[float]:
 
 def _without_overlaps(
     ranked: Sequence[tuple[str, KnowledgeItem]], relevance: Sequence[float], limit: int
-) -> list[MergedItem]:
+) -> list[KnowledgeItem]:
     """The first passages, each with those of other sources that say the same."""
     kept: list[tuple[str, KnowledgeItem, float, Sketch]] = []
     copies: list[list[tuple[str, str]]] = []
@@ -288,7 +271,7 @@ def _without_overlaps(
             kept.append((source, item, score, sketch))
             copies.append([])
     return [
-        MergedItem(source, _judged(item, score), tuple(others))
+        _judged(item, score).of_source(source, also_in=others)
         for (source, item, score, _), others in zip(kept, copies, strict=True)
     ]
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingKind
     from loom_core.knowledge.interface import Channel
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.sources.federation.answer import SourceReport
-    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.sources.federation.federation import Federation, SourceReport
 
 __all__ = ["FederatedSource"]
 

@@ -10,10 +10,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio import to_thread
 
 from loom_core.errors import LoomError, SourceError, SourceStartingError
+from loom_core.knowledge.ingest.chunking.boundaries import cut_near
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.snippets import best_stretch
 from loom_core.knowledge.sources.named_source import NamedSource
 from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
 from loom_core.knowledge.sources.remote.recent_items import RecentItems
@@ -22,13 +23,15 @@ from loom_core.knowledge.text.control_characters import visible
 from loom_core.knowledge.validation import check_limit, check_question
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import mcp_types
 
     from loom_core.knowledge.sources.remote.mcp_search import FetchCall, SearchCall
     from loom_core.mcp_client.connections.connection import ServerConnection
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["MCPKnowledgeBase"]
+__all__ = ["MCPKnowledgeBase", "best_stretch"]
 
 _MAX_LIMIT = 100
 _LISTED_SECONDS = 60.0  # after which the server's tools are looked at again
@@ -252,3 +255,40 @@ def _blocks(result: mcp_types.CallToolResult) -> list[tuple[str, str]]:
 def _block_item(text: str, source: str) -> KnowledgeItem:
     digest = sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     return KnowledgeItem(id=digest, content=text[:_MAX_TEXT], source=source)
+
+
+_LENGTH = 1600  # characters: what a passage usually has
+_SHORTEST = 800
+_MAX_SEARCHED = 200_000
+
+
+async def best_stretch(query: str, text: str, *, above: str = "") -> tuple[str, int]:
+    """The stretch of a text in which most of a question's words stand, and where it begins.
+
+    Args:
+        query: the question.
+        text: the text; only its first 200,000 characters are read.
+        above: its title.
+    """
+    from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+
+    stretches = await to_thread.run_sync(lambda: list(_stretches(text[:_MAX_SEARCHED])))
+    if not stretches:
+        return "", 0
+    items = [
+        KnowledgeItem(id=str(start), content=stretch, source="", metadata={"title": above})
+        for stretch, start in stretches
+    ]
+    best = await FeatureReranker(weight=1.0).rerank(query, items, limit=1)
+    return best[0].content, int(best[0].id)
+
+
+def _stretches(text: str) -> Iterator[tuple[str, int]]:
+    """A text in pieces that end where sentences do, each with its place; none is only white space."""
+    start = 0
+    while start < len(text):
+        limit = start + _LENGTH
+        end = len(text) if limit >= len(text) else cut_near(text, start + _SHORTEST, limit)
+        if text[start:end].strip():
+            yield text[start:end].strip(), start + len(text[start:end]) - len(text[start:end].lstrip())
+        start = end

@@ -144,8 +144,9 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _submit_stored(knowledge_base: GraphRAGKnowledgeBase, confirm: bool) -> str:
-    await knowledge_base.agree_on_rebuild(confirm=confirm)
-    return await to_thread.run_sync(partial(knowledge_base.submit_stored, confirm=confirm))
+    request = knowledge_base.rebuild_request(confirm=confirm)
+    await knowledge_base.agree_on_extraction(request)
+    return await to_thread.run_sync(knowledge_base.submit, request)
 
 
 async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:

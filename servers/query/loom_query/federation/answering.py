@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.generation.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
+from loom_core.knowledge.retrieval.patterns import HierarchicalRAG, MultiQueryRAG, RAGPattern
 from loom_core.knowledge.retrieval.retrievers.knowledge_base import KnowledgeBaseRetriever
 from loom_core.knowledge.sources.federation.source import FederatedSource
 from loom_query.federation.passages import passage_of
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from loom_core.knowledge.model import RetrievedPassage
-    from loom_core.knowledge.retrieval.generation.patterns import RAGOptions
-    from loom_core.knowledge.sources.federation.answer import SourceReport
-    from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.knowledge.retrieval.patterns import RAGOptions
+    from loom_core.knowledge.sources.federation.federation import Federation, SourceReport
     from loom_core.llm.interface import LLMProvider
     from loom_query.models import Pattern
 

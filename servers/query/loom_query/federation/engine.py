@@ -9,7 +9,7 @@ from anyio import to_thread
 
 __all__ = ["Engine"]
 
-_MODULES = ("loom_core.knowledge.rag.knowledge_base", "loom_core.knowledge.retrieval.generation.patterns")
+_MODULES = ("loom_core.knowledge.rag.knowledge_base", "loom_core.knowledge.retrieval.patterns")
 
 
 class Engine:

@@ -10,7 +10,6 @@ import anyio
 from anyio import to_thread
 
 from loom_core.knowledge.interface import KnowledgeBaseProvider
-from loom_core.knowledge.sources.federation.answer import federated_item
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.server.search.excerpts import Stretch, cut, forms_of, read
 from loom_query.federation.passages import address_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
-    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.knowledge.sources.federation.federation import SourceReport
     from loom_core.mcp_client.connections.connection import ServerConnection
     from loom_core.mcp_client.connections.lifecycle import ServerFacts
     from loom_query.configuration.source_config import Kind
@@ -86,7 +85,7 @@ class LiveSource:
             LoomError: the source cannot be asked.
         """
         item = await self.provider.get_by_id(id_)
-        return None if item is None else _stretch_of(federated_item(self.name, item), start or 0, tokens)
+        return None if item is None else _stretch_of(item.of_source(self.name), start or 0, tokens)
 
     @asynccontextmanager
     async def in_use(self) -> AsyncGenerator[None]:

@@ -28,7 +28,7 @@ from loom_query.texts import ask_text, query_text, sources_text
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from loom_core.knowledge.sources.federation.answer import SourceReport
+    from loom_core.knowledge.sources.federation.federation import SourceReport
     from loom_query.service import Service
 
 __all__ = ["QUERY_HEAD", "register_tools"]

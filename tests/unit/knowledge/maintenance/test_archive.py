@@ -18,9 +18,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, RecordError, StoreBusyError
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.maintenance.archive import ArchiveReader
-from loom_core.knowledge.maintenance.archive_export import export
-from loom_core.knowledge.maintenance.archive_import import receive_archive
+from loom_core.knowledge.maintenance.archive import ArchiveReader, export, receive_archive
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.storage import ProcessLock
 
@@ -143,7 +141,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from loom_core.knowledge.maintenance.archive import ArchiveReader
-from loom_core.knowledge.maintenance.archive_import import receive_archive
+from loom_core.knowledge.maintenance.archive import receive_archive
 from loom_core.knowledge.store import Record
 
 folder = Path(sys.argv[1])

@@ -18,7 +18,7 @@ from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededErr
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.rag.extraction_plan import ExtractionPlan, draft_materials
+from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
 from loom_core.knowledge.rag.folder_watch import FolderWatch
 from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest, SyncRequest
 from loom_core.knowledge.retrieval.config import WaitSettings
@@ -445,5 +445,5 @@ async def test_what_cannot_even_be_listed_in_time_needs_a_confirmation():
     record = Record(None)
     plan = ExtractionPlan(record, pipeline, ExtractionConfig(), listing_seconds=-1)
     with pytest.raises(ConfirmationNeededError, match="more than 1 passages of 1 documents"):
-        await plan.agree(draft_materials(documents(9)), confirm=False, seconds=0)
+        await plan.agree(DocumentsRequest(documents(9)).items(), confirm=False, seconds=0)
     record.close()

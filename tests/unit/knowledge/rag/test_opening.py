@@ -18,10 +18,9 @@ from loom_core.knowledge.indexes import NearestByChroma
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.indexes.vectors import Vectors
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
-from loom_core.knowledge.rag.drafts import text_drafts
-from loom_core.knowledge.rag.requests import DocumentsRequest
-from loom_core.knowledge.retrieval.answer import Answer
+from loom_core.knowledge.rag.requests import DocumentsRequest, text_drafts
 from loom_core.knowledge.retrieval.config import WaitSettings
+from loom_core.knowledge.retrieval.searcher import Answer
 from tests.fixtures import processes
 
 pytestmark = pytest.mark.slow

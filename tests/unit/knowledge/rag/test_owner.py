@@ -25,9 +25,9 @@ from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOpti
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
 from loom_core.knowledge.rag.requests import DocumentsRequest
-from loom_core.knowledge.retrieval.answer import Answer
 from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+from loom_core.knowledge.retrieval.searcher import Answer
 from loom_core.knowledge.store import Job
 from loom_core.observability import LoomTracer
 from loom_core.storage.ownership import holder_of, read_card, write_card

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loom_core.knowledge.store import Job, JobTable, Record
+from loom_core.knowledge.store import Job, JobItem, JobTable, Record
 from loom_core.knowledge.store.jobs import Found, Pace
 
 
 def test_a_job_that_was_submitted_survives_reopening(tmp_path: Path):
     record = Record(tmp_path / "record.db")
-    id_ = record.jobs.submit({"texts": 1}, [("text:a", b"payload")], listed=True)
+    id_ = record.jobs.submit({"texts": 1}, [JobItem("text:a", b"payload")], listed=True)
     record.close()
     record = Record(tmp_path / "record.db")
     job = record.jobs.get(id_)
@@ -36,7 +36,7 @@ def test_jobs_are_done_in_their_order_and_listed_newest_first(record: Record):
 
 
 def test_pending_documents_are_as_many_as_fit_and_at_least_one(record: Record):
-    record.jobs.submit({"texts": 3}, [(f"text:{n}", b"x" * 10) for n in range(3)], listed=True)
+    record.jobs.submit({"texts": 3}, [JobItem(f"text:{n}", b"x" * 10) for n in range(3)], listed=True)
     job = record.jobs.next()
     assert job is not None
     fitting = [len(record.jobs.pending(job, 10, size=size)) for size in (1, 10, 19, 20, 30)]
@@ -78,7 +78,7 @@ def test_a_job_tells_how_far_it_is(record: Record):
 
 
 def test_a_text_is_kept_only_until_it_is_settled(record: Record):
-    record.jobs.submit({}, [("text:a", b"payload")], listed=True)
+    record.jobs.submit({}, [JobItem("text:a", b"payload")], listed=True)
     job = record.jobs.next()
     assert job is not None
     (item,) = record.jobs.pending(job, 1)
@@ -87,7 +87,7 @@ def test_a_text_is_kept_only_until_it_is_settled(record: Record):
 
 
 def test_a_cancelled_job_skips_what_is_left_and_keeps_what_is_done(record: Record):
-    id_ = record.jobs.submit({}, [("text:a", b"1"), ("text:b", b"2")], listed=True)
+    id_ = record.jobs.submit({}, [JobItem("text:a", b"1"), JobItem("text:b", b"2")], listed=True)
     job = record.jobs.next()
     assert job is not None
     record.jobs.settle(job, record.jobs.pending(job, 1)[0], "added")
@@ -121,7 +121,7 @@ def test_a_request_may_name_paths_that_are_no_utf_8(record: Record):
 
 
 def _running(record: Record, count: int) -> Job:
-    record.jobs.submit({"texts": count}, [(f"text:{n}", b"x") for n in range(count)], listed=True)
+    record.jobs.submit({"texts": count}, [JobItem(f"text:{n}", b"x") for n in range(count)], listed=True)
     job = record.jobs.next()
     assert job is not None
     return job

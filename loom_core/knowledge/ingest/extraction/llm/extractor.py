@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.errors import ModelFailure
-    from loom_core.knowledge.ingest.extraction.llm.raw_extraction import Said
+    from loom_core.knowledge.ingest.extraction.llm.reply import Said
     from loom_core.knowledge.model import Chunk, Extraction
     from loom_core.llm.interface import LLMProvider
 

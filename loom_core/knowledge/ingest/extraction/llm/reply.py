@@ -1,24 +1,87 @@
-"""Reading what a language model says it found in passages, whatever form it chose.
+"""The reply of a language model: reading what it says it found in passages, whatever form it chose.
 
 Asked for is JSON of one form (`prompts`). Models also write fences and prose around it, stop in the middle
 of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and lists. All
-that can be read is read, and nothing is believed: `placing` looks for it in the passages.
+that can be read is read, and nothing is believed: `span_alignment` looks for it in the passages.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
-from loom_core.knowledge.ingest.extraction.llm.lines import read_lines
-from loom_core.knowledge.ingest.extraction.llm.raw_extraction import MOST_SAID, Said, SaidEntity, SaidRelation
+from loom_core.knowledge.text.surface_forms import name_key
 from loom_core.llm.text import without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["read_answer"]
+__all__ = ["MOST_SAID", "Said", "SaidEntity", "SaidRelation", "read_answer"]
+
+
+MOST_SAID = 5000
+"""More things than any answer holds that is no endless loop."""
+
+_LONGEST = 300  # characters of a name, a type or a predicate: longer ones are sentences
+
+
+class SaidEntity(NamedTuple):
+    """An entity, as the model wrote it.
+
+    Attributes:
+        name: its name.
+        type: its type, or empty.
+        passage: number of the passage that names it, or None where the model does not say.
+    """
+
+    name: str
+    type: str
+    passage: int | None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has a name, and nothing is too long to be what it is meant to be."""
+        return bool(self.name.strip()) and max(len(self.name), len(self.type)) <= _LONGEST
+
+
+class SaidRelation(NamedTuple):
+    """A relation between two entities, as the model wrote it.
+
+    Attributes:
+        subject: name of the one.
+        predicate: how they are connected, or empty.
+        object: name of the other.
+        passage: number of the passage that states it, or None where the model does not say.
+    """
+
+    subject: str
+    predicate: str
+    object: str
+    passage: int | None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has both ends, and nothing is too long to be what it is meant to be."""
+        texts = (self.subject, self.predicate, self.object)
+        return bool(self.subject.strip() and self.object.strip()) and max(map(len, texts)) <= _LONGEST
+
+
+class Said(NamedTuple):
+    """All that an answer says.
+
+    Attributes:
+        entities: nothing twice, in the order of the answer.
+        relations: likewise.
+        passages: of which passages it says something, and be it that they name nothing; None stands for
+            all of them, where the model does not say which.
+    """
+
+    entities: tuple[SaidEntity, ...] = ()
+    relations: tuple[SaidRelation, ...] = ()
+    passages: frozenset[int | None] = frozenset()
+
 
 _MAX_ANSWER = 200_000  # characters of an answer that are read, after the thinking
 _MAX_DEAD_ENDS = 500  # places where JSON might begin and does not
@@ -179,3 +242,121 @@ def _number(text: str) -> int | None:
     """The number in `2`, `[2]`, `passage_2` or `段落2`."""
     match = _NUMBER.fullmatch(text)
     return int(match[1]) if match else None
+
+
+_MAX_LINES = 5000
+_MAX_LINE = 600  # characters; a longer one is prose
+
+_MARKER = re.compile(r"\s*(?:[-*+•·]\s+|[(（]?\d{1,3}[.、)）](?!\d)\s*)")
+_HEADING = re.compile(
+    r"[\s#*\[【]*(?:passage|段落|第)?\s*[\[【]?(\d{1,4})[\]】]?\s*(?:段)?[\]】*:：\s]*", re.IGNORECASE
+)
+_SECTION = re.compile(
+    r"[\s#*]*(?P<what>entit(?:y|ies)|实体|relation(?:ship)?s?|triples?|关系|三元组)[^|]{0,40}", re.I
+)
+_RULE = re.compile(r"[\s|:+=-]+")
+_TRIPLE = re.compile(r"\s*[(（<\[](?P<inside>[^()（）<>\[\]]{3,600})[)）>\]]\s*[.,;，。；]?\s*")
+_TYPED = re.compile(
+    r"(?P<name>.{1,200}?)\s*[(（\[【](?P<type>[^()（）\[\]【】]{1,60})[)）\]】][\s.,;，。；]*"
+)
+_LABELLED = re.compile(r"(?P<name>[^:：]{1,200}?)\s*(?:[:：]|\s[-–—]\s)\s*(?P<type>[^:：]{1,60})")
+_ARROW = re.compile(r"[-=—]{1,3}>|[→⇒]|-{2,3}")
+_COMMA = re.compile(r"[,，、;；]")
+_QUOTES = " \t*_`\"'“”‘’「」『』《》<>"
+_HEADERS = frozenset("name entity subject 实体 名称 主语 主体 entities node source head".split())
+
+_Section: TypeAlias = Literal["", "entities", "relations"]
+
+
+def read_lines(text: str) -> Said:
+    """What tables and lists say, one thing a line; prose around them says nothing."""
+    reader = _LineReader()
+    for line in islice(text.splitlines(), _MAX_LINES):
+        reader.take(line)
+    return reader.result()
+
+
+class _LineReader:
+    """Collects what lines say, and remembers the headings above them."""
+
+    def __init__(self) -> None:
+        self._entities: dict[SaidEntity, None] = {}
+        self._triples: dict[SaidRelation, _Section] = {}
+        self._passage: int | None = None
+        self._section: _Section = ""
+
+    def take(self, line: str) -> None:
+        if len(line) > _MAX_LINE or not line.strip() or _RULE.fullmatch(line):
+            return
+        if (heading := _HEADING.fullmatch(line)) is not None:
+            self._passage, self._section = int(heading[1]), ""
+            return
+        if "|" not in line and (heading := _SECTION.fullmatch(line)) is not None and _ends_heading(line):
+            named = heading["what"].casefold()
+            self._section = "entities" if named.startswith(("entit", "实体")) else "relations"
+            return
+        marker = _MARKER.match(line)
+        listed = marker is not None or bool(self._section)
+        cells = _cells(line[marker.end() :] if marker else line, listed=listed)
+        if len(cells) >= 3:
+            self._take_three(cells)
+        elif len(cells) == 2 and not _is_header(cells):
+            self._add(cells[0], cells[1])
+        elif listed and self._section != "relations":
+            for name in _COMMA.split(cells[0]) if cells else ():
+                self._add(_bare(name), "")
+
+    def result(self) -> Said:
+        """What was read; a row of three columns is a relation where the third is an entity, too."""
+        named = {name_key(entity.name) for entity in self._entities}
+        relations: dict[SaidRelation, None] = {}
+        for triple, section in self._triples.items():
+            if section == "relations" or name_key(triple.object) in named:
+                relations.setdefault(triple)
+            else:
+                self._entities.setdefault(SaidEntity(triple.subject, triple.predicate, triple.passage))
+        passages = {each.passage for each in (*self._entities, *relations)}
+        return Said(tuple(self._entities), tuple(relations), frozenset(passages))
+
+    def _take_three(self, cells: Sequence[str]) -> None:
+        if _is_header(cells):
+            is_relation = cells[0].casefold() in {"subject", "主语", "主体", "source", "head"}
+            self._section = "relations" if is_relation else self._section
+            return
+        triple = SaidRelation(cells[0], cells[1], cells[2], self._passage)
+        if triple.is_usable and len(self._triples) < MOST_SAID:
+            self._triples.setdefault(triple, self._section)
+
+    def _add(self, name: str, type_: str) -> None:
+        entity = SaidEntity(name, type_, self._passage)
+        if entity.is_usable and len(self._entities) < MOST_SAID:
+            self._entities.setdefault(entity)
+
+
+def _ends_heading(line: str) -> bool:
+    bare = line.strip()
+    return bare.startswith(("#", "**")) or bare.endswith((":", "：", "**")) or len(bare.split()) == 1
+
+
+def _cells(line: str, *, listed: bool) -> list[str]:
+    """The parts of a line that are told apart by bars, arrows, brackets or colons, whichever is there."""
+    if "|" in line or "\t" in line:
+        return [cell for part in re.split(r"[|\t]", line) if (cell := _bare(part))]
+    if len(parts := _ARROW.split(line)) >= 3:
+        return [cell for part in parts if (cell := _bare(part))]
+    if (triple := _TRIPLE.fullmatch(line)) is not None and len(parts := _COMMA.split(triple["inside"])) >= 3:
+        return [cell for part in parts if (cell := _bare(part))]
+    if listed:
+        for pattern in (_TYPED, _LABELLED):
+            if (match := pattern.fullmatch(line)) is not None:
+                return [_bare(match["name"]), _bare(match["type"])]
+        return [line]
+    return []
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    return cells[0].casefold() in _HEADERS
+
+
+def _bare(text: str) -> str:
+    return text.strip(_QUOTES)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
-    from loom_core.knowledge.ingest.extraction.llm.raw_extraction import SaidEntity, SaidRelation
+    from loom_core.knowledge.ingest.extraction.llm.reply import SaidEntity, SaidRelation
     from loom_core.knowledge.text.surface_forms import SurfaceToken
 
 __all__ = ["METHOD", "Placed", "merged", "place"]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast
 from loom_core.knowledge.ingest.loaders.archive import open_archive
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line
 from loom_core.knowledge.ingest.loaders.content import ContentWriter
-from loom_core.knowledge.ingest.loaders.office.drawings import write_drawing
-from loom_core.knowledge.ingest.loaders.office.ooxml import check_parts, core_properties
+from loom_core.knowledge.ingest.loaders.office.ooxml import check_parts, core_properties, write_drawing
 from loom_core.knowledge.ingest.loaders.tables import write_table
 from loom_core.knowledge.ingest.loaders.titles import usable_title
 

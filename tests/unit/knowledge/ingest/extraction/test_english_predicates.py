@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.ingest.extraction.english_predicates import english_predicate
+from loom_core.knowledge.ingest.extraction.rules import english_predicate
 
 
 @pytest.mark.parametrize(

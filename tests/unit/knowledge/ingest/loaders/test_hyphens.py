@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.ingest.loaders.formats.pdf_layout import Hyphens
+from loom_core.knowledge.ingest.loaders.formats.pdf import Hyphens
 
 
 @pytest.mark.parametrize(

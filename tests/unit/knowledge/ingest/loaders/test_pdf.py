@@ -7,7 +7,7 @@ import pytest
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
-from loom_core.knowledge.ingest.loaders.formats.pdf_layout import PdfLine, find_paragraphs
+from loom_core.knowledge.ingest.loaders.formats.pdf import PdfLine, find_paragraphs
 
 
 def test_paragraphs_headings_and_pages_are_found(documents: Path, outline) -> None:

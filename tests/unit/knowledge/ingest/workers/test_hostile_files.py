@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.workers import Material, Preparer
-from loom_core.knowledge.ingest.workers.preparation import Failed, Made
+from loom_core.knowledge.ingest.workers import Preparer
 from loom_core.knowledge.ingest.workers.worker import ChildLimits
-from loom_core.knowledge.store.prepared import PreparedDocument
+from loom_core.knowledge.store.prepared import JobItem, Outcome, Prepared, PreparedDocument
 from tests.fixtures.hostile_files import REFUSED, TAKEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.hostile("files of any kind")]
@@ -28,8 +27,8 @@ def preparer() -> Iterator[Preparer]:
     preparer.close()
 
 
-def prepared(preparer: Preparer, path: Path) -> Made:
-    preparation = preparer.begin([Material(path.as_uri(), size=path.stat().st_size)])
+def prepared(preparer: Preparer, path: Path) -> Prepared:
+    preparation = preparer.begin([JobItem(path.as_uri(), size=path.stat().st_size)])
     deadline = time.monotonic() + 2 * _SECONDS
     while not preparer.work(preparation):
         assert time.monotonic() < deadline
@@ -43,7 +42,8 @@ def test_each_of_them_is_refused_with_a_reason_and_the_next_file_is_read(prepare
         path = tmp_path / name
         path.write_bytes(make())
         made = prepared(preparer, path)
-        assert isinstance(made, Failed), name
+        assert isinstance(made, Outcome), name
+        assert made.state == "failed"
         assert reason in made.reason, name
         assert name in made.reason, name
         assert "memory to prepare" not in made.reason, name

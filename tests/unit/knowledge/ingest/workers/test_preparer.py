@@ -17,12 +17,11 @@ import pytest
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.workers import Material, Preparation, Preparer, draft_payload
-from loom_core.knowledge.ingest.workers import preparation as making
-from loom_core.knowledge.ingest.workers.preparation import Failed, Made, Unchanged
+from loom_core.knowledge.ingest.workers import Preparation, Preparer, draft_payload, preparation
 from loom_core.knowledge.ingest.workers.worker import ChildLimits
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import PreparedDocument
+from loom_core.knowledge.store.prepared import JobItem, Outcome, Prepared
 
 pytestmark = pytest.mark.slow
 
@@ -44,12 +43,12 @@ def preparer_of() -> Iterator[Callable[..., Preparer]]:
         preparer.close()
 
 
-def material(n: int, text: str = "", *, known: bytes = b"") -> Material:
+def material(n: int, text: str = "", *, known: bytes = b"") -> JobItem:
     payload = draft_payload(DocumentDraft(f"text:{n}", text or f"Text number {n}. 第{n}页。", f"Title {n}"))
-    return Material(f"text:{n}", payload, {"tag": "x"}, known, len(payload))
+    return JobItem(f"text:{n}", payload, {"tag": "x"}, known, len(payload))
 
 
-def finish(preparer: Preparer, preparation: Preparation, *, seconds: float = 60.0) -> list[Made]:
+def finish(preparer: Preparer, preparation: Preparation, *, seconds: float = 60.0) -> list[Prepared]:
     until = time.monotonic() + seconds
     while not preparer.work(preparation):
         assert time.monotonic() < until, "it takes too long"
@@ -95,7 +94,7 @@ def test_what_the_record_has_already_is_only_compared(preparer_of):
     first = finish(preparer, preparer.begin([material(n) for n in range(70)]))
     hashes = [made.hash for made in first if isinstance(made, PreparedDocument)]
     again = [material(n, known=hash_) for n, hash_ in enumerate(hashes)]
-    assert finish(preparer, preparer.begin(again)) == [Unchanged(hash_) for hash_ in hashes]
+    assert finish(preparer, preparer.begin(again)) == [Outcome("unchanged", hash=hash_) for hash_ in hashes]
 
 
 def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp_path: Path):
@@ -105,13 +104,15 @@ def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp
     preparer = preparer_of()
     names = ("good.html", "bad.pdf", "none.docx", "note.md")
     good, bad, none, note = finish(
-        preparer, preparer.begin([Material((tmp_path / name).as_uri()) for name in names])
+        preparer, preparer.begin([JobItem((tmp_path / name).as_uri()) for name in names])
     )
     assert isinstance(good, PreparedDocument)
     assert good.title == "Zell"
     assert isinstance(note, PreparedDocument)
-    assert isinstance(bad, Failed)
-    assert isinstance(none, Failed)
+    assert isinstance(bad, Outcome)
+    assert bad.state == "failed"
+    assert isinstance(none, Outcome)
+    assert none.state == "failed"
     assert "bad.pdf" in bad.reason
     assert "does not exist" in none.reason
 
@@ -120,7 +121,7 @@ def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of)
     preparer = preparer_of(deadline=5.0)  # in which a child starts, too, be the machine busy
     first, long, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 64), material(3)]))
     assert isinstance(first, PreparedDocument)
-    assert long == Failed("it could not be prepared within 5 s")
+    assert long == Outcome("failed", "it could not be prepared within 5 s")
     assert isinstance(last, PreparedDocument)
 
 
@@ -129,7 +130,7 @@ def test_a_document_that_takes_too_much_memory_fails_and_the_others_do_not(prepa
     preparer = preparer_of(memory=400 << 20)
     first, large, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
     assert isinstance(first, PreparedDocument)
-    assert large == Failed("it takes more memory to prepare than a document may")
+    assert large == Outcome("failed", "it takes more memory to prepare than a document may")
     assert isinstance(last, PreparedDocument)
 
 
@@ -158,7 +159,7 @@ def test_a_document_over_which_every_child_crashes_fails_alone(preparer_of):
             crashed.add(child)
         preparer.work(preparation)
     _, long, last = finish(preparer, preparation)
-    assert long == Failed("the process that prepared it was killed by SIGSEGV")
+    assert long == Outcome("failed", "the process that prepared it was killed by SIGSEGV")
     assert isinstance(last, PreparedDocument)
     assert len(crashed) == 2
 
@@ -216,7 +217,8 @@ def test_children_are_told_how_the_rules_are_set():
     made = finish(preparer, preparer.begin([material(n, LONG[:200]) for n in range(64)]))
     preparer.close()
     assert made == [
-        making.made(material(n, LONG[:200]), pipeline=pipeline, limits=LoadLimits()) for n in range(64)
+        preparation.prepare(material(n, LONG[:200]), pipeline=pipeline, limits=LoadLimits())
+        for n in range(64)
     ]
 
 
@@ -253,8 +255,9 @@ def test_an_interpreter_that_is_none_fails_its_documents(
     false.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(false))
     preparer = preparer_of()
-    made = finish(preparer, preparer.begin([Material((tmp_path / "a.html").as_uri())]))
-    assert isinstance(made[0], Failed)
+    made = finish(preparer, preparer.begin([JobItem((tmp_path / "a.html").as_uri())]))
+    assert isinstance(made[0], Outcome)
+    assert made[0].state == "failed"
     assert "gave no sense" in made[0].reason
 
 

@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.workers.material import Material
-from loom_core.knowledge.ingest.workers.preparation import Failed, Unchanged
 from loom_core.knowledge.ingest.workers.wire import (
     FrameReader,
-    decode_made,
-    decode_material,
-    encode_made,
-    encode_material,
+    decode_item,
+    decode_prepared,
+    encode_item,
+    encode_prepared,
     read_frame,
     write_frame,
 )
 from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.store.prepared import JobItem, Outcome
 
 PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
 texts = st.text(st.characters(), max_size=60)
@@ -30,11 +29,11 @@ texts = st.text(st.characters(), max_size=60)
 
 @given(texts, texts, st.binary(max_size=40), st.none() | st.binary(max_size=100))
 def test_a_material_comes_out_as_it_went_in(uri: str, value: str, known: bytes, payload: bytes | None):
-    material = Material(uri, payload, {"名": value, "tags": [value]}, known)
+    material = JobItem(uri, payload, {"名": value, "tags": [value]}, known)
     stream = io.BytesIO()
-    write_frame(stream, *encode_material(material))
+    write_frame(stream, *encode_item(material))
     stream.seek(0)
-    assert decode_material(read_frame(stream), read_frame(stream)) == material
+    assert decode_item(read_frame(stream), read_frame(stream)) == material
 
 
 @given(texts)
@@ -44,21 +43,21 @@ def test_what_became_of_a_material_comes_out_as_it_went_in(text: str):
         "text:a", f"Zell is a town. 李白是诗人。{whole}", "Zell", "given", metadata={"n": 1.5}
     )
     document = PIPELINE.prepare_one(draft)
-    for made in (document, Failed(text), Unchanged(b"\0\xff")):
+    for made in (document, Outcome("failed", text), Outcome("unchanged", hash=b"\0\xff")):
         assert made is not None
-        assert decode_made(encode_made(made)) == made
+        assert decode_prepared(encode_prepared(made)) == made
 
 
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_answer_are_refused(frame: bytes):
     with pytest.raises(ValueError, match=r"."):
-        decode_made(frame)
+        decode_prepared(frame)
 
 
 @pytest.mark.parametrize("answer", [[], ["other"], ["document"], ["document", [1], []], ["unchanged", 5], {}])
 def test_answers_of_another_form_are_refused(answer: object):
     with pytest.raises(ValueError, match=r"."):
-        decode_made(json.dumps(answer).encode())
+        decode_prepared(json.dumps(answer).encode())
 
 
 @given(st.binary(max_size=8))

@@ -1,0 +1,150 @@
+"""Embedding of passages: preemptible by new documents, and for an embedder that is to take over."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from loom_core.errors import EmbeddingError
+from loom_core.knowledge.text.passage_text import embedding_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+    from loom_core.knowledge.retrieval.config import WaitSettings
+    from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+    from loom_core.knowledge.store import Record
+
+__all__ = ["Reembedding", "embed_preemptibly"]
+
+_log = logging.getLogger(__name__)
+_BATCH = 16
+
+
+class Reembedding:
+    """Goes on with a change of embedder, a batch at a time, wherever it was left. For the holder of the lock.
+
+    Args:
+        record: says which embedder is to take over, and keeps its vectors.
+        embedder: the one in charge.
+        urgent: whether there is something more urgent to do.
+        waits: how long to wait before a failed embedder is asked again, and before making way.
+    """
+
+    def __init__(
+        self, record: Record, embedder: CurrentEmbedder, *, urgent: Callable[[], bool], waits: WaitSettings
+    ) -> None:
+        self._record = record
+        self._embedder = embedder
+        self._urgent = urgent
+        self._waits = waits
+        self._after = 0
+        self._wanted = ""
+        self._retry_at = -math.inf
+        self.problem = ""
+        """Why it has stopped for now, or empty."""
+
+    async def step(self) -> bool:
+        """Make some of the vectors, or switch when there are all.
+
+        Returns:
+            Whether anything was done.
+        """
+        next_vectors = self._record.next_vectors
+        wanted = await to_thread.run_sync(next_vectors.wanted)
+        if wanted != self._wanted:
+            self._wanted, self._after, self._retry_at, self.problem = wanted, 0, -math.inf, ""
+        if not wanted or anyio.current_time() < self._retry_at:
+            return False
+        todo = await to_thread.run_sync(self._todo)
+        if not todo:
+            await to_thread.run_sync(self._switch, wanted)
+            return True
+        provider = await to_thread.run_sync(self._provider, wanted)
+        try:
+            vectors = await embed_preemptibly(
+                provider, list(todo.values()), urgent=self._urgent, after=self._waits.batch
+            )
+        except EmbeddingError as error:
+            self.problem = f"The change to {wanted} has stopped for now: {error}"
+            _log.warning("%s", self.problem)
+            self._retry_at = anyio.current_time() + self._waits.vectors
+            return False
+        if vectors is None:
+            return True
+        self.problem = ""
+        await to_thread.run_sync(next_vectors.store, wanted, list(todo), vectors)
+        return True
+
+    def _provider(self, wanted: str) -> EmbeddingProvider:
+        return self._embedder.made(wanted, self._record.next_vectors.config())
+
+    def _todo(self) -> dict[bytes, str]:
+        """The next texts to embed, by hash. Those behind come again: a chunk may have changed meanwhile."""
+        found = self._record.next_vectors.pending(_BATCH, after=self._after)
+        if not found and self._after:
+            found = self._record.next_vectors.pending(_BATCH)
+        self._after = found[-1][0] if found else 0
+        rows = self._record.documents.chunks([key for key, _ in found])
+        return {
+            hash_: embedding_text(rows[key].title, rows[key].heading_path, rows[key].text)
+            for key, hash_ in found
+            if key in rows
+        }
+
+    def _switch(self, wanted: str) -> None:
+        if self._record.next_vectors.switch(wanted):
+            before = self._embedder.id
+            self._embedder.follow()
+            _log.info("The vectors are made by %s now, no longer by %s.", wanted, before)
+
+
+async def embed_preemptibly(
+    provider: EmbeddingProvider,
+    texts: Sequence[str],
+    *,
+    kind: EmbeddingKind = "passage",
+    urgent: Callable[[], bool],
+    after: float,
+) -> NDArray[np.float32] | None:
+    """Vectors of texts; None if something more urgent came while they took long.
+
+    Documents are to be found by words and graph as soon as they are added, whatever a server far away does.
+
+    Args:
+        provider: makes the vectors.
+        texts: what of.
+        kind: see `EmbeddingKind`.
+        urgent: whether there is something more urgent; called in a worker thread.
+        after: seconds that are always given, and between two looks.
+
+    Raises:
+        EmbeddingError: see `EmbeddingProvider.embed`.
+    """
+    vectors: NDArray[np.float32] | None = None
+    failure: EmbeddingError | None = None
+
+    async def look() -> None:
+        while True:  # what other processes write down is seen by looking
+            await anyio.sleep(after)
+            if await to_thread.run_sync(urgent):
+                tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        try:
+            vectors = await provider.embed(texts, kind=kind)
+        except EmbeddingError as error:  # here, where no task group wraps it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return vectors

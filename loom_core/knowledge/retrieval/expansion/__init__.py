@@ -1,1 +1,0 @@
-"""From the passages found to those they lead to: links, entities, graph walk."""

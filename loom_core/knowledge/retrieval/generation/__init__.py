@@ -1,1 +1,0 @@
-"""Answers generated from passages, and the patterns around them."""

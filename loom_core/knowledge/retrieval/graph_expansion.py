@@ -1,0 +1,558 @@
+"""Graph expansion: from the passages found, and the entities a question names, to those they lead to.
+
+Three ways use one `Neighbourhood` of entities and passages, which reads each thing once:
+
+- *Links.* A question such as "Who directed the film that X starred in?" is answered by a passage that holds
+  few of its words: the passage about X names the film, and the film's own passage names the director. So the
+  best passages are followed along their links ("mentions → is about"), and what they lead to is judged by
+  what the question still asks: the *residual* question, without what the seed already answers.
+- *Walk.* Personalised PageRank: passages and entities near the best passages form a small graph; a random
+  walk that keeps returning to those passages gives weight to what several of them are connected with
+  (Gutiérrez et al., "HippoRAG", 2024, there over the whole graph). Only the neighbourhood is read, so that
+  the cost of a question does not grow with the corpus.
+- *Graph channel.* The same walk from the entities that the question names alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from loom_core.knowledge.retrieval.channels import Question
+from loom_core.knowledge.text.analysis import analyse, is_stop_word
+from loom_core.knowledge.text.name_matching import is_marked
+from loom_core.knowledge.text.surface_forms import name_key, surface_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from loom_core.knowledge.retrieval.channels import Channels
+    from loom_core.knowledge.store.graph import AboutRow, GraphTable, MentionRow
+    from loom_core.knowledge.text.surface_forms import SurfaceToken
+
+__all__ = [
+    "Expansion",
+    "Link",
+    "LinkSettings",
+    "Neighbourhood",
+    "WalkSettings",
+    "expand",
+    "graph_channel",
+    "links_from",
+    "named_entities",
+    "walk",
+]
+
+
+class Link(NamedTuple):
+    """A way from one passage to another.
+
+    Attributes:
+        seed: chunk it starts at.
+        chunk: chunk it leads to.
+        entity: what connects them.
+        name: the entity as the seed, or for a `back` link the other passage, writes it.
+        kind: `forward`, from a mention to a passage about what it mentions; `back`, from a passage to one
+            that mentions what it is about; `shared`, to one that mentions the same.
+        weight: how sure the link is, 0 to 1.
+    """
+
+    seed: int
+    chunk: int
+    entity: int
+    name: str
+    kind: Literal["forward", "back", "shared"]
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """The numbers of the expansion, as measured (`benchmarks/RESULTS.md`).
+
+    A forward link weighs by how sure its target is about the name, and by how sure the mention is only where
+    that is less than `unsure`. A mention of middling confidence (a capitalised word: 0.6) leads right as
+    often as one of 1.0, and weighing all in proportion lost recall: R@5 of 2wiki 98.0 to 96.3, of
+    2wiki-dev164 98.3 to 97.4, of musique-train100 74.2 to 73.2. Up to 0.6 it changed nothing on any set.
+    """
+
+    named: float = 0.3  # what a passage gains that is about what the question names
+    seeds: int = 6
+    hops: int = 2
+    base: float = 0.3  # what a link is worth whatever its target says
+    unsure: float = 0.5  # a mention less sure than this makes a forward link weigh in proportion less
+    certainty: float = 3.0  # power of the confidence: what is only perhaps the subject hardly links
+    cap: float = 0.9  # a child never ranks above its parent
+    shared: float = 0.5  # a link to a passage that only mentions what connects them, next to a forward one
+    shared_cap: float = 0.75  # the cap of such a link
+    found: float = 0.34  # what the target's own first-stage score is worth
+    residual: float = 0.9  # what BM25 of the residual question is worth
+    targets_each: int = 6  # passages about one entity that are followed
+    most: int = 100  # links that are followed of a hop's
+    rare: int = 8  # an entity that more passages mention connects none of them
+
+
+@dataclass(slots=True)
+class Expansion:
+    """What the expansion found: scores of all passages, and the best link to each it raised."""
+
+    scores: dict[int, float]
+    gained: dict[int, float]
+    links: dict[int, Link]
+
+
+def links_from(
+    neighbourhood: Neighbourhood, seeds: Sequence[int], settings: LinkSettings
+) -> tuple[list[Link], dict[int, set[str]]]:
+    """All links that start at some chunks, and the names of what each of those is about."""
+    mentions = neighbourhood.mentions_in(seeds)
+    own: defaultdict[int, dict[int, AboutRow]] = defaultdict(dict)
+    for about in neighbourhood.abouts_in(seeds):
+        best = own[about.chunk].get(about.entity)
+        if best is None or about.confidence > best.confidence:
+            own[about.chunk][about.entity] = about
+    links = _forward(neighbourhood, mentions, own, settings)
+    links += _sideways(neighbourhood, mentions, own, settings)
+    subjects = {
+        seed: {about.name for about in abouts.values() if about.source == "title"}
+        for seed, abouts in own.items()
+    }
+    return links, subjects
+
+
+def _forward(
+    neighbourhood: Neighbourhood,
+    mentions: Sequence[MentionRow],
+    own: dict[int, dict[int, AboutRow]],
+    settings: LinkSettings,
+) -> list[Link]:
+    """From what seeds mention to the passages about it."""
+    abouts = neighbourhood.abouts_of({mention.entity for mention in mentions})
+    targets = {entity: edges[: settings.targets_each] for entity, edges in abouts.items() if edges}
+    document = neighbourhood.documents_of(
+        {mention.chunk for mention in mentions} | {chunk for edges in targets.values() for chunk, _ in edges}
+    )
+    weighed = {entity: _weighed(edges, document, settings) for entity, edges in targets.items()}
+    named: dict[tuple[int, int], MentionRow] = {}
+    for mention in _uncovered([mention for mention in mentions if mention.entity in targets]):
+        named.setdefault((mention.chunk, mention.entity), mention)
+    links: list[Link] = []
+    for (seed, entity), mention in named.items():
+        if entity in own[seed]:  # a passage does not lead to its own subject
+            continue
+        place, sure = document.get(seed), min(1.0, mention.confidence / settings.unsure)
+        links += [
+            Link(seed, chunk, entity, mention.name, "forward", weight * sure)
+            for chunk, weight in weighed[entity]
+            if document.get(chunk) != place
+        ]
+    return links
+
+
+def _weighed(edges: Edges, document: dict[int, int], settings: LinkSettings) -> Edges:
+    """Passages about an entity with the weight of a link to them."""
+    share = len({document.get(chunk) for chunk, _ in edges}) ** 0.5
+    return [(chunk, confidence**settings.certainty / share) for chunk, confidence in edges]
+
+
+def _sideways(
+    neighbourhood: Neighbourhood,
+    mentions: Iterable[MentionRow],
+    own: dict[int, dict[int, AboutRow]],
+    settings: LinkSettings,
+) -> list[Link]:
+    """From what seeds mention or are about to the few other passages that mention it, too."""
+    held: dict[tuple[int, int], tuple[str, float]] = {}  # name and certainty, by seed and entity
+    for mention in mentions:
+        held.setdefault((mention.chunk, mention.entity), (mention.name, mention.confidence))
+    around = neighbourhood.mentions_of({entity for _, entity in held}.union(*own.values()))
+    rare = {entity: edges for entity, edges in around.items() if 0 < len(edges) <= settings.rare}
+    links: list[Link] = []
+    for (seed, entity), (name, confidence) in held.items():
+        if entity in rare and entity not in own[seed]:
+            weight = settings.shared * confidence / len(rare[entity]) ** 0.5
+            links += [
+                Link(seed, chunk, entity, name, "shared", weight * certainty)
+                for chunk, certainty in rare[entity]
+                if chunk != seed
+            ]
+    for seed, abouts in own.items():
+        for entity in abouts.keys() & rare.keys():
+            about, others = abouts[entity], rare[entity]
+            weight = settings.shared * about.confidence / len(others) ** 0.5
+            links += [
+                Link(seed, chunk, entity, about.name, "back", weight * certainty)
+                for chunk, certainty in others
+                if chunk != seed
+            ]
+    return links
+
+
+def _uncovered(mentions: Sequence[MentionRow]) -> list[MentionRow]:
+    """Mentions that are not inside a longer one: "New York City" does not name "York"."""
+    kept: list[MentionRow] = []
+    reach: dict[int, int] = {}
+    for mention in sorted(mentions, key=lambda m: (m.chunk, m.start, -m.end)):
+        if mention.end > reach.get(mention.chunk, -1):
+            kept.append(mention)
+            reach[mention.chunk] = mention.end
+        elif kept and kept[-1].chunk == mention.chunk and (kept[-1].start, kept[-1].end) == mention[2:4]:
+            kept.append(mention)
+    return kept
+
+
+def expand(
+    question: Question,
+    first_stage: dict[int, float],
+    *,
+    channels: Channels,
+    neighbourhood: Neighbourhood,
+    named: Sequence[int] = (),
+    weight: float = 1.0,
+    settings: LinkSettings | None = None,
+) -> Expansion:
+    """Follow links from the best passages, twice.
+
+    Args:
+        question: what is asked.
+        first_stage: scores of passages, 0 to 1.
+        channels: for judging passages by the residual question.
+        neighbourhood: where the links are.
+        named: passages whose subject the question names, which are seeds whatever their score.
+        weight: how much a link adds to the score of what it leads to.
+        settings: the numbers.
+    """
+    settings = settings or LinkSettings()
+    result = Expansion(dict(first_stage), {}, {})
+    done: set[int] = set()
+    for _ in range(settings.hops):
+        best = nlargest(settings.seeds, result.scores, key=result.scores.__getitem__)
+        seeds = [key for key in dict.fromkeys([*best, *named]) if key not in done]
+        done.update(seeds)
+        if not seeds:
+            break
+        links, subjects = links_from(neighbourhood, seeds, settings)
+        if question.among is not None:
+            links = [link for link in links if link.chunk in question.among]
+        _follow(question, links, subjects, first_stage, result, channels, weight, settings)
+    return result
+
+
+def _follow(
+    question: Question,
+    links: Sequence[Link],
+    subjects: dict[int, set[str]],
+    first_stage: dict[int, float],
+    result: Expansion,
+    channels: Channels,
+    weight: float,
+    settings: LinkSettings,
+) -> None:
+    top = max(result.scores.values(), default=0.0) or 1.0
+    before = {seed: result.scores.get(seed, 0.0) for seed in {link.seed for link in links}}
+    worth = {seed: weight * (parent / top) ** 2 for seed, parent in before.items()}
+    # Those that may give most, whatever their targets say.
+    links = nlargest(settings.most, links, key=lambda link: worth[link.seed] * link.weight)
+    similarity = _residual(question, links, subjects, first_stage, channels, settings)
+    for link in sorted(links, key=lambda link: -before[link.seed]):
+        parent, direct = before[link.seed], first_stage.get(link.chunk, 0.0)
+        value = worth[link.seed] * link.weight * (settings.base + similarity[link.seed, link.chunk])
+        cap = settings.cap if link.kind == "forward" else settings.shared_cap
+        score = min(direct + value, cap * parent)
+        if score > result.scores.get(link.chunk, 0.0):
+            result.gained[link.chunk] = score - direct
+            result.scores[link.chunk] = score
+            result.links[link.chunk] = link
+
+
+def _residual(
+    question: Question,
+    links: Sequence[Link],
+    subjects: dict[int, set[str]],
+    first_stage: dict[int, float],
+    channels: Channels,
+    settings: LinkSettings,
+) -> dict[tuple[int, int], float]:
+    """How well each target answers what its seed leaves open, 0 to about 1, by (seed, target)."""
+    targets = defaultdict[int, set[int]](set)
+    for link in links:
+        targets[link.seed].add(link.chunk)
+    words = _residual_words(question, targets, subjects, channels)
+    return {
+        (seed, chunk): settings.found * first_stage.get(chunk, 0.0)
+        + settings.residual * words[seed].get(chunk, 0.0)
+        for seed, chunks in targets.items()
+        for chunk in chunks
+    }
+
+
+def _residual_words(
+    question: Question, targets: dict[int, set[int]], subjects: dict[int, set[str]], channels: Channels
+) -> dict[int, dict[int, float]]:
+    """BM25 of each seed's targets for the words that the seed leaves open, by seed; the corpus's best is 1.
+
+    Seeds whose subjects the question does not name leave the same words open: they are asked for once.
+    """
+    alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for seed in targets:
+        answered = {token for name in subjects.get(seed, ()) for token in analyse(name)}
+        alike[tuple(token for token in question.tokens if token not in answered)].append(seed)
+    values: dict[int, dict[int, float]] = {}
+    for tokens, seeds in alike.items():
+        chunks = {chunk for seed in seeds for chunk in targets[seed]}
+        values |= dict.fromkeys(seeds, channels.lexical_among(tokens, chunks))
+    return values
+
+
+Edges = list[tuple[int, float]]
+"""Chunks, each once, with the confidence of what connects them with an entity."""
+
+
+class Neighbourhood:
+    """Names of passages and passages of names, for as long as one question is answered.
+
+    Args:
+        graph: where they are.
+        mentions_each: chunks that mention an entity that are read of each.
+        abouts_each: chunks that are about an entity that are read of each.
+    """
+
+    def __init__(self, graph: GraphTable, *, mentions_each: int = 9, abouts_each: int = 6) -> None:
+        self._graph = graph
+        self._mentions_each = mentions_each
+        self._abouts_each = abouts_each
+        self._mentions_in: dict[int, list[MentionRow]] = {}
+        self._abouts_in: dict[int, list[AboutRow]] = {}
+        self._mentions_of: dict[int, Edges] = {}
+        self._abouts_of: dict[int, Edges] = {}
+        self._documents: dict[int, int] = {}
+
+    def mentions_in(self, chunks: Iterable[int]) -> list[MentionRow]:
+        """Mentions in chunks, by chunk."""
+        chunks = list(chunks)
+        self._read_chunks(chunks)
+        return [mention for chunk in chunks for mention in self._mentions_in[chunk]]
+
+    def abouts_in(self, chunks: Iterable[int]) -> list[AboutRow]:
+        """What chunks are about, by chunk."""
+        chunks = list(chunks)
+        self._read_chunks(chunks)
+        return [about for chunk in chunks for about in self._abouts_in[chunk]]
+
+    def entities_in(self, chunks: Iterable[int]) -> set[int]:
+        """Entities that chunks mention or are about."""
+        chunks = set(chunks)
+        read = chunks & self._mentions_in.keys()
+        found = {mention.entity for chunk in read for mention in self._mentions_in[chunk]}
+        found.update(about.entity for chunk in read for about in self._abouts_in[chunk])
+        return found | self._graph.entities_in(chunks - read) if chunks - read else found
+
+    def abouts_of(self, entities: Iterable[int]) -> dict[int, Edges]:
+        """Chunks that are about entities, surest first, at most `abouts_each` of each."""
+        entities = list(entities)
+        missing = [entity for entity in entities if entity not in self._abouts_of]
+        rows = self._graph.abouts_of(missing, limit=self._abouts_each)
+        self._abouts_of.update((entity, _once(edges)) for entity, edges in rows.items())
+        return {entity: self._abouts_of[entity] for entity in entities}
+
+    def mentions_of(self, entities: Iterable[int]) -> dict[int, Edges]:
+        """Chunks that mention entities and are not about them anyway, at most `mentions_each` of each."""
+        entities = list(entities)
+        missing = [entity for entity in entities if entity not in self._mentions_of]
+        limit, most = self._mentions_each, self._abouts_each
+        abouts = self.abouts_of(missing)
+        mentions = self._graph.mentions_of(missing, limit=limit)
+        # Enough of them must be left without those in passages that are about the entity.
+        more = [entity for entity in missing if abouts[entity] and len(mentions[entity]) == limit]
+        if more:
+            mentions |= self._graph.mentions_of(more, limit=limit + most)
+        unsure = [entity for entity in missing if mentions[entity] and len(abouts[entity]) == most]
+        if unsure:
+            mentions |= self._graph.asides_of(unsure, limit=limit)
+        for entity, rows in mentions.items():
+            subject = {chunk for chunk, _ in abouts[entity]}
+            self._mentions_of[entity] = _once((chunk, sure) for chunk, sure in rows if chunk not in subject)[
+                :limit
+            ]
+        return {entity: self._mentions_of[entity] for entity in entities}
+
+    def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
+        """The documents of chunks; those of chunks that are gone are left out."""
+        missing = [chunk for chunk in chunks if chunk not in self._documents]
+        if missing:
+            self._documents |= self._graph.documents_of(missing)
+        return self._documents
+
+    def _read_chunks(self, chunks: list[int]) -> None:
+        missing = [chunk for chunk in chunks if chunk not in self._mentions_in]
+        if not missing:
+            return
+        mentions: defaultdict[int, list[MentionRow]] = defaultdict(list)
+        for mention in self._graph.mentions_in(missing):
+            mentions[mention.chunk].append(mention)
+        abouts: defaultdict[int, list[AboutRow]] = defaultdict(list)
+        for about in self._graph.abouts_in(missing):
+            abouts[about.chunk].append(about)
+        for chunk in missing:
+            self._mentions_in[chunk] = mentions[chunk]
+            self._abouts_in[chunk] = abouts[chunk]
+
+
+def _once(edges: Iterable[tuple[int, float]]) -> Edges:
+    """The edges without those to a chunk that came before."""
+    first: dict[int, float] = {}
+    for chunk, confidence in edges:
+        first.setdefault(chunk, confidence)
+    return list(first.items())
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """The numbers of the walk, as measured (`benchmarks/RESULTS.md`)."""
+
+    seeds: int = 6
+    damping: float = 0.5  # share of the walk that goes on rather than returns
+    rounds: int = 12  # 0.5 ** 12: what is left is below anything that is ranked
+    mentions_each: int = 8
+    targets_each: int = 6
+    about: float = 2.0  # an edge to what a passage is about, next to one to what it mentions
+
+
+def walk(
+    neighbourhood: Neighbourhood,
+    scores: dict[int, float],
+    *,
+    entities: Sequence[int] = (),
+    settings: WalkSettings | None = None,
+) -> dict[int, float]:
+    """Weight of chunks near the best ones, the highest being 1.
+
+    Args:
+        neighbourhood: where the edges are.
+        scores: passages and how good they are; the best are where the walk starts and returns to.
+        entities: entities the question names: the walk starts there, too, or there alone.
+        settings: the numbers.
+    """
+    settings = settings or WalkSettings()
+    seeds = nlargest(settings.seeds, scores, key=scores.__getitem__)
+    chunks, names, weights = _edges(neighbourhood, seeds, entities, settings)
+    if not weights:
+        return {}
+    import numpy as np
+
+    chunk_of, first = np.unique(np.array(chunks, np.int64), return_inverse=True)
+    entity_of, second = np.unique(np.array(names, np.int64), return_inverse=True)
+    size = len(chunk_of) + len(entity_of)
+    second = second + len(chunk_of)  # passages are numbered first, then entities
+    start, end = np.concatenate([first, second]), np.concatenate([second, first])
+    weight = np.tile(np.array(weights, np.float64), 2)
+    weight /= np.bincount(start, weights=weight, minlength=size)[start]
+    home = np.zeros(size)
+    for key in seeds:
+        if (place := int(np.searchsorted(chunk_of, key))) < len(chunk_of) and chunk_of[place] == key:
+            home[place] += scores[key] ** 2
+    for key in entities:
+        if (place := int(np.searchsorted(entity_of, key))) < len(entity_of) and entity_of[place] == key:
+            home[len(chunk_of) + place] += 1 / len(entities)
+    if not home.sum():
+        return {}
+    home /= home.sum()
+    p = home.copy()
+    for _ in range(settings.rounds):
+        spread = np.bincount(end, weights=p[start] * weight, minlength=size)
+        p = (1 - settings.damping) * home + settings.damping * spread
+    found = p[: len(chunk_of)]
+    high = found.max()
+    return dict(zip(chunk_of.tolist(), (found / high).tolist(), strict=True)) if high else {}
+
+
+def _edges(
+    neighbourhood: Neighbourhood, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
+) -> tuple[list[int], list[int], list[float]]:
+    """Passages and entities around the seeds, and the certainty of what connects them: edge by edge."""
+    around = set(entities)
+    if seeds:
+        around |= neighbourhood.entities_in(seeds)
+    else:  # nothing was found: a step further from what the question names
+        about, mentioning = neighbourhood.abouts_of(entities), neighbourhood.mentions_of(entities)
+        near = {chunk for edges in about.values() for chunk, _ in edges[: settings.targets_each]}
+        near |= {chunk for edges in mentioning.values() for chunk, _ in edges[: settings.mentions_each]}
+        around |= neighbourhood.entities_in(near)
+    chunks: list[int] = []
+    names: list[int] = []
+    weights: list[float] = []
+    for found, most, factor in (
+        (neighbourhood.mentions_of(around), settings.mentions_each, 1.0),
+        (neighbourhood.abouts_of(around), settings.targets_each, settings.about),
+    ):
+        for entity, edges in found.items():
+            for chunk, confidence in edges[:most]:
+                chunks.append(chunk)
+                names.append(entity)
+                weights.append(factor * confidence)
+    return chunks, names, weights
+
+
+_MAX_TOKENS = 64  # of a question that are looked at
+_MAX_NAME = 12  # tokens of a name: words, or single Chinese characters
+
+
+class NamedEntity(NamedTuple):
+    """An entity that a question names.
+
+    Attributes:
+        key: the entity.
+        sure: whether it is surely meant: not where its name is a single word that the question writes
+            like any other word ("brother" does not surely mean a film of that name).
+    """
+
+    key: int
+    sure: bool
+
+
+def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
+    """The entities that a question names, in the order in which it does, each once.
+
+    Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
+    not in capitals and single characters of Chinese are no names.
+    """
+    tokens = list(surface_tokens(question))[:_MAX_TOKENS]
+    spans: dict[tuple[int, int], str] = {}
+    for first in range(len(tokens)):
+        for last in range(first + 1, min(first + _MAX_NAME, len(tokens)) + 1):
+            name = name_key(" ".join(token.key for token in tokens[first:last]))
+            if len(name) > 1 and (not is_stop_word(name) or _is_acronym(question, tokens[first])):
+                spans[first, last] = name
+    entities = graph.find_canonical(sorted(set(spans.values())))
+    taken: set[int] = set()
+    found: dict[int, NamedEntity] = {}  # by place
+    for (first, last), name in sorted(spans.items(), key=lambda span: (span[0][0] - span[0][1], span[0])):
+        place = range(first, last)
+        if name in entities and taken.isdisjoint(place):
+            taken.update(place)
+            words = question[tokens[first].start : tokens[last - 1].end]
+            found[first] = NamedEntity(entities[name], last - first > 1 or is_marked(words))
+    unique = {named.key: named for _, named in sorted(found.items(), reverse=True)}
+    return [unique[key] for key in reversed(unique)]
+
+
+def _is_acronym(question: str, token: SurfaceToken) -> bool:
+    """Whether a word is in capitals, and what is around it is not: WHO is somebody else than who."""
+    around = question[: token.start] + question[token.end :]
+    return question[token.start : token.end].isupper() and not around.isupper()
+
+
+def graph_channel(
+    question: Question, graph: GraphTable, *, settings: WalkSettings | None = None
+) -> dict[int, float]:
+    """Passages connected with the entities that a question names, with their weight, the highest 1.
+
+    A random walk starts at those entities and goes over the passages about them and naming them, and the
+    entities of those passages, to further ones. Nothing is found where the question names nothing.
+    """
+    named = [entity.key for entity in named_entities(question.text, graph)]
+    found = walk(Neighbourhood(graph), {}, entities=named, settings=settings)
+    if question.among is None:
+        return found
+    return {key: weight for key, weight in found.items() if key in question.among}

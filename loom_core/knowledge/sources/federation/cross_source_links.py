@@ -1,0 +1,313 @@
+"""Links between passages of different sources, by the names that the passages hold.
+
+A knowledge base follows such links inside itself (`graph_expansion`); where the two passages that a question
+needs are in two sources, the federation has to. `cross_links` follows them among the candidates that the
+sources gave. Where a name leads to a passage that no source has found, `lead` says what the sources are asked
+next: who directed a film stands in one source, where that person was born in another one, which does not find
+it by the question, as its passage shares hardly a word with it. So the names in the best passages are asked
+for, with what the question still asks, in one follow-up question for each source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import nlargest
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from loom_core.cjk import holds_cjk
+from loom_core.knowledge.ingest.extraction.chinese import chinese_mentions
+from loom_core.knowledge.ingest.extraction.chinese_types import BEFORE_PERSONS
+from loom_core.knowledge.ingest.extraction.choosing import without_overlap
+from loom_core.knowledge.ingest.extraction.english import english_mentions
+from loom_core.knowledge.retrieval.confidence import words_missing
+from loom_core.knowledge.retrieval.rerankers.ranking import reading
+from loom_core.knowledge.text.analysis import analyse, words
+from loom_core.knowledge.text.surface_forms import name_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loom_core.knowledge.model import KnowledgeItem, Mention
+
+__all__ = ["LEAD_LIMIT", "cross_links", "lead", "names_in", "title_key"]
+
+# As `LinkSettings`, but for the base of links to what a passage is about, which is higher: there is no vector
+# of the residual question here.
+_SEEDS = 6
+_BASE, _FOUND, _RESIDUAL = 0.5, 0.34, 0.9
+_CAP = 0.9
+_SHARED, _SHARED_BASE, _SHARED_CAP = 0.5, 0.3, 0.75
+_RARE = 8  # a name that more candidates mention connects none of them
+_MOST_NAMESAKES = 3  # documents of one title; with more of them it is no name: Introduction, 概述
+
+_PARENTHESES = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class CrossLink:
+    """A candidate that another source's passage leads to.
+
+    Attributes:
+        target: its place among the candidates.
+        score: what it is worth by the link; never more than 0.9 of what leads there.
+        why: the link, as a sentence.
+    """
+
+    target: int
+    score: float
+    why: str
+
+
+def cross_links(
+    query: str,
+    candidates: Sequence[tuple[str, KnowledgeItem]],
+    scores: Sequence[float],
+    *,
+    led_to: Sequence[tuple[str, KnowledgeItem]] = (),
+) -> list[CrossLink]:
+    """The best link to each candidate that gains by one.
+
+    The best six candidates are looked through for the titles of documents of other sources, and for names
+    that passages of other sources mention, too. What is found so is judged by what the question still asks
+    once the mentioning passage is read, and by its own score.
+
+    Args:
+        query: the question.
+        candidates: source and passage.
+        scores: of the candidates, 1 for the best.
+        led_to: more candidates, whose places come after those. They were found by a `lead`: they are worth
+            something by a link only, and no link starts at them.
+    """
+    return list(_Linking(query, candidates, scores, led_to).best().values())
+
+
+class _Linking:
+    """The links among the candidates of one question; arguments as for `cross_links`."""
+
+    def __init__(
+        self,
+        query: str,
+        candidates: Sequence[tuple[str, KnowledgeItem]],
+        scores: Sequence[float],
+        led_to: Sequence[tuple[str, KnowledgeItem]],
+    ) -> None:
+        self._asked = frozenset(analyse(query))
+        self._folded = query.casefold()
+        self._candidates = [*candidates, *led_to]
+        self._words: dict[int, frozenset[str]] = {}
+        self._scores = list(scores)
+        # What nobody has judged by the question counts by its share of the question's words.
+        whole = len(self._asked) or 1
+        places = range(len(scores), len(self._candidates))
+        self._own = [*scores, *(len(self._asked & self._words_of(place)) / whole for place in places)]
+        self._titles = self._named()
+        self._holding: dict[str, list[int]] = {}
+        self._best: dict[int, CrossLink] = {}
+
+    def best(self) -> dict[int, CrossLink]:
+        """The best link to each candidate that gains by one, by its place."""
+        for seed in nlargest(_SEEDS, range(len(self._scores)), key=self._scores.__getitem__):
+            linked = self._to_titles(seed)
+            self._to_mentions(seed, linked)
+        return self._best
+
+    def _to_titles(self, seed: int) -> set[int]:
+        """Follow a candidate to documents that are about what it mentions; tells which they are."""
+        source, item = self._candidates[seed]
+        linked: set[int] = set()
+        for target, name in self._titles.items():
+            if self._candidates[target][0] == source or not _holds(item.content, name):
+                continue
+            linked.add(target)
+            value = _BASE + _FOUND * self._own[target] + _RESIDUAL * self._told(seed, target)
+            worth = min(_CAP, value) * self._scores[seed]
+            self._offer(seed, target, worth, f"mentions “{name}”, which this passage is about")
+        return linked
+
+    def _to_mentions(self, seed: int, linked: set[int]) -> None:
+        """Follow a candidate to those that mention the same, but for those it has led to already."""
+        source, item = self._candidates[seed]
+        strength = self._scores[seed]
+        for name, _, confidence in names_in(item):
+            if name.casefold() in self._folded:
+                continue
+            others = [target for target in self._mentioning(name) if target != seed]
+            if len(others) > _RARE:
+                continue
+            for target in others:
+                if self._candidates[target][0] == source or target in linked:
+                    continue
+                weight = _SHARED * confidence / len(others) ** 0.5
+                gain = weight * (_SHARED_BASE + _RESIDUAL * self._told(seed, target)) * strength**2
+                worth = min(_SHARED_CAP * strength, self._own[target] + gain)
+                self._offer(seed, target, worth, f"mentions “{name}”, and so does this passage")
+
+    def _offer(self, seed: int, target: int, worth: float, why: str) -> None:
+        known = self._best.get(target)
+        has = self._scores[target] if target < len(self._scores) else 0.0
+        if worth > max(has, known.score if known else 0.0):
+            source, item = self._candidates[seed]
+            title = item.metadata.get("title") or item.source
+            self._best[target] = CrossLink(target, worth, f"“{title}” ({source}) {why}")
+
+    def _told(self, seed: int, target: int) -> float:
+        """How much a candidate says of what the question still asks once another one is read, 0 to 1."""
+        left = self._asked - self._words_of(seed)
+        return len(left & self._words_of(target)) / len(left) if left else 0.0
+
+    def _words_of(self, place: int) -> frozenset[str]:
+        if place not in self._words:
+            self._words[place] = frozenset(analyse(reading(self._candidates[place][1])))
+        return self._words[place]
+
+    def _mentioning(self, name: str) -> list[int]:
+        """The candidates whose text holds a name."""
+        if name not in self._holding:
+            contents = (item.content for _, item in self._candidates)
+            self._holding[name] = [place for place, text in enumerate(contents) if _holds(text, name)]
+        return self._holding[name]
+
+    def _named(self) -> dict[int, str]:
+        """The candidates whose document's title is a name that the question does not say, and that name."""
+        documents: defaultdict[str, set[str]] = defaultdict(set)
+        names: dict[int, str] = {}
+        for place, (_, item) in enumerate(self._candidates):
+            title: object = item.metadata.get("title")
+            name = _PARENTHESES.sub("", title).strip() if isinstance(title, str) else ""
+            # Names begin with a capital letter, or are written in a script that has none.
+            if len(name) > 1 and not name[0].islower() and name.casefold() not in self._folded:
+                names[place] = name
+                documents[name].add(item.source)
+        return {place: name for place, name in names.items() if len(documents[name]) <= _MOST_NAMESAKES}
+
+
+def _holds(text: str, name: str) -> bool:
+    """Whether a text holds a name as it is written, and not inside another word."""
+    if name not in text:  # nearly always so, and many times as fast as a pattern
+        return False
+    return holds_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+_LEAST_SURE = 0.5  # how sure a name is that is taken: a word that only begins a sentence is not
+_MOST = 24  # names of a passage; lists of names lead everywhere
+_READ = 4000  # characters of a passage
+_FOUR = 4  # characters that no Chinese name has which begins with such a word
+
+
+class PassageName(NamedTuple):
+    """A name in a passage.
+
+    Attributes:
+        name: as written.
+        key: see `name_key`.
+        confidence: how sure it is to be one, 0.5 to 1.
+    """
+
+    name: str
+    key: str
+    confidence: float
+
+
+def names_in(item: KnowledgeItem) -> list[PassageName]:
+    """The names that a passage holds and its title does not, each once, in the order of the text."""
+    own = title_key(item)
+    return [name for name in _names(item.content[:_READ]) if not own or not _overlap(name.key, own)]
+
+
+def title_key(item: KnowledgeItem) -> str:
+    """The `name_key` of the title that a passage stands under; empty where it has none."""
+    title: object = item.metadata.get("title")
+    return name_key(title) if isinstance(title, str) else ""
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one key is a part of the other, by whole words where there are words."""
+    if not holds_cjk(one):
+        one, other = f" {one} ", f" {other} "
+    return one in other or other in one
+
+
+@lru_cache(maxsize=256)  # the passages of one question are read for several purposes
+def _names(text: str) -> tuple[PassageName, ...]:
+    found: dict[str, PassageName] = {}
+    for mention in without_overlap([*chinese_mentions(text), *english_mentions(text)]):
+        name = _bare(mention)
+        key = name_key(name)
+        if mention.confidence >= _LEAST_SURE and len(key) > 1 and not key.isdigit():
+            found.setdefault(key, PassageName(name, key, mention.confidence))
+    return tuple(islice(found.values(), _MOST))
+
+
+def _bare(mention: Mention) -> str:
+    """A name without the word before it that the tagger took for its beginning: 由林若曦 is 林若曦."""
+    name = mention.name
+    if mention.type == "person" and len(name) >= _FOUR and name[0] in BEFORE_PERSONS:
+        return name[1:]
+    return name
+
+
+LEAD_LIMIT = 20
+"""How many passages a source is asked for by a lead."""
+
+_NAMES = 6
+_LEAST = 0.3  # a passage that is worth less leads nowhere
+_CERTAIN = 0.75  # from this share of the question's words on, the best passage is all that is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What to ask for.
+
+    Attributes:
+        names: names, each with the source whose passage mentions it.
+        left: the words of the question that are open, in its order.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    left: tuple[str, ...]
+
+    def question_for(self, source: str) -> str:
+        """What to ask a source, in words for any kind of search; empty for nothing.
+
+        Names that its own passages mention are left out: it knows where they lead to inside itself.
+        """
+        names = [name for name, place in self.names if place != source]
+        return " ".join([*names, *self.left]) if names else ""
+
+
+def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]) -> Lead | None:
+    """What the sources are to be asked once more, or None where that promises nothing.
+
+    It does where the best passage leaves a quarter of the question's words open, and the best six mention
+    names that no candidate is about. The surest names of the best passages are taken.
+
+    Args:
+        query: the question.
+        candidates: source and passage.
+        scores: of the candidates, 1 for the best.
+    """
+    best = nlargest(_SEEDS, range(len(candidates)), key=scores.__getitem__)
+    if not best:
+        return None
+    content = [word for word in words(query) if analyse(word)]
+    left = words_missing(content, frozenset(analyse(reading(candidates[best[0]][1]))))
+    if not content or len(left) <= (1 - _CERTAIN) * len(content):
+        return None
+    known = {title_key(item) for _, item in candidates}
+    folded = query.casefold()
+    worth: dict[str, tuple[float, str, PassageName]] = {}
+    for place in best:
+        if scores[place] < _LEAST:
+            break
+        source, item = candidates[place]
+        for name in names_in(item):
+            if name.key not in known and name.name.casefold() not in folded:
+                worth.setdefault(name.key, (scores[place] * name.confidence, source, name))
+    chosen = nlargest(_NAMES, worth.values(), key=itemgetter(0))  # of equals, those that come first
+    names = tuple((name.name, source) for _, source, name in chosen)
+    return Lead(names, tuple(left)) if names else None
