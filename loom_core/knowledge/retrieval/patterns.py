@@ -20,7 +20,7 @@ from loom_core.knowledge.retrieval.retrievers.passages import passage_key, reran
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.languages import detect_language, language_group
 from loom_core.knowledge.validation import check_above_zero
-from loom_core.llm.content import as_data, without_thinking
+from loom_core.llm.text import as_data, without_thinking
 from loom_core.plugin_registry import create
 from loom_core.tokens import estimate_tokens
 

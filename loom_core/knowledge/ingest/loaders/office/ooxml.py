@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line
 from loom_core.knowledge.ingest.loaders.tables import write_table
