@@ -8,6 +8,7 @@ import logging
 import time
 import warnings
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError, StoreBusyError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pptx.text.text import TextFrame
 
     from loom_core.knowledge.ingest.loaders.content import Content
-    from loom_core.knowledge.ingest.loaders.office.drawings import Relation
+    from loom_core.knowledge.ingest.loaders.office.ooxml import Relation
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_slides"]
