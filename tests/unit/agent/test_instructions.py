@@ -109,6 +109,7 @@ async def test_a_knowledge_base_is_searched_by_a_tool_and_read_beforehand(
     graph: GraphRAGKnowledgeBase,
 ) -> None:
     await graph.add_texts([_FACT])
+    await graph.query("年假")  # the first question opens the indexes; the agent waits 2 s at most
     llm = MockLLM(
         [call("search_documents", query="三年后有多少天年假？"), lambda request: llm.told[0][:4000]]
     )
