@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Interrupted", "Interrupts", "Keyboard", "asked_at_terminal"]
 
-_PIECE = 65_536
+_PIECE = 65_536  # bytes of what is typed ahead, at a time
 T = TypeVar("T")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["PortHolder", "port_holder", "port_section"]
 
 _LSOF_SECONDS = 5.0
-_SECONDS = 2.0
+_HTTP_SECONDS = 2.0
 _MOST_BYTES = 1 << 16
 _LISTENING = "0A"  # the state LISTEN in /proc/net/tcp
 
@@ -73,7 +73,7 @@ def _bind(address: str, port: int) -> None:
 
 def _served(address: str, port: int) -> str:
     """What a Loom server that listens there calls itself, or empty."""
-    connection = http.client.HTTPConnection(address, port, timeout=_SECONDS)
+    connection = http.client.HTTPConnection(address, port, timeout=_HTTP_SECONDS)
     try:
         connection.request("GET", "/healthz")
         answer: object = json.loads(connection.getresponse().read(_MOST_BYTES))

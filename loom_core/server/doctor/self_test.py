@@ -38,6 +38,7 @@ SELF_TEST_SECONDS = 45.0
 # a tool whose name is too long together with the server's.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_TOGETHER = 60
+
 Era: TypeAlias = Literal["handshake", "modern"]
 _VERSIONS: dict[Era, str] = {"handshake": "2025-11-25", "modern": "2026-07-28"}
 _CLIENT = {"name": "loom-doctor", "version": "1"}

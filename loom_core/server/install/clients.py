@@ -27,6 +27,7 @@ _ANY_NAME = re.compile(r"[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]{0,62}[^\x00-\x20\x7
 _ASCII_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOWER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _MCP_SERVERS = "mcpServers"
+
 Platform = Literal["linux", "macos", "windows"]
 
 

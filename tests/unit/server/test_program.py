@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import loom_agent.cli
@@ -150,3 +151,16 @@ def test_every_server_has_the_same_commands_in_the_same_words(cli):
     ours, theirs = told(SERVER.parser()), told(cli.SERVER.parser())
     assert ours.keys() == STANDARD | {"dust"}
     assert {name: theirs[name] for name in STANDARD} == {name: ours[name] for name in STANDARD}
+
+
+@pytest.mark.parametrize("cli", [loom_kb.cli, loom_query.cli, loom_agent.cli, loom_flow.cli])
+def test_every_server_has_its_parts_where_they_are_looked_for(cli):
+    parts = {
+        "introduction": ["introduction"],
+        "app": ["build"],
+        "command_line.commands": ["run_command"],
+        "command_line.doctor": ["own_checks", "variables"],
+    }
+    for module, names in parts.items():
+        part = import_module(f"{cli.SERVER.package}.{module}")
+        assert all(callable(getattr(part, name)) for name in names)

@@ -40,6 +40,7 @@ _RING = 400  # entities of one hop that are followed further
 _Said = tuple[int, str, int]
 """A relation: keys of its ends, and the predicate between."""
 
+# Where entities are drawn.
 _STEPS = 220
 _CELLS = 192  # at the most, of the grid on which nodes push each other, in each direction
 _PACE = 0.7  # how far a node follows what moves it in a step
@@ -48,6 +49,8 @@ _SPACE = 26.0  # between a node and the next one, at the median
 _SIZE = 15.0  # between any two at the least, where there is room
 _ROUNDS = 30  # of making that room
 _SEED = 11
+
+# Passages.
 _WHOLE = 1_200  # characters of a passage that are shown; of a longer one stretches of this length
 _STRETCH = 1_000  # of which each begins so far after the one before
 _AS_IT_IS = {"code", "table", "row"}  # kinds of passages in which every line stands for itself
