@@ -101,6 +101,67 @@ class Batch:
         return {item.uri for item, fate in self.items if fate.kind != "failed"}
 
 
+class FileCheck:
+    """Looks at the files of jobs before they are loaded.
+
+    Args:
+        record: knows what they were like.
+        pipeline: id of the pipeline.
+        limits: what is too large to be loaded is not read here either.
+    """
+
+    def __init__(self, record: Record, *, pipeline: str, limits: LoadLimits) -> None:
+        self._record = record
+        self._pipeline = f"{version('loom-mcp-core')}/{pipeline}"
+        self._limits = limits
+        self._claimed: set[tuple[int, int]] = set()
+
+    def settings(self, job: Job) -> bytes:
+        """Digest of all that a document depends on beside its file."""
+        described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
+        return hashlib.sha256(described.encode()).digest()[:16]
+
+    def look(self, job: Job, item: JobItem) -> Fate:
+        """Tell what has become of the file of an item. Blocks: reads the file, unless it is too large.
+
+        A document is claimed by the first file that it could have moved to; a second copy is loaded.
+        """
+        if item.payload is not None or not item.uri.startswith("file:") or "stored" in job.request:
+            return Fate("prepare")
+        path = path_of(item.uri)
+        try:
+            state = read_state(path, max_bytes=self._limits.max_bytes, roots=job.roots)
+        except (FileNotFoundError, NotADirectoryError):
+            return Fate("gone" if job.kind == "sync" else "prepare")
+        except (OSError, ValueError):
+            return Fate("prepare")
+        if state is None:
+            return Fate("prepare")
+        settings = self.settings(job)
+        before = self._record.files.known([item.uri], settings).get(item.uri)
+        if before is not None and before.state.content == state.content:
+            return Fate("unchanged", state)
+        if job.kind == "sync":
+            for source in self._record.files.leaving(job.key, state.content, settings):
+                claim = (job.key, source.document)
+                if claim not in self._claimed and _reads_alike(source, path):
+                    self._claimed.add(claim)
+                    return Fate("moved", state, source)
+        return Fate("prepare", state)
+
+    def is_still(self, item: JobItem, state: FileState) -> bool:
+        """Whether a file still looks as it did when it was looked at, so that what was loaded was that."""
+        try:
+            now = path_of(item.uri).stat(follow_symlinks=False)
+        except (OSError, ValueError):
+            return False
+        return (now.st_size, now.st_ctime_ns) == (state.size, state.ctime_ns)
+
+    def forget(self) -> None:
+        """Drop all claims, as no job is under way."""
+        self._claimed.clear()
+
+
 class BatchMaker:
     """Looks at a job's items before they are prepared.
 
@@ -272,67 +333,6 @@ class BatchWriter:
             self._record.jobs.drop(job, fate.source.uri)
             return Outcome("moved", f"from {shown(fate.source.uri)}")
         return Outcome("failed", "it was removed meanwhile: sync again")
-
-
-class FileCheck:
-    """Looks at the files of jobs before they are loaded.
-
-    Args:
-        record: knows what they were like.
-        pipeline: id of the pipeline.
-        limits: what is too large to be loaded is not read here either.
-    """
-
-    def __init__(self, record: Record, *, pipeline: str, limits: LoadLimits) -> None:
-        self._record = record
-        self._pipeline = f"{version('loom-mcp-core')}/{pipeline}"
-        self._limits = limits
-        self._claimed: set[tuple[int, int]] = set()
-
-    def settings(self, job: Job) -> bytes:
-        """Digest of all that a document depends on beside its file."""
-        described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
-        return hashlib.sha256(described.encode()).digest()[:16]
-
-    def look(self, job: Job, item: JobItem) -> Fate:
-        """Tell what has become of the file of an item. Blocks: reads the file, unless it is too large.
-
-        A document is claimed by the first file that it could have moved to; a second copy is loaded.
-        """
-        if item.payload is not None or not item.uri.startswith("file:") or "stored" in job.request:
-            return Fate("prepare")
-        path = path_of(item.uri)
-        try:
-            state = read_state(path, max_bytes=self._limits.max_bytes, roots=job.roots)
-        except (FileNotFoundError, NotADirectoryError):
-            return Fate("gone" if job.kind == "sync" else "prepare")
-        except (OSError, ValueError):
-            return Fate("prepare")
-        if state is None:
-            return Fate("prepare")
-        settings = self.settings(job)
-        before = self._record.files.known([item.uri], settings).get(item.uri)
-        if before is not None and before.state.content == state.content:
-            return Fate("unchanged", state)
-        if job.kind == "sync":
-            for source in self._record.files.leaving(job.key, state.content, settings):
-                claim = (job.key, source.document)
-                if claim not in self._claimed and _reads_alike(source, path):
-                    self._claimed.add(claim)
-                    return Fate("moved", state, source)
-        return Fate("prepare", state)
-
-    def is_still(self, item: JobItem, state: FileState) -> bool:
-        """Whether a file still looks as it did when it was looked at, so that what was loaded was that."""
-        try:
-            now = path_of(item.uri).stat(follow_symlinks=False)
-        except (OSError, ValueError):
-            return False
-        return (now.st_size, now.st_ctime_ns) == (state.size, state.ctime_ns)
-
-    def forget(self) -> None:
-        """Drop all claims, as no job is under way."""
-        self._claimed.clear()
 
 
 def _reads_alike(source: KnownFile, path: Path) -> bool:

@@ -46,6 +46,107 @@ __all__ = ["Answer", "SearchContext", "Searcher", "channel_items", "item", "item
 _MAX_LIMIT = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a question, with how it came about.
+
+    Attributes:
+        items: the passages, best first.
+        strategy: how they were found.
+        embedded: how many chunks had a vector, of `chunks`.
+        chunks: how many chunks there were.
+        match: how well the passages fit the question; `items` is empty where its verdict is `none`.
+        notes: what the reader should know: a channel that was left out, and why.
+        embed_ms: time for embedding the question, in milliseconds.
+        retrieve_ms: the rest of the time; while the question was embedded, words were searched.
+        measures: how many passages each channel brought and how long each step took, by the names of the
+            attributes of the search's span.
+    """
+
+    items: list[KnowledgeItem]
+    match: Match
+    strategy: Strategy
+    embedded: int
+    chunks: int
+    notes: tuple[str, ...]
+    embed_ms: float
+    retrieve_ms: float
+    measures: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue], compare=False)
+
+
+class IndexWorker(Protocol):
+    """The worker of a knowledge base, as far as questions depend on it."""
+
+    problem: str
+    """Why work or a part of it has stopped for now; or empty."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether this process works in the background."""
+        ...
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process is the owner."""
+        ...
+
+    async def restore(self) -> bool:
+        """Bring the lexical index and the vectors up to date; False where another process does it."""
+        ...
+
+    async def drain(self) -> None:
+        """Work until nothing is left to do."""
+        ...
+
+
+class OwnerPeer(Protocol):
+    """The process that works for the knowledge base, asked from another; None where it does not answer."""
+
+    async def search(self, request: SearchRequest) -> Answer | None:
+        """Answer a question by a strategy."""
+        ...
+
+    async def ask(
+        self,
+        channel: Channel,
+        query: str,
+        *,
+        limit: int,
+        filters: dict[str, Any] | None,
+        vector: NDArray[np.float32] | None,
+    ) -> list[KnowledgeItem] | None:
+        """Ask one channel."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchContext:
+    """What the searches of one knowledge base share.
+
+    Attributes:
+        store: what is searched.
+        words: its lexical index.
+        vectors: its vectors.
+        reader: reads the questions.
+        worker: rebuilds the indexes where they are missing.
+        owner: the process that works for the knowledge base, where it is another; None in memory.
+        metrics: where searches are counted and timed.
+    """
+
+    store: Record
+    words: WordIndex
+    vectors: Vectors
+    reader: QuestionReader
+    worker: IndexWorker
+    owner: OwnerPeer | None
+    metrics: LoomMetrics
+
+    @property
+    def peer(self) -> OwnerPeer | None:
+        """The owner, where it is another process than this one."""
+        return None if self.worker.holds else self.owner
+
+
 class Searcher:
     """Answers questions by a strategy, from what the record and its indexes hold at that moment.
 
@@ -346,34 +447,6 @@ _CHANNELS: dict[Channel, tuple[str, str]] = {
 """What a channel's score is called in an item, and why it found what it found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a question, with how it came about.
-
-    Attributes:
-        items: the passages, best first.
-        strategy: how they were found.
-        embedded: how many chunks had a vector, of `chunks`.
-        chunks: how many chunks there were.
-        match: how well the passages fit the question; `items` is empty where its verdict is `none`.
-        notes: what the reader should know: a channel that was left out, and why.
-        embed_ms: time for embedding the question, in milliseconds.
-        retrieve_ms: the rest of the time; while the question was embedded, words were searched.
-        measures: how many passages each channel brought and how long each step took, by the names of the
-            attributes of the search's span.
-    """
-
-    items: list[KnowledgeItem]
-    match: Match
-    strategy: Strategy
-    embedded: int
-    chunks: int
-    notes: tuple[str, ...]
-    embed_ms: float
-    retrieve_ms: float
-    measures: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue], compare=False)
-
-
 def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
     """What was found as items by key, in the same order; those that have gone by now are left out."""
     keys = {hit.key for hit in found} | {
@@ -480,76 +553,3 @@ def _why(hit: ChunkHit, rows: dict[int, ChunkRow], names: dict[int, str]) -> lis
 def _place(row: ChunkRow) -> str:
     parts = [part for part in (row.title, *row.heading_path) if part]
     return " › ".join(parts) if parts else row.text[:40].strip() + "…"
-
-
-class IndexWorker(Protocol):
-    """The worker of a knowledge base, as far as questions depend on it."""
-
-    problem: str
-    """Why work or a part of it has stopped for now; or empty."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether this process works in the background."""
-        ...
-
-    @property
-    def holds(self) -> bool:
-        """Whether this process is the owner."""
-        ...
-
-    async def restore(self) -> bool:
-        """Bring the lexical index and the vectors up to date; False where another process does it."""
-        ...
-
-    async def drain(self) -> None:
-        """Work until nothing is left to do."""
-        ...
-
-
-class OwnerPeer(Protocol):
-    """The process that works for the knowledge base, asked from another; None where it does not answer."""
-
-    async def search(self, request: SearchRequest) -> Answer | None:
-        """Answer a question by a strategy."""
-        ...
-
-    async def ask(
-        self,
-        channel: Channel,
-        query: str,
-        *,
-        limit: int,
-        filters: dict[str, Any] | None,
-        vector: NDArray[np.float32] | None,
-    ) -> list[KnowledgeItem] | None:
-        """Ask one channel."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SearchContext:
-    """What the searches of one knowledge base share.
-
-    Attributes:
-        store: what is searched.
-        words: its lexical index.
-        vectors: its vectors.
-        reader: reads the questions.
-        worker: rebuilds the indexes where they are missing.
-        owner: the process that works for the knowledge base, where it is another; None in memory.
-        metrics: where searches are counted and timed.
-    """
-
-    store: Record
-    words: WordIndex
-    vectors: Vectors
-    reader: QuestionReader
-    worker: IndexWorker
-    owner: OwnerPeer | None
-    metrics: LoomMetrics
-
-    @property
-    def peer(self) -> OwnerPeer | None:
-        """The owner, where it is another process than this one."""
-        return None if self.worker.holds else self.owner

@@ -39,9 +39,69 @@ __all__ = [
     "late",
 ]
 
+START_SECONDS = 9.0
+"""So long a question waits at the most for a source that is being started; its own time begins after that."""
+
+
 _log = logging.getLogger(__name__)
 
 _MAX_LIMIT = 100
+
+
+SourceState = Literal["answered", "failed", "late", "starting"]
+"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What became of one source that was asked.
+
+    Attributes:
+        source: its name.
+        state: how it ended.
+        seconds: how long it took.
+        count: how many passages it found.
+        problem: what went wrong and what to do, in sentences; empty where it answered.
+        is_refusal: whether it failed by the question itself, such as a filter that it does not have.
+    """
+
+    source: str
+    state: SourceState
+    seconds: float
+    count: int = 0
+    problem: str = ""
+    is_refusal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedAnswer:
+    """Passages of several sources in one order, and what became of every source.
+
+    Attributes:
+        items: best first, see `KnowledgeItem.of_source`; `relevance` is comparable among them all.
+        match: how well they fit the question.
+        reports: one for each source that was asked, in the order of the sources.
+    """
+
+    items: list[KnowledgeItem]
+    match: Match
+    reports: tuple[SourceReport, ...]
+
+    @property
+    def partial(self) -> bool:
+        """Whether a source that was asked is not in it."""
+        return any(report.state != "answered" for report in self.reports)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader has to know: how many sources answered, and why the others did not."""
+        if not self.partial:
+            return []
+        answered = sum(report.state == "answered" for report in self.reports)
+        return [
+            f"{answered} of {len(self.reports)} sources answered.",
+            *(f"{report.source}: {report.problem}" for report in self.reports if report.problem),
+        ]
 
 
 class Federation:
@@ -249,66 +309,6 @@ def _checked(seconds: float) -> float:
     if not seconds > 0:
         raise ConfigError(f"A deadline is {seconds} s.", advice="Use a number of seconds above 0.")
     return seconds
-
-
-SourceState = Literal["answered", "failed", "late", "starting"]
-"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceReport:
-    """What became of one source that was asked.
-
-    Attributes:
-        source: its name.
-        state: how it ended.
-        seconds: how long it took.
-        count: how many passages it found.
-        problem: what went wrong and what to do, in sentences; empty where it answered.
-        is_refusal: whether it failed by the question itself, such as a filter that it does not have.
-    """
-
-    source: str
-    state: SourceState
-    seconds: float
-    count: int = 0
-    problem: str = ""
-    is_refusal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FederatedAnswer:
-    """Passages of several sources in one order, and what became of every source.
-
-    Attributes:
-        items: best first, see `KnowledgeItem.of_source`; `relevance` is comparable among them all.
-        match: how well they fit the question.
-        reports: one for each source that was asked, in the order of the sources.
-    """
-
-    items: list[KnowledgeItem]
-    match: Match
-    reports: tuple[SourceReport, ...]
-
-    @property
-    def partial(self) -> bool:
-        """Whether a source that was asked is not in it."""
-        return any(report.state != "answered" for report in self.reports)
-
-    @property
-    def notes(self) -> list[str]:
-        """What the reader has to know: how many sources answered, and why the others did not."""
-        if not self.partial:
-            return []
-        answered = sum(report.state == "answered" for report in self.reports)
-        return [
-            f"{answered} of {len(self.reports)} sources answered.",
-            *(f"{report.source}: {report.problem}" for report in self.reports if report.problem),
-        ]
-
-
-START_SECONDS = 9.0
-"""So long a question waits at the most for a source that is being started; its own time begins after that."""
 
 
 class Asking:

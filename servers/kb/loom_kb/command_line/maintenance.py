@@ -117,7 +117,7 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
         return await _change_embedder(knowledge_base, args)
     if args.all_from_text:
         knowledge_base = await service.writable(args.kb)
-        id_ = await with_agreement(partial(_submit_stored, knowledge_base), yes=args.yes)
+        id_ = await with_agreement(partial(_submit_rebuild, knowledge_base), yes=args.yes)
         bar = ProgressBar("rebuilding", "documents")
 
         def progress() -> None:
@@ -143,7 +143,7 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _submit_stored(knowledge_base: GraphRAGKnowledgeBase, confirm: bool) -> str:
+async def _submit_rebuild(knowledge_base: GraphRAGKnowledgeBase, confirm: bool) -> str:
     request = knowledge_base.rebuild_request(confirm=confirm)
     await knowledge_base.agree_on_extraction(request)
     return await to_thread.run_sync(knowledge_base.submit, request)

@@ -7,7 +7,7 @@ import pytest
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
-from loom_core.knowledge.ingest.loaders.formats.pdf import PdfLine, find_paragraphs
+from loom_core.knowledge.ingest.loaders.formats.pdf import Hyphens, PdfLine, find_paragraphs
 
 
 def test_paragraphs_headings_and_pages_are_found(documents: Path, outline) -> None:
@@ -202,3 +202,31 @@ def test_running_heads_are_dropped_only_at_the_edge() -> None:
 
 def test_no_lines_make_no_paragraphs() -> None:
     assert find_paragraphs([[], []], {}) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "elsewhere", "joined"),
+    [
+        ("the har-\nbour", "", "the harbour"),
+        ("the har\u00ad\nbour", "", "the harbour"),
+        ("the har\u2010\nbour", "", "the harbour"),
+        ("a data-\nbase", "The database is old. So are data, and the base.", "a database"),
+        ("a well-\nknown fact", "It is well-known.", "a well-known fact"),
+        ("an error-\nprone step", "An error is prone to come.", "an error-prone step"),
+        ("Haupt-\nund Nebensatz", "", "Haupt- und Nebensatz"),
+        ("Donau-\ndampfschiff", "", "Donaudampfschiff"),
+        ("from A-\nBerg", "", "from A-\nBerg"),
+        ("pages 3-\n4", "", "pages 3-\n4"),
+        ("Anna-\u00ad\nBerg", "", "Anna--Berg"),
+        ("港口-\n贸易", "", "港口-\n贸易"),
+    ],
+)
+def test_the_rest_of_the_document_decides_about_a_hyphen(broken: str, elsewhere: str, joined: str) -> None:
+    assert Hyphens([broken, elsewhere]).joined(broken) == joined
+
+
+@pytest.mark.hostile("files of any kind")
+@pytest.mark.parametrize("unit", ["a", "a-", "-", "a\u2010", "a-\n"])
+def test_half_a_million_of_anything_take_no_time(unit: str) -> None:
+    text = unit * 500_000
+    assert len(Hyphens([text]).joined(text)) <= len(text)
