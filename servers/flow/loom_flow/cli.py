@@ -85,15 +85,6 @@ class FlowServer(ServerProgram[Settings]):
         options = own_options(replace(settings, home_given=False))
         return options + (["--provider", settings.provider] if settings.provider else [])
 
-    def run_command(self, args: argparse.Namespace, settings: Settings) -> int:
-        from loom_flow.command_line.config_commands import CONFIG_COMMANDS
-
-        if args.command in CONFIG_COMMANDS:
-            return CONFIG_COMMANDS[args.command](args, settings)
-        from loom_flow.command_line.run_commands import run_with_service
-
-        return run_with_service(args, settings)
-
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.flow.config import read_flow_file
         from loom_core.server.install.front import model_variables

@@ -1,0 +1,28 @@
+"""The commands that are not servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loom_flow.settings import Settings
+
+__all__ = ["run_command"]
+
+
+def run_command(args: argparse.Namespace, settings: Settings) -> int:
+    """Run a parsed command; returns the exit code.
+
+    Args:
+        args: the command and its options.
+        settings: of the process.
+    """
+    from loom_flow.command_line.config_commands import CONFIG_COMMANDS
+
+    if args.command in CONFIG_COMMANDS:
+        return CONFIG_COMMANDS[args.command](args, settings)
+    from loom_flow.command_line.run_commands import run_with_service
+
+    return run_with_service(args, settings)
