@@ -77,12 +77,15 @@ class Batch:
 
     def made(self) -> list[Prepared]:
         """What became of the items that were to be prepared, in order, up to the first that is not done."""
-        results = [] if self.preparation is None else self.preparation.made[self.taken :]
+        if self.preparation is None:
+            return []
+        end = self.taken + sum(fate.kind == "prepare" for _, fate in self.items)
+        results = self.preparation.made[self.taken : end]
         return [result for result in takewhile(lambda result: result is not None, results) if result]
 
     def take_ready(self) -> Batch:
         """Take out the first items, up to the first that is not prepared, as a batch of their own."""
-        ready = len(self.made())
+        made = ready = len(self.made())  # looked at once: more are prepared meanwhile
         count = 0
         for _, fate in self.items:
             if fate.kind == "prepare":
@@ -92,7 +95,7 @@ class Batch:
             count += 1
         part = Batch(self.items[:count], preparation=self.preparation, taken=self.taken)
         part.size = sum(item.size for item, _ in part.items)
-        self.taken += len(self.made())
+        self.taken += made
         self.items, self.size = self.items[count:], self.size - part.size
         return part
 

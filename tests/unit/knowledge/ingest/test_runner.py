@@ -289,7 +289,28 @@ def test_what_is_ready_of_a_batch_can_be_taken_before_the_rest():
     assert [item.ordinal for item, _ in taken.items] == [1, 2]
     assert (taken.made(), taken.size, batch.size) == ([Outcome("failed", "first")], 20, 20)
     preparation.deliver(1, Outcome("failed", "second"))
+    assert taken.made() == [Outcome("failed", "first")]
     assert (batch.made(), batch.last, preparation.done) == ([Outcome("failed", "second")], 4, True)
+
+
+def test_what_is_prepared_while_a_part_of_a_batch_is_taken_is_not_lost():
+    first, second = Outcome("failed", "first"), Outcome("failed", "second")
+    preparation = Preparation(2)
+
+    class Growing(list):
+        """The results, of which the second comes right after they were looked at."""
+
+        def __getitem__(self, part):
+            seen = super().__getitem__(part)
+            self[1] = second
+            return seen
+
+    preparation.made = Growing([first, None])
+    items = [(JobItem(f"text:{n}", ordinal=n), Fate("prepare")) for n in range(2)]
+    batch = Batch(items, preparation=preparation)
+    taken = batch.take_ready()
+    assert ([item.ordinal for item, _ in taken.items], taken.made()) == ([0], [first])
+    assert ([item.ordinal for item, _ in batch.items], batch.made()) == ([1], [second])
 
 
 async def test_an_unknown_job_and_lists_of_different_lengths_are_told(knowledge_base):
