@@ -24,6 +24,8 @@ _RUN = {"sh", "console", "python"}
 _READ = {"json", "jsonc", "toml", "yaml", "ini", "nginx", "caddy"}
 _SHOWN = {"", "mermaid", "text"}
 _FENCED = re.compile(r"^ *(```+).*?^ *\1", re.MULTILINE | re.DOTALL)
+_MODULE = re.compile(r"`([\w./-]+\.py)`")
+_HISTORY = {"CHANGELOG.md", "RESULTS.md"}
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -57,6 +59,21 @@ def _anchors(path: Path) -> set[str]:
             anchor = f"{base}-{number}"
         found.add(anchor)
     return found
+
+
+@cache
+def _modules() -> set[str]:
+    """Every end of the path of a module here: `check.py`, `schemas/check.py` …"""
+    folders = ("loom_core", "servers", "tests", "tools", "benchmarks", "examples")
+    paths = [path.relative_to(_ROOT).parts for folder in folders for path in (_ROOT / folder).rglob("*.py")]
+    paths += [(path.name,) for path in _ROOT.glob("*.py")]
+    return {"/".join(parts[start:]) for parts in paths for start in range(len(parts))}
+
+
+@pytest.mark.parametrize("path", [path for path in _PAGES if path.name not in _HISTORY], ids=_name)
+def test_every_module_that_a_page_names_is_there(path: Path):
+    named = set(_MODULE.findall(path.read_text(encoding="utf-8")))
+    assert sorted(named - _modules()) == []
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
