@@ -21,7 +21,12 @@ if _FOLDER is not None and _WORKER is not None:
     _path = Path(_FOLDER, f"{_WORKER}.json")
     _source = [str(Path(__file__).parent / "loom_core")]
     _no_behaviour = ["if TYPE_CHECKING:", r"\.\.\.$", "@overload", "raise AssertionError"]
-    _coverage = slipcover.Slipcover(branch=True, source=_source, exclude_also=_no_behaviour)
+    _coverage = slipcover.Slipcover(
+        branch=True,
+        source=_source,
+        exclude_also=_no_behaviour,
+        d_miss_threshold=1_000,  # how often a probe runs in vain until all such are removed, which is slow
+    )
     slipcover.ImportManager(_coverage, slipcover.FileMatcher(sources=_source)).__enter__()
 
     def pytest_sessionfinish() -> None:
