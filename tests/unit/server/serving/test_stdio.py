@@ -39,6 +39,11 @@ INITIALIZE = {
 # In this process: the transport itself, over pipes.
 
 
+def _readers(before):
+    """The threads that read for a server and were not there before."""
+    return [each for each in threading.enumerate() if each.name == "stdin" and each not in before]
+
+
 class Pipes:
     """A wire, and the client's ends of it."""
 
@@ -76,13 +81,14 @@ class Pipes:
 
 
 @pytest.fixture
-def pipes():
+async def pipes():
+    before = threading.enumerate()
     pipes = Pipes()
     yield pipes
     pipes.close(pipes.input)
-    for thread in threading.enumerate():
-        if thread.name == "stdin":  # else it may read from what has the descriptor next
-            thread.join(10)
+    for thread in _readers(before):  # else one may read from what has the descriptor next
+        # The test's loop runs meanwhile: one that hands over a line just now would wait for it for ever.
+        await anyio.to_thread.run_sync(thread.join, 10)
     for descriptor in (pipes.output, pipes.wire.reads, pipes.wire.writes):
         pipes.close(descriptor)
 
@@ -202,8 +208,9 @@ async def test_input_that_cannot_be_read_ends_serving(serve, pipes, tmp_path, ca
 
 
 async def test_input_that_comes_after_the_end_is_left_alone(serve, pipes):
+    before = threading.enumerate()
     await serve(Wire(pipes.wire.reads, pipes.wire.writes, parent=-1))
-    readers = [thread for thread in threading.enumerate() if thread.name == "stdin"]
+    readers = _readers(before)
     pipes.send(b"late\n")
     for reader in readers:
         await anyio.to_thread.run_sync(reader.join, 5)
