@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, settings
 
 from loom_core import keys
 from tests.e2e.jsonrpc import StdioServer
+from tests.fixtures import fork_server, processes
 from tests.fixtures import node as nodejs
-from tests.fixtures import processes
 from tests.fixtures.conformance import Suite
 from tests.fixtures.local_server import LocalServer
 
@@ -78,6 +78,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[processes.RUN_VARIABLE] = str(os.getpid())
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    runs_tests = hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
+    if runs_tests and (server := fork_server.install()) is not None:
+        config.add_cleanup(server.close)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from loom_kb.cli import run
 
 from tests.docs import shell, snippets
+from tests.docs.programs import Programs
 
 _ROOT = Path(__file__).parents[2]
 _DOCUMENTS = {
@@ -27,9 +29,10 @@ _AGENT = {"profiles": {"default": {"model": "mock"}}}
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder for `PATH` with whatever commands on the pages begin with."""
-    return shell.make_programs(tmp_path_factory.mktemp("programs"))
+    with closing(Programs(tmp_path_factory.mktemp("programs"))) as programs:
+        yield programs.folder
 
 
 @pytest.fixture(scope="module")

@@ -1,39 +1,24 @@
 """Runs the commands that stand on pages, as a reader would type them.
 
-Loom's programs are those of this environment, however a page starts them (stand_in.py).
+Loom's programs are those of this environment, however a page starts them (programs.py).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.docs.snippets import Snippet
 
-_STAND_IN = Path(__file__).with_name("stand_in.py")
-_NAMES = (
-    "loom-agent-server", "loom-flow-server", "loom-kb", "loom-query-server", "pip", "python", "uv", "uvx",
-)  # fmt: skip
 _PASSED_ON = ("LANG", "LC_ALL", "TMPDIR")
 _SECONDS = 120
-
-
-def make_programs(folder: Path) -> Path:
-    """A folder for `PATH` with whatever commands on the pages begin with."""
-    for name in _NAMES:
-        file = folder / name
-        started = shlex.join([sys.executable, str(_STAND_IN), name])
-        file.write_text(f'#!/bin/sh\nexec {started} "$@"\n', encoding="utf-8")
-        file.chmod(0o755)
-    return folder
 
 
 def run_snippet(snippet: Snippet, home: Path, programs: Path) -> None:

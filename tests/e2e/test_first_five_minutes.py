@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.docs import shell, snippets
+from tests.docs.programs import Programs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the pages are for a POSIX shell")
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Path:
+def programs(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "programs").mkdir()
-    return shell.make_programs(tmp_path / "programs")
+    with closing(Programs(tmp_path / "programs")) as programs:
+        yield programs.folder
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from loom_core.mcp_client.client import HttpClient, StdioClient
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.connections.connection import ServerConnection
+from loom_core.storage.ownership import holder_of
 
 OPTIONS = ["-m", "loom_kb", "--embedder", "hashing"]
 
@@ -68,9 +69,9 @@ async def test_a_knowledge_base_that_is_killed_is_started_again_with_all_it_knew
     async with connected(config) as kb:
         added = await kb.call_tool("add", {"text": "茶马古道始于云南。", "title": "茶"})
         assert not added.is_error, added.content
-        found = await anyio.run_process(["pgrep", "-f", str(home)])
-        for pid in map(int, found.stdout.split()):
-            os.kill(pid, signal.SIGKILL)
+        holder = holder_of(home / "kb" / "default")
+        assert holder is not None
+        os.kill(holder.pid, signal.SIGKILL)
         answer = await kb.call_tool("query", {"query": "茶马古道"}, repeatable=True)
         assert "云南" in answer.content[0].text
 

@@ -62,13 +62,18 @@ def wait_for(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-def children_of(pid: int) -> list[int]:
-    """Processes that a process started."""
-    found: list[int] = []
+def children_of(pid: int) -> set[int]:
+    """Processes that a process started, but those that the tests as a whole need."""
+    found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
-            found += map(int, (task / "children").read_text().split())
-    return found
+            found |= {*map(int, (task / "children").read_text().split())}
+    return found - _EARLIER
+
+
+_EARLIER: set[int] = set()
+if sys.platform == "linux":
+    _EARLIER |= children_of(os.getpid())
 
 
 def is_alive(pid: int) -> bool:
@@ -154,7 +159,7 @@ def test_a_document_over_which_every_child_crashes_fails_alone(preparer_of):
     until = time.monotonic() + 30
     while preparation.made[1] is None:
         assert time.monotonic() < until
-        for child in set(children_of(os.getpid())) - crashed:
+        for child in children_of(os.getpid()) - crashed:
             os.kill(child, signal.SIGSEGV)
             crashed.add(child)
         preparer.work(preparation)
@@ -192,7 +197,7 @@ preparer = Preparer(PIPELINE, children=1)
 preparer.begin([material(1, LONG * 4)])
 while not (found := children_of(os.getpid())):
     time.sleep(0.01)
-print(found[0], flush=True)
+print(*found, flush=True)
 time.sleep(60)
 """
 
