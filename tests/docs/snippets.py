@@ -50,7 +50,7 @@ class Snippet:
 
 def pages() -> list[str]:
     """Every page for users, relative to the repository."""
-    found = [ROOT / name for name in ("README.md", "README.zh.md", "SECURITY.md")]
+    found = [ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md", "SECURITY.md")]
     found += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "servers").glob("*/README.md")]
     found += [*(ROOT / "examples").rglob("*.md")]
     return sorted(path.relative_to(ROOT).as_posix() for path in found if path.exists())
