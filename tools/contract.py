@@ -124,6 +124,25 @@ async def _surfaces(server: Callable[[Path, _Profile], Client]) -> Contract:
     return contract
 
 
+def answer_schemas(server: str, profile: _Profile = "full") -> Mapping[str, Mapping[str, Any]]:
+    """The schemas of what the tools of the server in this folder answer, with descriptions, by tool.
+
+    What is sent, and so accepted, is the outline of each.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        match server:
+            case "agent":
+                built = build_agent(AgentSettings(home, home / "agent.json"))
+            case "flow":
+                built = build_flow(FlowSettings(home, home / "flow.json"))
+            case "query":
+                built = build_query(QuerySettings(home, home / "query.json", profile=profile))
+            case _:
+                built = build_kb(KbSettings(home, embedder="hashing", profile=profile))
+        return built.answer_schemas()
+
+
 async def surface(client: Client) -> Surface:
     """What a server tells a client of itself."""
     found: dict[str, list[dict[str, Any]]] = {

@@ -1,6 +1,7 @@
 """Writes docs/reference/tools.md: the tools of the four servers (`python -m tools.reference tool`).
 
 The page is made from the servers' contracts, servers/*/contract.json, which a test compares with the servers.
+Contracts have the outlines of results, as clients get them; the page has the whole schemas.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.contract import WITH_OPTIONS, accepted
+from tools.contract import WITH_OPTIONS, accepted, answer_schemas
 from tools.provider_reference import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tools.md"
@@ -23,10 +24,11 @@ model reads in an empty home; in one with content they name what is there. loom-
 with `--root /notes --allow-urls`: without these its tool `add` has no `paths` and no `urls`.
 
 Arguments that a tool does not know are refused. Results come as text for the model and as structured
-content with the fields given here. What goes wrong comes as a result with `isError` whose text says what
-happened and what to do (see [errors.md](errors.md)); a tool that does not exist is an error of the
-protocol. Of the annotations, `reads` stands for `readOnlyHint`, `destroys` for `destructiveHint`,
-`idempotent` for `idempotentHint`, and `open world` for `openWorldHint`.
+content with the fields given here; the output schemas in `tools/list` are shorter: the types of fields
+without their meanings, and of objects in a result the fields only where these are few. What goes wrong comes
+as a result with `isError` whose text says what happened and what to do (see [errors.md](errors.md)); a tool
+that does not exist is an error of the protocol. Of the annotations, `reads` stands for `readOnlyHint`,
+`destroys` for `destructiveHint`, `idempotent` for `idempotentHint`, and `open world` for `openWorldHint`.
 """
 
 _SERVERS = {
@@ -56,15 +58,19 @@ def page() -> str:
     parts = [_HEAD]
     for folder, name in _SERVERS.items():
         contract = accepted(folder)
-        parts += [f"## {name}", *_surface(contract.get(WITH_OPTIONS, contract["full"]))]
+        parts += [
+            f"## {name}",
+            *_surface(contract.get(WITH_OPTIONS, contract["full"]), answer_schemas(folder)),
+        ]
         if "chatgpt" in contract:
-            parts += [f"## {name}, profile `chatgpt`", *_surface(contract["chatgpt"])]
+            answers = answer_schemas(folder, "chatgpt")
+            parts += [f"## {name}, profile `chatgpt`", *_surface(contract["chatgpt"], answers)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _surface(surface: Mapping[str, Any]) -> Iterator[str]:
+def _surface(surface: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for tool in surface["tools"]:
-        yield from _tool(tool)
+        yield from _tool(tool, answers[tool["name"]])
     for prompt in surface.get("prompts", ()):
         yield f"### Prompt `{prompt['name']}`"
         yield prompt["description"]
@@ -80,7 +86,7 @@ def _surface(surface: Mapping[str, Any]) -> Iterator[str]:
         yield table([("URI", "what"), *rows])
 
 
-def _tool(tool: Mapping[str, Any]) -> Iterator[str]:
+def _tool(tool: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[str]:
     hints = [word for key, word in _HINTS.items() if tool["annotations"].get(key)]
     yield f"### `{tool['name']}`"
     yield f"**{tool['title']}** ({', '.join(hints) or 'changes, destroys nothing'})"
@@ -88,9 +94,8 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[str]:
     schema = tool["inputSchema"]
     if schema.get("properties"):
         yield table(_arguments(schema))
-    if result := tool.get("outputSchema"):
-        yield "Result:"
-        yield table(_results(result))
+    yield "Result:"
+    yield table(_results(answer))
 
 
 def _arguments(schema: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -40,13 +40,15 @@ ADDRESS_FIELDS = frozenset({"source", "document", "path"})
 """Filters that every knowledge base has, whatever its documents say: where a document is from."""
 
 FILTERS_DESCRIPTION = (
-    "Only passages of documents that fulfil all of these. With `eq`, `ne` and `contains` a list is any of "
-    "its values. Dates are ISO and may be given in part."
+    "Conditions that documents must all fulfil. A list means any of its values. Dates are ISO, also in part."
 )
 """How filters are written, for a model."""
 
-_SCALARS: list[dict[str, Any]] = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
-
+_VALUES: list[dict[str, Any]] = [
+    {"type": "string"},
+    {"type": "number"},
+    {"type": "array", "items": {"type": "string"}},
+]
 FILTERS_SCHEMA: Mapping[str, Any] = {
     "type": "array",
     "items": {
@@ -54,23 +56,17 @@ FILTERS_SCHEMA: Mapping[str, Any] = {
         "properties": {
             "field": {"type": "string"},
             "op": {"type": "string", "enum": [*get_args(Operator)]},
-            "value": {"anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}}]},
+            "value": {"anyOf": _VALUES},
         },
         "required": ["field", "op", "value"],
         "additionalProperties": False,
     },
-    "examples": [
-        [
-            {"field": "tags", "op": "eq", "value": ["plan", "计划"]},
-            {"field": "date", "op": "gte", "value": "2024-05"},
-            {"field": "path", "op": "eq", "value": "docs/"},
-        ]
-    ],
+    "examples": [[{"field": "path", "op": "eq", "value": "docs/"}]],
 }
 """JSON Schema of filters as a model gives them: a list of conditions.
 
 A mapping from any field to its filter is an open object, which strict function calling (OpenAI) cannot say.
-`filter_mapping` takes both forms.
+`filter_mapping` takes both forms. Booleans, and numbers in a list, are taken as well; texts do for them.
 """
 
 _BUILT_IN = ("source", "path", "language", "type", "title")

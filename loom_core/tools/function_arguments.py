@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from loom_core.errors import InvalidInputError
-from loom_core.tools.schemas.model_schema import with_keywords, without_nulls, without_titles
+from loom_core.tools.schemas.model_schema import (
+    with_definitions_in_place,
+    with_keywords,
+    without_nulls,
+    without_titles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -102,6 +107,7 @@ class FunctionArguments:
         for argument, description in (descriptions or {}).items():
             if argument in schema["properties"]:
                 schema["properties"][argument].setdefault("description", description)
+        schema = with_definitions_in_place(schema)
         if keywords:
             schema = with_keywords(schema, keywords)
             _problems({}, schema)  # refuses a schema that is wrong

@@ -24,6 +24,9 @@ RECORDED = Path(__file__).with_name("recorded_server.py")
 DISREGARDED = {
     "E105": "takes the `cursor` of one tool for the answer of another",
     "E107": "takes tools that lead to one another for a loop",
+    "W102": "wants words for arguments whose names say it: `limit`, `max_tokens`, `wait_seconds`, `action`",
+    "W103": "wants an example of every text: each costs tokens at every request, and no mistake was seen",
+    "W109": "wants examples of questions, which models do not need",
     "W110": "wants the description to repeat the names of the arguments, which the schema says",
     "W111": "wants descriptions of 500 characters; hosts take 2 KB, and ours carry the one example",
     "W115": "counts the schema of the answer, which no model is shown",

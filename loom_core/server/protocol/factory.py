@@ -400,6 +400,10 @@ class LoomServer:
         """What a caller needs to use a tool, or None if there is no such tool."""
         return self._tools.scope(name)
 
+    def answer_schemas(self) -> dict[str, Mapping[str, Any]]:
+        """JSON Schemas of what the fixed tools answer, with descriptions, by tool: for reference pages."""
+        return self._tools.answer_schemas()
+
     def _is_offered(self, method: str, name: str) -> bool:
         return name in self._prompts if method == "prompts/get" else self.tool_scope(name) is not None
 

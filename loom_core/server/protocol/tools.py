@@ -27,7 +27,7 @@ from loom_core.server.protocol.errors import told
 from loom_core.server.protocol.results import ToolReply
 from loom_core.tools.depth import called_with
 from loom_core.tools.function_arguments import FunctionArguments, closest
-from loom_core.tools.schemas.model_schema import without_titles
+from loom_core.tools.schemas.model_schema import outline, terse, without_titles
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext
@@ -85,6 +85,7 @@ class Tool:
 
     name: str
     arguments: FunctionArguments
+    _answer: type[BaseModel]
     _function: ToolFunction
     _definition: ToolDefinition
     _wording: WordingFunction | None
@@ -113,18 +114,24 @@ class Tool:
         arguments = arguments_of(function, name, keywords=keywords)
         if reason := find_invalid_x_mcp_header(arguments.schema):
             raise ValueError(f"tool {name!r}: {reason}")
+        answer = _output_model(function, name)
         definition = ToolDefinition(
             name=name,
             title=title,
             description=_described(name, description or inspect.getdoc(function) or ""),
-            input_schema=_without(arguments.schema, hidden),
-            output_schema=without_titles(
-                _output_model(function, name).model_json_schema(mode="serialization")
-            ),
+            input_schema=terse(_without(arguments.schema, hidden)),
+            output_schema=outline(_answer_schema(answer)),
             annotations=annotations,
             _meta=meta,
         )
-        return cls(name, arguments, function, definition, taking_context(wording) if wording else None)
+        return cls(
+            name, arguments, answer, function, definition, taking_context(wording) if wording else None
+        )
+
+    @property
+    def answer_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of what it answers, with descriptions: `tools/list` has the outline of it."""
+        return _answer_schema(self._answer)
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -194,6 +201,10 @@ def shaped(reply: ToolReply[BaseModel]) -> CallToolResult:
             reply.structured.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         ),
     )
+
+
+def _answer_schema(answer: type[BaseModel]) -> dict[str, Any]:
+    return without_titles(answer.model_json_schema(mode="serialization"))
 
 
 def _described(name: str, description: str) -> str:
@@ -270,6 +281,10 @@ class Tools:
         """What a caller needs to use a tool, or None if there is no such tool."""
         tool = self._find(name)
         return None if tool is None else tool.scope
+
+    def answer_schemas(self) -> dict[str, Mapping[str, Any]]:
+        """JSON Schemas of what the tools that are always there answer, with descriptions, by tool."""
+        return {tool.name: tool.answer_schema for tool in self._tools.values()}
 
     def _find(self, name: str) -> Tool | SchemaTool | None:
         """The tool of that name; of two, the one that is always there."""
@@ -366,7 +381,7 @@ class SchemaTool:
             title=well_formed(self.title),
             description=_cut(well_formed(self.description)),
             input_schema=well_formed(schema),
-            output_schema=without_titles(self.output.model_json_schema(mode="serialization")),
+            output_schema=outline(_answer_schema(self.output)),
             annotations=ToolAnnotations(
                 read_only_hint=self.read_only,
                 destructive_hint=self.destructive,

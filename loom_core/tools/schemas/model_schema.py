@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["with_keywords", "without_keywords", "without_nulls", "without_titles"]
+__all__ = [
+    "outline",
+    "terse",
+    "with_definitions_in_place",
+    "with_keywords",
+    "without_keywords",
+    "without_nulls",
+    "without_titles",
+]
 
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$defs"})
+_DEFINITIONS = "#/$defs/"
+_FEW_FIELDS = 6
+_NULL: dict[str, Any] = {"type": "null"}
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
@@ -59,9 +72,133 @@ def without_nulls(schema: dict[str, Any]) -> dict[str, Any]:
 
     Of an optional argument pydantic makes a union with null whose default is null. Many hosts and models
     understand a plain type only, and there is nothing to say with a null that leaving it out does not say.
+    The same is done to the objects that it defines.
     """
-    properties = schema.get("properties", {})
-    return {**schema, "properties": {name: _plain(argument) for name, argument in properties.items()}}
+    clean = dict(schema)
+    if "properties" in schema:
+        clean["properties"] = {name: _plain(argument) for name, argument in schema["properties"].items()}
+    if "$defs" in schema:
+        clean["$defs"] = {name: without_nulls(each) for name, each in schema["$defs"].items()}
+    return clean
+
+
+def terse(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a schema without what says nothing: empty defaults, and that an object is open.
+
+    Whole numbers are written as such: 45 for 45.0.
+    """
+    short: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        is_empty = (keyword == "default" and value in ("", None)) or (
+            keyword == "additionalProperties" and value is True
+        )
+        if is_empty:
+            continue
+        if keyword in _NAMED and isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
+            short[keyword] = {name: _terse(subschema) for name, subschema in named.items()}
+        elif keyword in _DATA and isinstance(value, dict | list):
+            short[keyword] = value
+        else:
+            short[keyword] = _terse(value)
+    return short
+
+
+def _terse(value: object) -> object:
+    if isinstance(value, dict):
+        return terse(cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        return [_terse(each) for each in cast("list[object]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def with_definitions_in_place(schema: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a schema in which each definition that is used once is where it is used.
+
+    Some models do not follow references, and all pay for them. What is used more often stays a definition.
+    """
+    while (name := _used_once(schema)) is not None:
+        definitions: dict[str, Any] = dict(schema["$defs"])
+        definition = definitions.pop(name)
+        rest = {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
+        if definitions:
+            rest["$defs"] = definitions
+        schema = cast("dict[str, Any]", _replaced(rest, f"{_DEFINITIONS}{name}", definition))
+    return schema
+
+
+def _used_once(schema: Mapping[str, Any]) -> str | None:
+    """A definition that is used once, and outside of itself."""
+    used = Counter(_references(schema))
+    for name, definition in schema.get("$defs", {}).items():
+        reference = f"{_DEFINITIONS}{name}"
+        if used[reference] == 1 and reference not in _references(definition):
+            return name
+    return None
+
+
+def _references(value: object) -> list[str]:
+    if isinstance(value, dict):
+        given = cast("dict[str, object]", value)
+        own = [given["$ref"]] if isinstance(given.get("$ref"), str) else []
+        return [*cast("list[str]", own), *(each for inner in given.values() for each in _references(inner))]
+    if isinstance(value, list):
+        return [each for inner in cast("list[object]", value) for each in _references(inner)]
+    return []
+
+
+def _replaced(value: object, reference: str, definition: Mapping[str, Any]) -> object:
+    """A copy in which a definition takes the place of a reference; what is said beside that counts more."""
+    if isinstance(value, list):
+        return [_replaced(inner, reference, definition) for inner in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    given = cast("dict[str, object]", value)
+    if given.get("$ref") == reference:
+        return {**definition, **{keyword: inner for keyword, inner in given.items() if keyword != "$ref"}}
+    return {keyword: _replaced(inner, reference, definition) for keyword, inner in given.items()}
+
+
+def outline(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The short schema of an answer: the types of its fields, and of those of small objects in it.
+
+    Hosts that show a model the schemas of answers pay for each word at every request, and a model reads the
+    answer itself. Descriptions and defaults are left out, and definitions are put where they are used. Of an
+    object that is the value of a field, or an item of one, the fields are told if they are few; an object
+    within that is an object and no more. A field whose default is null is not told to be null: an answer
+    leaves out what has its default. What fits the whole schema fits the outline.
+    """
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    fields: dict[str, Any] = schema.get("properties", {})
+    kept = {keyword: value for keyword, value in schema.items() if keyword not in _ANNOTATIONS}
+    told = {name: _short(field, definitions, inside=False) for name, field in fields.items()}
+    return kept | {"properties": told}
+
+
+def _short(form: Mapping[str, Any], definitions: Mapping[str, Any], *, inside: bool) -> dict[str, Any]:
+    """The outline of a field's form; `inside` an object that is itself the value of a field."""
+    if "$ref" in form:
+        return _short(definitions[form["$ref"].rpartition("/")[2]], definitions, inside=inside)
+    short = {keyword: value for keyword, value in form.items() if keyword not in _ANNOTATIONS}
+    if "anyOf" in short:
+        is_left_out = form.get("default", ...) is None
+        parts: list[Any] = [part for part in short.pop("anyOf") if part != _NULL or not is_left_out]
+        told_parts = [_short(part, definitions, inside=inside) for part in parts]
+        short |= told_parts[0] if len(told_parts) == 1 else {"anyOf": told_parts}
+    if "properties" in short:
+        fields: dict[str, Any] = short.pop("properties")
+        short.pop("required", None)
+        if len(fields) <= _FEW_FIELDS and not inside:
+            told = {name: _short(field, definitions, inside=True) for name, field in fields.items()}
+            short["properties"] = told
+    if "items" in short:
+        short["items"] = _short(short["items"], definitions, inside=inside)
+    more = short.get("additionalProperties")
+    if more is True:
+        del short["additionalProperties"]
+    elif isinstance(more, dict):
+        short["additionalProperties"] = _short(cast("dict[str, Any]", more), definitions, inside=inside)
+    return short
 
 
 def _plain(argument: dict[str, Any]) -> dict[str, Any]:

@@ -22,34 +22,38 @@ __all__ = [
 ]
 
 
+def _undescribed(schema: dict[str, Any]) -> None:
+    """Leave out the description of a whole: the argument has one."""
+    schema.pop("description", None)
+
+
 class _Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_undescribed)
 
 
 class BudgetInput(_Input):
-    """What a run may take at the most. More than the profile grants is not granted."""
+    """Limits of a run, within those of the profile."""
 
     iterations: int | None = Field(default=None, ge=1, le=1000, description="Turns of the model.")
-    tokens: int | None = Field(default=None, ge=1, description="Input and output of all turns together.")
+    tokens: int | None = Field(default=None, ge=1, description="Input and output.")
     cost: float | None = Field(default=None, gt=0, description="US dollars.")
-    tool_calls: int | None = Field(default=None, ge=0, description="Calls that are made.")
-    seconds: float | None = Field(default=None, gt=0, description="Of work; waiting for people is free.")
+    tool_calls: int | None = Field(default=None, ge=0)
+    seconds: float | None = Field(default=None, gt=0, description="Of work, not of waiting.")
 
 
 class DecisionInput(_Input):
-    """What becomes of one thing that a run waits for."""
+    """What the user decided about one thing that a run waits for."""
 
-    id: str = Field(min_length=1, description="`id` of the entry in `pending`.")
+    id: str = Field(min_length=1, description="`id` of the entry.")
     action: Literal["approve", "deny", "edit", "answer"] = Field(
-        description="Of a call: make it, do not, or make it with other `arguments`. Of a question: `answer` "
-        "with `content`, or `deny`."
+        description="`edit`: call with other `arguments`; `answer`: a question, with `content`."
     )
-    arguments: dict[str, Any] | None = Field(default=None, description="With `edit`: all of the arguments.")
-    content: dict[str, Any] | None = Field(default=None, description="With `answer`: as its `schema` says.")
-    reason: str = Field(default="", description="With `deny`: why, for the agent to read.")
+    arguments: dict[str, Any] | None = Field(default=None, description="All of them, with `edit`.")
+    content: dict[str, Any] | None = Field(default=None, description="As `answer_schema` says.")
+    reason: str = Field(default="", description="Of `deny`.")
     scope: Literal["once", "run"] = Field(
         default="once",
-        description="What an approval holds for: this call, or all calls of the tool in this run.",
+        description="`run`: all calls of the tool in this run.",
     )
 
 

@@ -66,18 +66,14 @@ async def test_a_model_is_shown_what_signature_and_docstring_say() -> None:
         "type": "object",
         "additionalProperties": False,
         "required": ["place"],
-        "$defs": {
-            "Place": {
+        "properties": {
+            "place": {
                 "type": "object",
-                "description": "Where it is.",
+                "description": "The place.",
                 "properties": {"city": {"type": "string"}, "title": {"type": "string", "default": ""}},
                 "required": ["city"],
             },
-            "Unit": {"type": "string", "enum": ["c", "f"]},
-        },
-        "properties": {
-            "place": {"$ref": "#/$defs/Place", "description": "The place."},
-            "unit": {"$ref": "#/$defs/Unit", "default": "c"},
+            "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
             "days": {
                 "type": "integer",
                 "minimum": 1,

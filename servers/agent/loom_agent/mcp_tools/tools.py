@@ -49,30 +49,19 @@ __all__ = ["found_tools", "register_looking_tools", "register_run_tools"]
 
 _Wait = Annotated[
     float,
-    Field(
-        description="Seconds to wait for what comes of it, at most 45; 0 to get the run's id at once.",
-        ge=0,
-        le=LONGEST_WAIT,
-    ),
+    Field(ge=0, le=LONGEST_WAIT),
 ]
-_SessionId = Annotated[
-    str, Field(description="`session_id` of an answer.", min_length=1, examples=["ses_qmqsso3etrjppxfl"])
-]
+_SessionId = Annotated[str, Field(description="`session_id` of an answer.", min_length=1)]
 _RUN = (
-    "Have an autonomous agent work on a goal, with tools, knowledge bases and other MCP servers of its own. "
-    "Use it for work of several steps that needs no more of this conversation than you put into the goal. "
-    "The run outlives this call: where it takes longer, the answer says `working`, and agent_wait gives what "
-    "comes of it. It may wait for the user's approval (`input_required`). Returns the status, the output as "
-    "far as there is one, what it waits for, and in `next` what to do. "
-    'Example: {"goal": "Compare the three offers in ~/offers and recommend one."}'
+    "Have an autonomous agent work on a goal of several steps, with tools, knowledge bases and other MCP "
+    "servers of its own. The run outlives this call: on `working`, go on with agent_wait; on "
+    "`input_required`, the user decides. Returns its status, the output so far, and in `next` what to do."
 )
 _OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
 _LAST_SEQ = 2**32 - 1
 """No event has a higher number."""
 
-_RunId = Annotated[
-    str, Field(description="`run_id` of an answer.", min_length=1, examples=["run_donslw3m4epgqrgt"])
-]
+_RunId = Annotated[str, Field(description="`run_id` of an answer.", min_length=1)]
 """Which run is meant."""
 
 _TAIL = 80  # characters of what the model is writing
@@ -106,36 +95,26 @@ def _register_run(server: LoomServer, service: Service) -> None:
         ctx: ToolContext,
         goal: Annotated[
             str,
-            Field(
-                description="What is wanted, whole: the agent knows nothing else.",
-                examples=[
-                    "Compare the three offers in ~/offers and recommend one.",
-                    "比较三份报价并推荐一份。",
-                ],
-            ),
+            Field(description="What is wanted, whole: the agent knows nothing else."),
         ],
         session_id: Annotated[
-            str, Field(description="Go on with this conversation; left out, a new one begins.")
+            str, Field(description="Conversation to go on with; left out, a new one.")
         ] = "",
         wait_seconds: _Wait = LONGEST_WAIT,
-        profile: Annotated[
-            str, Field(description="Which kind of agent; left out, the usual one. loom://tools lists them.")
-        ] = "",
+        profile: Annotated[str, Field(description="Kind of agent, as loom://tools lists them.")] = "",
         allowed_tools: Annotated[
             list[str] | None,
-            Field(description="Names of tools it may call, with * and ?; left out, all it has."),
+            Field(description="Names of tools it may call, with * and ?; left out, all."),
         ] = None,
         budget: Annotated[
             BudgetInput | None,
-            Field(description="What it may take at the most.", json_schema_extra={"type": "object"}),
+            Field(description="Limits, within the profile's."),
         ] = None,
         output_schema: Annotated[
             dict[str, Any] | None,
-            Field(description="JSON Schema of an object that the final answer has to be."),
+            Field(description="JSON Schema of the final answer."),
         ] = None,
-        idempotency_key: Annotated[
-            str, Field(description="The same key gets the same run again, instead of a second one.")
-        ] = "",
+        idempotency_key: Annotated[str, Field(description="The same key gets the same run.")] = "",
     ) -> ToolReply[RunInfo]:
         # Asked of by round trips, this runs again from here: it is the same run then.
         run_id = ctx.client_input.kept.get("run_id", "")
@@ -159,9 +138,8 @@ def _register_wait(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Wait for a run",
         description=(
-            "Wait for what comes of a run: its answer, or something that the user has to decide. Returns at "
-            "once where it stands still, otherwise when it does or the time is over. Call it again as long "
-            "as the status is `working`."
+            "Wait for what comes of a run: its answer, or something that the user has to decide. Returns the "
+            "run; call it again as long as the status is `working`."
         ),
         read_only=True,
         destructive=False,
@@ -175,7 +153,7 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         after_seq: Annotated[
             int,
             Field(
-                description="`last_seq` of an answer: wait until something has happened since.",
+                description="`last_seq`: wait for what happens after it.",
                 ge=0,
                 le=_LAST_SEQ,
             ),
@@ -192,9 +170,8 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Say something to an agent",
         description=(
-            "Say something in a session. While its run goes on, the agent reads it before its next step; "
-            "where the run has ended, this begins the next one, with the message as its goal. Returns the "
-            "run as agent_run does."
+            "Say something in a session: the agent reads it before its next step; where the run has ended, "
+            "this begins the next one, with the message as its goal. Returns the run."
         ),
         read_only=False,
         destructive=True,
@@ -204,10 +181,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     async def agent_reply(
         ctx: ToolContext,
         session_id: _SessionId,
-        message: Annotated[
-            str,
-            Field(description="What the user says.", min_length=1, examples=["Leave out the second offer."]),
-        ],
+        message: Annotated[str, Field(description="What the user says.", min_length=1)],
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
         run_id = ctx.client_input.kept.get("run_id", "")
@@ -221,8 +195,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
         description=(
             "Pass on what the USER decided about the calls and questions that a run waits for (`pending`). "
             "Show them each call with its arguments and ask first: never approve on your own. Returns the "
-            "run as it stands afterwards. "
-            'Example: {"run_id": "run_…", "decisions": [{"id": "call_1", "action": "approve"}]}'
+            "run."
         ),
         read_only=False,
         destructive=True,
@@ -232,7 +205,9 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     async def agent_decide(
         ctx: ToolContext,
         run_id: _RunId,
-        decisions: Annotated[list[DecisionInput], Field(description="One for each entry.", min_length=1)],
+        decisions: Annotated[
+            list[DecisionInput], Field(description="One for each entry of `pending`.", min_length=1)
+        ],
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
         run = await service.run(run_id)
@@ -252,9 +227,8 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Pause, resume or abort a run",
         description=(
-            "`pause` lets what is under way end and begins nothing new; `resume` goes on after a pause, and "
-            "where a run failed or was aborted: nothing that was done is done again; `abort` ends it now. "
-            "Returns the run as it stands then."
+            "`pause` lets what is under way end and begins nothing new; `resume` goes on after a pause, a "
+            "failure or an abort, and repeats nothing that was done; `abort` ends it now. Returns the run."
         ),
         read_only=False,
         destructive=True,
@@ -264,7 +238,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     async def agent_control(
         ctx: ToolContext,
         run_id: _RunId,
-        action: Annotated[Literal["abort", "pause", "resume"], Field(description="What it shall do.")],
+        action: Annotated[Literal["abort", "pause", "resume"], Field(description="What to do.")],
         reason: Annotated[str, Field(description="With `abort`: why.")] = "",
     ) -> ToolReply[RunInfo]:
         by = decided_by(ctx)
@@ -350,8 +324,8 @@ def _register_runs(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="List runs",
         description=(
-            "List the runs of agents, the latest first; or find past ones by words of their goal and answer. "
-            "Use it to come back to work whose run_id is not known any more. Returns ids, goals and statuses."
+            "List the runs of agents, the latest first, or find past ones. Use it to come back to work whose "
+            "run_id is not known. Returns ids, goals and statuses."
         ),
         read_only=True,
         destructive=False,
@@ -359,12 +333,10 @@ def _register_runs(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def agent_runs(
-        status: Annotated[
-            list[RunStatus] | None, Field(description="Only with one of these; left out, all.")
-        ] = None,
-        query: Annotated[str, Field(description="Words, in English or Chinese.")] = "",
+        status: Annotated[list[RunStatus] | None, Field(description="Left out, all.")] = None,
+        query: Annotated[str, Field(description="Words of the goal or answer.")] = "",
         session_id: Annotated[str, Field(description="Only of this session.")] = "",
-        limit: Annotated[int, Field(description="How many at the most.", ge=1, le=100)] = 20,
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> ToolReply[RunsResult]:
         runs = await service.runs(status=status or (), query=query, session_id=session_id, limit=limit)
         result = RunsResult(runs=[run_line(run) for run in runs])
@@ -376,8 +348,7 @@ def _register_events(server: LoomServer, service: Service) -> None:
         title="Read what happened in a run",
         description=(
             "Read the events of a run, oldest first: what the model wrote, which tools were called with what "
-            "result, who approved what. Returns them with their numbers; nothing is left out, ask on with "
-            "after_seq."
+            "result, who approved what."
         ),
         read_only=True,
         destructive=False,
@@ -386,8 +357,8 @@ def _register_events(server: LoomServer, service: Service) -> None:
     )
     async def agent_events(
         run_id: _RunId,
-        after_seq: Annotated[int, Field(description="Only events after this one.", ge=0, le=_LAST_SEQ)] = 0,
-        limit: Annotated[int, Field(description="How many at the most.", ge=1, le=500)] = 100,
+        after_seq: Annotated[int, Field(description="Only later events.", ge=0, le=_LAST_SEQ)] = 0,
+        limit: Annotated[int, Field(ge=1, le=500)] = 100,
     ) -> ToolReply[EventsResult]:
         run = await service.run(run_id)
         found = await service.events(run_id, after=after_seq, limit=limit)
@@ -408,9 +379,8 @@ def _register_search(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Find tools of the agent",
         description=(
-            "Find out what an agent can do: its tools by what they do, in English or Chinese, and whether "
-            "calls of them have to be approved. Use it before agent_run where you are not sure. Returns "
-            "names, descriptions and arguments."
+            "Find out what an agent can do, by words. Use it before agent_run where you are not sure. "
+            "Returns tools, and whether their calls have to be approved."
         ),
         read_only=True,
         destructive=False,
@@ -419,8 +389,8 @@ def _register_search(server: LoomServer, service: Service) -> None:
     )
     async def tool_search(
         query: Annotated[str, Field(description="Words; left out, all tools.")] = "",
-        profile: Annotated[str, Field(description="Of which kind of agent; left out, the usual one.")] = "",
-        limit: Annotated[int, Field(description="How many at the most.", ge=1, le=100)] = 10,
+        profile: Annotated[str, Field(description="Kind of agent.")] = "",
+        limit: Annotated[int, Field(ge=1, le=100)] = 10,
     ) -> ToolReply[SearchResult]:
         result = await found_tools(service, query, profile=profile, limit=limit)
         return tool_result(search_text(result), result)

@@ -39,9 +39,9 @@ def _register_list(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="List flows",
         description=(
-            "List what the assistant of flow_chat can do: its flows with their inputs, what else it may "
-            "call, and the user's runs that are not at their end. Use it first where you are not sure "
-            "whether a request is its business. Returns ids, descriptions and schemas."
+            "See what the assistant of flow_chat can do. Use it first where you are not sure whether a "
+            "request is its business. Returns its flows with their inputs, what else it may call, and the "
+            "user's unfinished runs."
         ),
         read_only=True,
         destructive=False,
@@ -57,10 +57,8 @@ def _register_explain(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Explain what a message would do",
         description=(
-            "Say what a message would do, and do nothing. Returns which trigger patterns fit and where, "
-            "which flow, skill or answer would be chosen by what, with which inputs, what would be asked "
-            "for, and how long deciding takes. Use it to see why something was or was not begun. "
-            'Example: {"message": "我不请假了"}'
+            "Say what a message would do, and do nothing. Use it to see why something was or was not begun. "
+            "Returns which trigger patterns fit, what would be chosen and why, and with which inputs."
         ),
         read_only=True,
         destructive=False,
@@ -68,9 +66,7 @@ def _register_explain(server: LoomServer, service: Service) -> None:
         open_world=True,
     )
     async def flow_explain(
-        message: Annotated[
-            str, Field(description="What a user might say.", examples=["我不请假了", "I need a day off"])
-        ],
+        message: Annotated[str, Field(description="What a user might say.")],
         session_id: SessionId = "",
         context: Context = None,
     ) -> ToolReply[ExplainResult]:
@@ -82,10 +78,9 @@ def _register_status(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Look at a run",
         description=(
-            "See how a run stands. With wait_seconds it waits until the run stands still, and has the user "
-            "asked where it waits for them; call it again as long as the status is `working`. Returns its "
-            "status, what each step has done, what it waits for, and with after_seq the events after that "
-            "one."
+            "See how a run stands. With wait_seconds it waits for a result, and has the user asked where the "
+            "run waits for them; call it again as long as the status is `working`. Returns what each step "
+            "has done, and with after_seq the events."
         ),
         read_only=True,
         destructive=False,
@@ -99,13 +94,13 @@ def _register_status(server: LoomServer, service: Service) -> None:
         after_seq: Annotated[
             int | None,
             Field(
-                description="`last_seq` of an answer: wait for what happens after it, and tell that; 0: all.",
+                description="`last_seq`: wait for what happens after it; 0: all.",
                 ge=0,
                 json_schema_extra={"type": "integer"},
             ),
         ] = None,
         wait_seconds: Annotated[
-            float, Field(description="Seconds to wait, at most 45; 0 to look.", ge=0, le=LONGEST_WAIT)
+            float, Field(description="Seconds to wait; 0: look.", ge=0, le=LONGEST_WAIT)
         ] = 0.0,
     ) -> ToolReply[RunResult]:
         attending = service.attending

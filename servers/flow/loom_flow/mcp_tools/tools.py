@@ -50,54 +50,38 @@ __all__ = [
 
 Wait = Annotated[
     float,
-    Field(
-        description="Seconds to wait for what comes of it, at most 45; 0 to get the run's id at once.",
-        ge=0,
-        le=LONGEST_WAIT,
-    ),
+    Field(ge=0, le=LONGEST_WAIT),
 ]
-RunId = Annotated[
-    str, Field(description="`run_id` of an answer.", min_length=1, examples=["run_donslw3m4epgqrgt"])
-]
-SessionId = Annotated[
-    str, Field(description="`session_id` of an answer, to go on with; left out, a new conversation begins.")
-]
+RunId = Annotated[str, Field(description="`run_id` of an answer.", min_length=1)]
+SessionId = Annotated[str, Field(description="`session_id` of an answer; left out, a new conversation.")]
 Context = Annotated[
     dict[str, Any] | None,
     Field(
-        description="Variables of the conversation, such as tenantId or employeeId, that requests are made "
-        "with. Those that the caller's token is bound to cannot be changed.",
+        description="Variables of requests, such as tenantId; those of the caller's token are fixed.",
         json_schema_extra={"type": "object"},
     ),
 ]
-_Key = Annotated[
-    str, Field(description="The same key gets the same answer again, instead of doing it a second time.")
-]
+_Key = Annotated[str, Field(description="The same key gets the same answer.")]
 
 _WITH_ANSWER = frozenset({"answer", "approve", "retry"})
 _OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
 
 _CHAT = (
     "Pass on what the user says to the assistant of a business: it begins the flow that they ask for, "
-    "answers from what is known, or asks back. Use it for everything that its flows are there for "
-    "(flow_list), and then for each further message with the session_id of the answer: an answer to a "
-    "question, a correction, “never mind”. Pass the user's words on as they are, and never answer a question "
-    "in their place. Returns what the user reads, what is waited for, and in `next` what to do. "
-    'Example: {"message": "我想请三天假"}'
+    "answers, or asks back. Use it for everything that its flows are there for (flow_list), and then for "
+    "each further message: an answer to a question, a correction, “never mind”. Pass the user's words on as "
+    "they are, and never answer a question in their place. Returns what the user reads, and in `next` what "
+    "to do."
 )
 _RUN = (
     "Run a flow with inputs that are known, without a conversation. What is missing is asked for; what it "
-    "wants confirmed, the user confirms (`input_required`). The run outlives this call: where it takes "
-    "longer, the answer says `working`. Returns the status, the output, what it waits for, and in `next` "
-    "what to do. "
-    'Example: {"flow_id": "order_status", "inputs": {"order_id": "BO20418"}}'
+    "wants confirmed, the user confirms (`input_required`). The run outlives this call (`working`). Returns "
+    "its status, the output, and in `next` what to do."
 )
 _RESUME = (
     "Go on with a run. `approve`, `deny`, `answer`: what the USER says to what it waits for (ask them first, "
-    "never decide on your own); `retry`: once more from the step that failed, or from `step` on, with inputs "
-    "in `answer` that were wrong; `resume`: "
-    "after a pause or an abort; `pause`; `abort`. Nothing that was done is done again. Returns the run as it "
-    'stands then. Example: {"run_id": "run_…", "action": "answer", "answer": {"start": "明天"}}'
+    "never decide on your own); `retry`: once more from the step that failed, or from `step`; `resume`: "
+    "after a pause or an abort. Nothing that was done is done again. Returns the run."
 )
 
 
@@ -127,10 +111,7 @@ def _register_chat(server: LoomServer, service: Service) -> None:
         ctx: ToolContext,
         message: Annotated[
             str,
-            Field(
-                description="What the user says, word for word.",
-                examples=["我想请三天假", "Where is my order BO20418?"],
-            ),
+            Field(description="What the user says, word for word."),
         ],
         session_id: SessionId = "",
         context: Context = None,
@@ -192,14 +173,12 @@ def _register_run(server: LoomServer, service: Service) -> None:
     )
     async def flow_run(
         ctx: ToolContext,
-        flow_id: Annotated[
-            str, Field(description="Which flow; flow_list has them.", min_length=1, examples=["order_status"])
-        ],
+        flow_id: Annotated[str, Field(description="As flow_list gives it.", min_length=1)],
         inputs: Annotated[
             dict[str, Any] | None,
             Field(description="By name, as its schema says.", json_schema_extra={"type": "object"}),
         ] = None,
-        message: Annotated[str, Field(description="What the user said, if they did.")] = "",
+        message: Annotated[str, Field(description="What the user said.")] = "",
         session_id: SessionId = "",
         context: Context = None,
         wait_seconds: Wait = LONGEST_WAIT,
@@ -230,22 +209,18 @@ def _register_resume(server: LoomServer, service: Service) -> None:
     async def flow_resume(
         ctx: ToolContext,
         run_id: RunId,
-        action: Annotated[
-            Literal["approve", "deny", "answer", "retry", "resume", "pause", "abort"],
-            Field(description="What the user wants."),
-        ] = "resume",
+        action: Literal["approve", "deny", "answer", "retry", "resume", "pause", "abort"] = "resume",
         id: Annotated[  # noqa: A002
-            str, Field(description="`id` in `pending`, where it waits for more than one thing.")
+            str, Field(description="`id` in `pending`, if there are several.")
         ] = "",
         answer: Annotated[
             dict[str, Any] | None,
             Field(
-                description="With `answer`: as its `answer_schema` says. With `approve` and `retry`: inputs "
-                "that the user has changed.",
+                description="As `answer_schema` says; with `approve` and `retry`, inputs to change.",
                 json_schema_extra={"type": "object"},
             ),
         ] = None,
-        step: Annotated[str, Field(description="With `retry`: from which step on.")] = "",
+        step: Annotated[str, Field(description="With `retry`.")] = "",
         reason: Annotated[str, Field(description="With `deny` and `abort`: why.")] = "",
         wait_seconds: Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:

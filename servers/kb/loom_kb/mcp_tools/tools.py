@@ -79,18 +79,15 @@ _ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
 _MANY = 20  # documents that are removed at once without asking the user
 _CONFIRM = "call `{}` again with the same arguments and confirm: true"
 QUERY_HEAD = (
-    "Search the user's own documents and notes (English, Chinese and other languages) and get the passages "
-    "that answer a question, each with a citation. Use it before answering anything that these sources may "
-    "know better than you: facts, names, procedures, decisions, code and numbers from the user's files. "
-    "Not for general knowledge or the web."
+    "Search the user's own documents and notes, in any language, for passages that answer a question. Use it "
+    "before answering anything that these may know better than you: facts, names, procedures, decisions, "
+    "code and numbers from the user's files. Not for general knowledge or the web."
 )
 _QUERY_TAIL = (
-    "Ask one whole question in natural language, in the user's language; it follows links between documents, "
-    "so a question whose answer needs two documents is fine. Returns numbered passages "
-    "“[1] title › heading (uri#start-end)” with their text: cite them as [1], [2]. Read more with fetch(id). "
-    'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
+    "Ask one whole question in the user's language. Returns numbered passages with title and address: cite "
+    "them as [1], [2]. Read more with fetch(id)."
 )
-_Source = Annotated[str | None, Field(description="Knowledge base; leave out for all.")]
+_Source = Annotated[str | None, Field(description="Knowledge base; left out, all.")]
 """Which knowledge base is meant."""
 
 _MAX_PATH = 4
@@ -139,9 +136,8 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Read a document",
         description=(
-            "Read a document, or the text around a passage that `query` found. Use it when a passage is cut "
-            "short or you need its context. Returns the text from `start`, and says where to go on. "
-            'Example: {"id": "d2409f60bed50"}'
+            "Read a document, or more around a passage of `query` that is cut short. Returns the text, and "
+            "where to go on."
         ),
         read_only=True,
         destructive=False,
@@ -149,13 +145,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def fetch(
-        id: Annotated[  # noqa: A002
-            str,
-            Field(
-                description="Id of a passage or document, or a document's URI.",
-                examples=["d2409f60bed50.88260223dd7e"],
-            ),
-        ],
+        id: Annotated[str, Field(description="Id of a passage or document, or a URI.")],  # noqa: A002
         source: _Source = None,
         start: TextStart = None,
         max_tokens: TextLimit = 4000,
@@ -166,9 +156,8 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="List sources",
         description=(
-            "List the knowledge bases with what is in them and which filters they support; with `source`, "
-            "list the documents of that one. Use it to see what can be searched, or to find a document's id. "
-            'Returns names, counts and ids. Example: {"source": "default", "limit": 20}'
+            "List the knowledge bases, or with `source` the documents of that one. Use it to see what can be "
+            "searched. Returns names, counts, filters and ids."
         ),
         read_only=True,
         destructive=False,
@@ -177,7 +166,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     )
     async def sources(
         source: Annotated[str | None, Field(description="Knowledge base whose documents to list.")] = None,
-        limit: Annotated[int, Field(description="How many documents.", ge=1, le=200)] = 50,
+        limit: Annotated[int, Field(ge=1, le=200)] = 50,
         cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None,
     ) -> ToolReply[SourcesResult]:
         return await _list_sources(service, source, limit, cursor)
@@ -187,7 +176,6 @@ def _add_description(settings: Settings) -> str:
     """Describe `add` with what it can read on this server."""
     kinds, uses, limits = ["a text"], "something remembered", "It modifies the knowledge base only."
     read: list[str] = []
-    example = '{"text": "# Decision\\nWe chose Kùzu…", "title": "Decision 12", "source": "notes"}'
     if settings.roots:
         kinds.append("files and folders")
         uses += " or a folder made searchable"
@@ -205,10 +193,9 @@ def _add_description(settings: Settings) -> str:
         read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")
     listed = " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])}, or {kinds[-1]}"
     return (
-        f"Add {listed} to a knowledge base; a new name makes a new one. Use it when the user wants {uses}. "
-        f"{' '.join(read)} Unchanged documents cost nothing, changed ones are replaced. {limits} Returns "
-        "within seconds with a job: small additions are done by then, for large ones ask `job`. "
-        f"Example: {example}"
+        f"Add {listed} to a knowledge base. Use it when the user wants {uses}. {' '.join(read)} Unchanged "
+        f"documents cost nothing, changed ones are replaced. {limits} Returns within seconds with a job: "
+        "small additions are done by then, for large ones ask `job`."
     )
 
 
@@ -242,17 +229,16 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         ] = None,
         title: Annotated[str, Field(description="Title of the text.", max_length=300)] = "",
         uri: Annotated[
-            str, Field(description="Address of the text; the same address replaces it later.", max_length=500)
+            str, Field(description="Address of the text; the same one replaces it later.", max_length=500)
         ] = "",
         tags: Annotated[list[str] | None, Field(description="For the filter `tags`.")] = None,
         description: Annotated[
-            str, Field(description="What the knowledge base holds, for a new one.", max_length=300)
+            str, Field(description="What a new knowledge base holds.", max_length=300)
         ] = "",
         confirm: Annotated[
             bool,
             Field(
-                description="The user agreed to what a language model is to read for it; "
-                "it counts only where your client cannot ask them."
+                description="The user agreed to the estimate; counts only where your client cannot ask them."
             ),
         ] = False,
     ) -> ToolReply[AddResult]:
@@ -281,9 +267,8 @@ def _register_removing(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Remove documents",
         description=(
-            "Remove documents from a knowledge base, with everything that only they support. This is "
-            "irreversible, but the files themselves are not touched. Use it only when the user asks for it. "
-            'Returns what was removed. Example: {"ids": ["d2409f60bed50"]}'
+            "Remove documents from a knowledge base, with everything that only they support. Irreversible; "
+            "the files are not touched. Use it only when the user asks for it. Returns what was removed."
         ),
         read_only=False,
         destructive=True,
@@ -300,7 +285,7 @@ def _register_removing(server: LoomServer, service: Service) -> None:
             bool,
             Field(
                 description=f"The user agreed to removing more than {_MANY} documents at once; "
-                "it counts only where your client cannot ask them."
+                "counts only where your client cannot ask them."
             ),
         ] = False,
     ) -> ToolReply[RemoveResult]:
@@ -317,10 +302,9 @@ def _register_graph(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Explore the graph",
         description=(
-            "Explore how people, places, things and terms of the documents are connected. With `entity`, see "
-            "what it is connected with; with `to`, find a path between two. Use it for overviews and "
-            "connections; for facts use `query`. Returns relations, each with a sentence that says so and "
-            'the id of its passage. Example: {"entity": "Ada Lovelace", "to": "Jacquard loom"}'
+            "Explore how people, places, things and terms of the documents are connected: what is around "
+            "`entity`, or the path from it to `to`. Use it for overviews and connections; for facts use "
+            "`query`. Returns relations, each with a sentence that says so and the id of its passage."
         ),
         read_only=True,
         destructive=False,
@@ -329,15 +313,13 @@ def _register_graph(server: LoomServer, service: Service) -> None:
         meta=GRAPH_TOOL_META,
     )
     async def graph(
-        entity: Annotated[
-            str, Field(description="A name as the documents use it.", min_length=1, examples=["Ada Lovelace"])
-        ],
-        to: Annotated[str | None, Field(description="Another name, for a path.")] = None,
+        entity: Annotated[str, Field(description="A name as the documents use it.", min_length=1)],
+        to: Annotated[str | None, Field(description="Another name.")] = None,
         source: Annotated[
             str | None, Field(description="Knowledge base; needed if there are several.")
         ] = None,
-        hops: Annotated[int, Field(description="How far to look around.", ge=1, le=3)] = 1,
-        limit: Annotated[int, Field(description="How many entities a hop.", ge=1, le=100)] = 20,
+        hops: Annotated[int, Field(ge=1, le=3)] = 1,
+        limit: Annotated[int, Field(description="Entities per hop.", ge=1, le=100)] = 20,
     ) -> ToolReply[GraphResult]:
         knowledge_base = await service.one(source)
         result = await _explore(knowledge_base, entity, to=to or None, hops=hops, limit=limit)
@@ -554,9 +536,8 @@ def _register_job_tools(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Follow jobs",
         description=(
-            "See how far adding documents is, which files failed and why, and how many were skipped; or wait "
-            "for a job. Without an id it lists the newest jobs. Returns state, counts and problems. "
-            'Example: {"id": "job-1a2b3c4d", "action": "wait"}'
+            "See how far adding documents is, which files failed and why, and how many were skipped. Returns "
+            "state, counts and problems."
         ),
         read_only=True,
         destructive=False,
@@ -566,17 +547,17 @@ def _register_job_tools(server: LoomServer, service: Service) -> None:
     )
     async def job(
         ctx: ToolContext,
-        id: Annotated[str | None, Field(description=f"{_ID}; left out, all jobs.")] = None,  # noqa: A002
+        id: Annotated[str | None, Field(description=f"{_ID}; left out, the newest jobs.")] = None,  # noqa: A002
         action: Annotated[
             Literal["status", "wait", "cancel"],
             Field(
-                description="`wait` returns when the job is done, or after 45 s.",
+                description="`wait` returns at its end, or after 45 s.",
                 json_schema_extra={"enum": ["status", "wait"]},
             ),
         ] = "status",
         cursor: Annotated[
             str | None,
-            Field(description="`next_cursor`: with an id for its further problems, else for older jobs."),
+            Field(description="`next_cursor`: further problems of the id, or older jobs."),
         ] = None,
     ) -> ToolReply[JobResult]:
         if action == "cancel":  # was an action of this tool
@@ -597,8 +578,8 @@ def _register_job_tools(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Cancel a job",
         description=(
-            "Cancel a job that `add` began. What it has added so far stays, the rest is skipped. Use it only "
-            "when the user asks for it. Returns the job's state."
+            "Cancel a job that `add` began; what it has added stays. Use it only when the user asks for it. "
+            "Returns its state."
         ),
         read_only=False,
         destructive=False,
@@ -606,7 +587,7 @@ def _register_job_tools(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def job_cancel(
-        id: Annotated[str, Field(description=f"{_ID}.", min_length=1, examples=["job-1a2b3c4d"])],  # noqa: A002
+        id: Annotated[str, Field(description=f"{_ID}.", min_length=1)],  # noqa: A002
     ) -> ToolReply[CancelResult]:
         knowledge_base, _ = await service.job(id)
         await knowledge_base.cancel_job(id)

@@ -34,30 +34,26 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_HEAD", "register_tools"]
 
 QUERY_HEAD = (
-    "Search all of the user's knowledge sources at once (knowledge bases, remote knowledge services, other "
-    "servers; English, Chinese and other languages) and get the passages that answer a question, each with a "
-    "citation. Use it before answering anything that these sources may know better than you: facts, names, "
-    "procedures, decisions, code and numbers of the user's own world. Not for general knowledge or the web."
+    "Search all of the user's knowledge sources at once (knowledge bases, remote services, other servers), "
+    "in any language, for passages that answer a question. Use it before answering anything that these may "
+    "know better than you: facts, names, procedures, decisions, code and numbers of the user's own world. "
+    "Not for general knowledge or the web."
 )
 _QUERY_TAIL = (
-    "Ask one whole question in natural language, in the user's language. Returns numbered passages "
-    "“[1] title › heading (uri)” with their text, best first: cite them as [1], [2]. A source that does not "
-    "answer in time is named, and the others' passages come all the same. Read more with fetch(id). "
-    'Example: {"query": "Who approved the Q3 budget?", "limit": 5}'
+    "Ask one whole question in the user's language. Returns numbered passages with title and address, best "
+    "first: cite them as [1], [2]. A source that does not answer in time is named. Read more with fetch(id)."
 )
-_NONE_YET = "There is no source yet: the user makes one with loom-kb, or names sources in query.json."
+_NONE_YET = "There is no source yet: the user makes one with loom-kb, or names some in query.json."
 _ASK_HEAD = (
-    "Have a language model answer a question from the user's knowledge sources, with a citation behind each "
-    "statement. Use it when the user wants a finished answer rather than passages, or when one question "
-    "needs many passages read."
+    "Have a language model answer a question from the user's knowledge sources, with citations. Use it when "
+    "the user wants a finished answer rather than passages, or when many passages have to be read."
 )
 _ASK_TAIL = (
     "Returns the answer, which of its sentences no passage supports, and the passages that it cites as [1], "
-    "[2]. Without a language model in the configuration it says so and returns the passages: then answer "
-    'from them yourself. Example: {"query": "What did we decide about moorings, and why?"}'
+    "[2]. Without a language model it returns the passages: then answer from them yourself."
 )
 
-_Source = Annotated[str | None, Field(description="Name of one source; leave out for all.")]
+_Source = Annotated[str | None, Field(description="One source; left out, all.")]
 
 
 def register_tools(server: LoomServer, service: Service) -> None:
@@ -111,9 +107,8 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Read on",
         description=(
-            "Read what a passage found by `query` or `ask` is from, whichever source it came from. Use it "
-            "when a passage is cut short or you need its context. Returns the text from `start`, and says "
-            'where to go on. Example: {"id": "notes:d2409f60bed50.88260223dd7e"}'
+            "Read more around a passage of `query` or `ask` that is cut short. Returns the text, and where "
+            "to go on."
         ),
         read_only=True,
         destructive=False,
@@ -123,11 +118,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     async def fetch(
         id: Annotated[  # noqa: A002
             str,
-            Field(
-                description="Id of a passage, as `query` gave it: the source, a colon and the id there.",
-                min_length=1,
-                examples=["notes:d2409f60bed50.88260223dd7e"],
-            ),
+            Field(description="Id of a passage, whole: source:id.", min_length=1),
         ],
         start: TextStart = None,
         max_tokens: TextLimit = 4000,
@@ -138,9 +129,9 @@ def _register_reading(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="List sources",
         description=(
-            "List the knowledge sources with what each holds, which filters it supports, whether it can be "
-            "asked now, and what is wrong with it and what to do. Use it to choose a `source`, or when an "
-            "answer says that a source is missing. Returns names, kinds, states and problems. Example: {}"
+            "List the knowledge sources. Use it to choose a `source`, or when one is missing from an answer. "
+            "Returns what each holds, which filters it supports, whether it can be asked, and what to do if "
+            "not."
         ),
         read_only=True,
         destructive=False,
@@ -170,11 +161,11 @@ def _register_ask(server: LoomServer, service: Service) -> None:
         pattern: Annotated[
             Pattern,
             Field(
-                description="`rag` answers from the best passages; `multi_query` searches for several "
-                "wordings of the question; `hierarchical` chooses documents first, then passages in them."
+                description="`rag`: from the best passages; `multi_query`: searches several wordings; "
+                "`hierarchical`: chooses documents, then passages."
             ),
         ] = "rag",
-        limit: Annotated[int, Field(description="How many passages to answer from.", ge=1, le=30)] = 10,
+        limit: Annotated[int, Field(description="How many passages to read.", ge=1, le=30)] = 10,
     ) -> ToolReply[AskResult]:
         names = [source] if source else []
         told = _telling(ctx, len(service.chosen(names)))
