@@ -71,8 +71,14 @@ async def _driven(orders: dict[int, list[str]]) -> None:
         except InvalidInputError:  # it does not fit how the run stands
             return
 
+    unfinished = {"run", "follow"}
+
+    async def drive() -> None:
+        await agent.run("看看并发送")
+        unfinished.discard("run")
+
     async with agent, anyio.create_task_group() as group:
-        group.start_soon(agent.run, "看看并发送")
+        group.start_soon(drive)
         with anyio.fail_after(30):
             while not (runs := await agent.journal.runs()):
                 await anyio.lowlevel.checkpoint()
@@ -82,11 +88,13 @@ async def _driven(orders: dict[int, list[str]]) -> None:
                 async for event in agent.journal.follow(run.id):
                     for name in orders.get(event.seq, ()):
                         await tell(run.id, name)
+                unfinished.discard("follow")
 
             group.start_soon(follow)
-            while run.status not in {"completed", "aborted", "failed"}:
+            # A run that was aborted goes on if "resume" came next: it may have to be approved once more.
+            while unfinished or run.status not in {"completed", "aborted", "failed"}:
                 run = await agent.journal.changed(run.id, after=0, seconds=0.02)
-                if run.status in _GOES_ON_BY:  # what somebody does at last who wants the run to end
+                if run.status in _GOES_ON_BY:  # what a user does at last who wants the run to end
                     await tell(run.id, _GOES_ON_BY[run.status])
         run = await agent.journal.get(run.id)
         events = await agent.journal.events(run.id, limit=10_000)
