@@ -39,7 +39,7 @@ _IN_RECORD: tuple[ItemState, ...] = ("added", "updated", "moved", "unchanged")
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What is to be done with an item, as far as its file tells.
+    """Next step for an item, as far as its file tells.
 
     Attributes:
         kind: `prepare` it; it is `unchanged`, `moved` here from elsewhere, `gone`, or has `failed`.
@@ -76,7 +76,7 @@ class Batch:
         return self.items[-1][0].ordinal
 
     def made(self) -> list[Prepared]:
-        """What became of the items that were to be prepared, in order, up to the first that is not done."""
+        """Return the results of the prepared items, in order, up to the first that is not done."""
         if self.preparation is None:
             return []
         end = self.taken + sum(fate.kind == "prepare" for _, fate in self.items)
@@ -120,7 +120,7 @@ class FileCheck:
         self._claimed: set[tuple[int, int]] = set()
 
     def settings(self, job: Job) -> bytes:
-        """Digest of all that a document depends on beside its file."""
+        """Digest of all that a document depends on in addition to its file."""
         described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
         return hashlib.sha256(described.encode()).digest()[:16]
 

@@ -1,4 +1,4 @@
-"""What extraction by a language model will take, before it is begun."""
+"""Estimate of what extraction by a language model will take, before it begins."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ExtractionEstimate:
         )
 
     def cost_of(self, llm: LLMProvider) -> float | None:
-        """What it costs with a model, or None where the price is not known."""
+        """Return the cost with a model, or None if the price is not known."""
         from loom_core.llm.interface import Usage  # not before a model is asked
 
         usage = Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, estimated=True)
@@ -74,7 +74,7 @@ class ExtractionEstimate:
 
 
 class ConfirmationNeededError(InvalidInputError):
-    """A language model is to read more than is done without somebody's agreement; nothing was done.
+    """A language model is to read more than is done without a user's agreement; nothing was done.
 
     Attributes:
         estimate: what it will take.

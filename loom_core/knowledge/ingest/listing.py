@@ -29,7 +29,7 @@ _COUNTED = 10_000
 
 
 class Listing:
-    """What one job is about. In memory only: whoever goes on after a kill lists from the start.
+    """Listing of one job's files. In memory only: after a kill, the next process lists from the start.
 
     Files that are surely what they were when they were read become no items; they are counted. For a `sync`
     the documents below its folders whose files are gone follow at the end, as `leaving`.
@@ -99,7 +99,7 @@ class Listing:
                     yield Found(uri_of(path), 0, "skipped", "there is no such file or folder")
 
     def _changed(self, entries: Sequence[ScanEntry]) -> tuple[list[Found], int]:
-        """What is to be done about some files, and how many surely did not change."""
+        """Return the actions for some files, and how many of them surely did not change."""
         uris = [uri_of(entry.path) for entry in entries]
         loadable = [uri for uri, entry in zip(uris, entries, strict=True) if not entry.skipped]
         known = self._record.files.known(loadable, self._settings)

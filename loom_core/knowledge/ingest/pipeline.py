@@ -106,7 +106,7 @@ class Pipeline:
         )
 
     def hash(self, draft: DocumentDraft) -> bytes:
-        """What a document is to this pipeline: equal hashes, equal results."""
+        """Return the hash of a document in this pipeline: equal hashes, equal results."""
         described = _as_sorted_json([self.id, draft.title, draft.title_source, draft.mime, draft.metadata])
         return hashlib.sha256(f"{described}\0{draft.text}".encode()).digest()[:16]
 

@@ -56,7 +56,7 @@ class IngestLimits:
     """How much is done at a time.
 
     Attributes:
-        seconds: what writing a batch should take, in which nobody else can write: progress is told and a
+        seconds: what writing a batch should take, in which no other process can write: progress is told and a
             cancellation seen between two.
         items: documents of a batch.
         size: bytes of a batch.
@@ -87,9 +87,9 @@ class Ingest:
         pipeline: prepares documents.
         words: index of words, kept in step.
         extraction: how much a language model may read without a confirmation.
-        files: what a file may be at the most.
+        files: limits of a file.
         limits: how much is done at a time.
-        children: how many processes prepare documents beside this one, see `Preparer`.
+        children: how many processes prepare documents in addition to this one, see `Preparer`.
         child_limits: what they may take.
     """
 
@@ -168,7 +168,7 @@ class Ingest:
     # -- a job's documents -------------------------------------------------------------------------
 
     def _list_some(self, job: Job) -> None:
-        """Find some more of what a job is about; from the start, if nobody here has begun."""
+        """Find some more of what a job is about; from the start, if this process has not begun."""
         listing = self._listing
         if listing is None or listing.job.key != job.key:
             self._record.jobs.start(job)
@@ -210,7 +210,7 @@ class Ingest:
         self._words.sync_all()
 
     def _do_odd_work(self) -> bool:
-        """What no job waits for."""
+        """Do background work that no job waits for."""
         return self._linker.link_some() or compare_some(self._record) or self._record.jobs.tidy()
 
     def _note_work(self, job: Job) -> None:
@@ -302,7 +302,7 @@ class Ingest:
             pass
 
     def _abandon(self) -> None:
-        """Drop what is under way: it is begun anew by what the record says."""
+        """Drop what is under way: it begins again from the record's state."""
         if self._under_way:
             self._preparer.close()
         self._under_way.clear()
@@ -336,7 +336,7 @@ class JobTrace:
 
     @contextmanager
     def piece(self) -> Generator[None]:
-        """What the block does is work on the job."""
+        """Count the block as work on the job."""
         if self._span is None:
             yield
             return
@@ -376,7 +376,7 @@ _log = logging.getLogger(__name__)
 class ExtractionStep:
     """Has a pipeline's own extractor read documents, for as long as their job is wanted.
 
-    What a language model takes for a job is written down with the job. A job that nobody agreed to ends where
+    What a language model takes for a job is stored with the job. A job that no user agreed to ends where
     the model would take more than the configuration allows: web pages are not known before they are fetched,
     and who added the documents may have had no model, other than the process that works.
 
@@ -403,7 +403,7 @@ class ExtractionStep:
         self._model = extractor if isinstance(extractor, LLMEntityExtractor) else None
 
     async def run(self, job: Job, made: Sequence[Prepared]) -> list[Prepared] | None:
-        """What was made, with what the extractor finds, or why it finds nothing.
+        """Return the prepared documents with the extractor's results, or with the reason why there are none.
 
         Returns:
             None if the job was cancelled meanwhile, or cannot go on, and has failed.
@@ -449,7 +449,7 @@ class ExtractionStep:
             found = iter(await self._pipeline.extract(documents, known=known))
         except LLMError:
             raise
-        except Exception as error:  # noqa: BLE001 - extractors may be anybody's
+        except Exception as error:  # noqa: BLE001 - extractors may be third-party code
             if len(made) == 1:
                 _log.exception("extracting from %s failed", documents[0].uri)
                 return [Outcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")]

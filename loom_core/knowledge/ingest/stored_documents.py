@@ -1,4 +1,4 @@
-"""Documents as the record holds them, to be cut and extracted from anew or carried elsewhere."""
+"""Documents as the record holds them, to cut and extract from again, or to export."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class ChannelSearch:
 
 
 def question_keywords(question: str) -> set[str]:
-    """What a passage's keywords are compared with: identifiers and significant words of a question.
+    """Return the identifiers and significant words of a question, to compare with a passage's keywords.
 
     Plain words count as well as identifiers, since people write `httpclient` for `HTTPClient`; a single
     character is no word.

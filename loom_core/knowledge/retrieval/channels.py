@@ -42,7 +42,7 @@ _OF_PART = 0.5  # what a part of an identifier is worth that no passage holds as
 class FirstStageSettings:
     """The numbers of the first stage, as measured (`benchmarks/RESULTS.md`)."""
 
-    lexical_pool: int = 400  # passages that words bring at the most
+    lexical_pool: int = 400  # maximum number of passages from the lexical index
     semantic_pool: int = 600  # passages of each language that vectors bring
     centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
     few: int = 20  # below about so many passages their average is drawn to what is usual in the language
@@ -53,7 +53,7 @@ class FirstStageSettings:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """A question, prepared for retrieval.
 
     Attributes:
         text: as it was given.
@@ -236,7 +236,7 @@ class Channels:
 
 @dataclass(slots=True)
 class ChannelHits:
-    """What the channels found for a question that were asked in parallel.
+    """Hits of the channels that were searched in parallel for a question.
 
     Attributes:
         began: when the first one was asked, by `time.perf_counter`.
@@ -269,7 +269,7 @@ class ChannelHits:
 
 @dataclass(frozen=True, slots=True)
 class FirstStage:
-    """What words and vectors found.
+    """Hits of the lexical and the vector search.
 
     Attributes:
         scores: both in one, 0 to 1, by passage.
@@ -370,13 +370,7 @@ def _lifted(scores: dict[int, float], held: dict[int, float]) -> dict[int, float
 def _typical(
     question: Question, channels: Channels, near: Sequence[Neighbours], settings: FirstStageSettings
 ) -> dict[str, float]:
-    """What similarity begins at, by language: the average of its passages, or where they are few, the usual.
-
-    The average of a few passages is chance, and that of one is the passage itself. What is usual in their
-    language takes its place the more, the fewer they are: as a prior that weighs as much as `few` passages.
-    Unless that is known of every language, the average of all passages does: it favours the question's own
-    as much as the model does. A little of that (`lean`) is wanted, as a question is likelier answered there.
-    """
+    """Return the similarity that counts as zero, by language: its average, or a usual value if few."""
     if not settings.centred:
         return dict.fromkeys((group.language for group in near), min(group.hits[-1][1] for group in near))
     total = sum(group.size for group in near) or 1

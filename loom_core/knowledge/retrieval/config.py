@@ -34,7 +34,7 @@ class WaitSettings:
     Attributes:
         embedder: for the vector of a question.
         reranker: for the order of an answer's passages.
-        work: between two looks for work that nobody told of, such as other processes' jobs.
+        work: between two looks for work without a notification, such as other processes' jobs.
         retry: until work is tried again that failed, as when the disk is full.
         vectors: until an embedder that failed is asked again for those of passages.
         batch: that making vectors takes before it makes way for new documents.
@@ -119,10 +119,10 @@ class RAGConfig(BaseModel):
 
 
 NearDuplicates = Literal["keep", "drop"]
-"""What becomes of a passage that says again, almost word for word, what a better one says."""
+"""How to treat near duplicates: passages that repeat a better one almost word for word."""
 
 ExpandTo = Literal["passage", "section"]
-"""What is shown of a document: the passage that was found, or as much of its section as fits."""
+"""Extent of a hit: the passage that was found, or as much of its section as fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class SearchOptions:
         near_duplicates: whether near duplicates are kept or dropped.
         diversity: how much variety counts against relevance, 0 (not at all) to 1.
         expand_to: `passage`, or `section` for parent-document expansion.
-        rerank: whether a reranker orders the best passages anew; by default, if there is one.
+        rerank: whether a reranker reorders the best passages; by default, if there is one.
         reranker: one for this search, instead of the knowledge base's own.
 
     Raises:

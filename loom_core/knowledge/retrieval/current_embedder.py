@@ -46,7 +46,7 @@ class CurrentEmbedder(EmbeddingProvider):
 
     @property
     def config(self) -> dict[str, str]:
-        """What makes it again."""
+        """Configuration that recreates the embedder."""
         return self._provider.config
 
     @property

@@ -95,7 +95,7 @@ class LinkSettings:
 
 @dataclass(slots=True)
 class Expansion:
-    """What the expansion found: scores of all passages, and the best link to each it raised."""
+    """Result of the graph expansion: scores of all passages, and the best link to each it raised."""
 
     scores: dict[int, float]
     gained: dict[int, float]
@@ -335,7 +335,7 @@ class Neighbourhood:
         return [mention for chunk in chunks for mention in self._mentions_in[chunk]]
 
     def abouts_in(self, chunks: Iterable[int]) -> list[AboutRow]:
-        """What chunks are about, by chunk."""
+        """Return the subjects of chunks, by chunk."""
         chunks = list(chunks)
         self._read_chunks(chunks)
         return [about for chunk in chunks for about in self._abouts_in[chunk]]
@@ -538,7 +538,7 @@ def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
 
 
 def _is_acronym(question: str, token: SurfaceToken) -> bool:
-    """Whether a word is in capitals, and what is around it is not: WHO is somebody else than who."""
+    """Whether a word is in capitals, and what is around it is not: WHO is not the pronoun who."""
     around = question[: token.start] + question[token.end :]
     return question[token.start : token.end].isupper() and not around.isupper()
 

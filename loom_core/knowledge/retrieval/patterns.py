@@ -53,7 +53,7 @@ _DocumentKey = tuple[str, str]
 
 
 class RAGOptions(TypedDict, total=False):
-    """What every pattern takes, as `RAGPattern` describes it."""
+    """Options that every pattern takes, as `RAGPattern` describes them."""
 
     reranker: Reranker | None
     top_k: int
@@ -228,7 +228,7 @@ class HierarchicalRAG(RAGPattern):
             all there is.
         top_documents: how many documents are kept.
         candidates: how many passages the documents are found by.
-        passages_per_document: how many passages one document gives at the most; None for any number.
+        passages_per_document: maximum number of passages from one document; None for any number.
         options: the other arguments of `RAGPattern`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""From what somebody asks to what retrieval works with: the text checked, embedded, narrowed by filters."""
+"""Prepare a question for retrieval: validate its text, embed it, resolve its filters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QuestionReader:
         self._centroids = LanguageCentroids(record, embedder) if embedder is not None else None
 
     async def prepare(self) -> None:
-        """Import what questions and the work beside them both need, before either begins."""
+        """Import what questions and concurrent work both need, before either begins."""
         if self._embedder is not None:
             await import_numpy()
             await to_thread.run_sync(self._embedder.follow)
@@ -139,7 +139,7 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What is known of the record as it was after one of its changes."""
+    """Facts about the record as of one of its changes."""
 
     head: int
     names: list[str]
@@ -159,7 +159,7 @@ class ChunkFilter:
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
-        """What filters may name. Blocks."""
+        """Return the field names that filters may use. Blocks."""
         return list(self._now().names)
 
     def allowed(self, filters: dict[str, Any]) -> ChunkKeys | None:

@@ -1,4 +1,4 @@
-"""What is done to ranked passages before they are shown: by duplicates, a reranker, variety, sections."""
+"""Refinement of ranked passages before they are shown: deduplicate, rerank, diversify, expand to sections."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _CANDIDATES = 20  # that are refined at the least; four for each passage that is
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """What is to be done to the passages of one answer.
+    """Refinement options of one answer.
 
     Attributes:
         drop_duplicates: whether near duplicates go.
         diversity: how much variety counts against relevance, 0 to 1.
         sections: whether passages are shown with the section around them.
-        reranker: orders them anew, or None.
+        reranker: reorders them, or None.
     """
 
     drop_duplicates: bool
@@ -52,7 +52,7 @@ class Refinement:
 
     @classmethod
     def of(cls, options: SearchOptions | None, *, config: RAGConfig, reranker: Reranker | None) -> Refinement:
-        """What a search asks for; where it says nothing, what its knowledge base is set to.
+        """Return the options of a search; those it leaves out come from the knowledge base's configuration.
 
         Raises:
             InvalidInputError: reranking is asked for, and there is no reranker.
@@ -238,7 +238,7 @@ def diverse(
         scores: relevance of each, not negative.
         vectors: a unit vector for each, a row a passage; a row of zeros stands for a passage without a
             vector, which counts as similar to none.
-        limit: how many are chosen at the most.
+        limit: maximum number to choose.
         trade_off: from 0 (variety alone, after the best passage) to 1 (relevance alone).
 
     Returns:
@@ -288,7 +288,7 @@ def with_parents(
     Args:
         items: passages, best first.
         parent: the document with an id, or None if it is gone; asked once for each document.
-        limit: how many hits at the most; what is ranked after the last of them is left out.
+        limit: maximum number of hits; what is ranked after the last of them is left out.
         max_tokens: budget of a hit, in estimated tokens; hits that are merged bring theirs together.
 
     Returns:

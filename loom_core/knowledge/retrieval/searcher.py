@@ -121,7 +121,7 @@ class OwnerPeer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchContext:
-    """What the searches of one knowledge base share.
+    """Shared state of the searches of one knowledge base.
 
     Attributes:
         store: what is searched.
@@ -154,7 +154,7 @@ class Searcher:
         name: the knowledge base's name, for traces.
         context: the store and its indexes.
         config: weights, and the settings that a question may override.
-        reranker: orders the best passages anew, or None.
+        reranker: reorders the best passages, or None.
         tracer: makes the spans; None for the program's own provider.
     """
 
@@ -341,7 +341,7 @@ class Searcher:
     async def _retrieved(
         self, asked: _Asked, limit: int, *, strategy: Strategy, chunks: int
     ) -> tuple[Retrieval | None, list[str]]:
-        """What is found, and what to know about it; where an index has gone, once it is back."""
+        """Return the retrieval and its notes; if an index is gone, wait until it is back."""
         retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
         if not missing or not chunks:
             return retrieval, []
@@ -352,7 +352,7 @@ class Searcher:
         return retrieval, []
 
     def _retrieve(self, asked: _Asked, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
-        """What is found, and which index was not there to find it with, or empty."""
+        """Return the retrieval, and the name of the index that was missing for it, or empty."""
         question, channels = asked.question, asked.channels
         if asked.hits is None:
             self._open_vectors(asked)
@@ -444,11 +444,11 @@ _CHANNELS: dict[Channel, tuple[str, str]] = {
     "keyword": ("keyword", "holds keywords of the question"),
     "graph": ("graph", "is connected with what the question names"),
 }
-"""What a channel's score is called in an item, and why it found what it found."""
+"""Names of a channel's score in an item, and the reason it gives for a hit."""
 
 
 def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
-    """What was found as items by key, in the same order; those that have gone by now are left out."""
+    """Return the hits as items by key, in the same order, without those deleted in the meantime."""
     keys = {hit.key for hit in found} | {
         key for hit in found for link in hit.links for key in (link.seed, link.chunk)
     }
@@ -471,7 +471,7 @@ def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]
 def channel_items(
     record: Record, scores: Sequence[tuple[int, float]], channel: Channel | None
 ) -> list[KnowledgeItem]:
-    """What one channel found, or a list of chunks that nothing was asked of, as items.
+    """Return the hits of one channel, or a list of chunks without a query, as items.
 
     Args:
         record: has the chunks; those that have gone are left out.

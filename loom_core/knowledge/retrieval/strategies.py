@@ -52,7 +52,7 @@ class ChunkHit:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What was found for a question, and how.
+    """Result of a retrieval, and how it was found.
 
     Attributes:
         found: the best passages, best first.
@@ -151,7 +151,7 @@ class _Draft:
         self._timed("first_stage")
 
     def from_graph(self) -> bool:
-        """What the graph finds, ranked by vectors where there are any; tells whether it is anything."""
+        """Search by the graph, ranked by vectors if there are any; return whether there are hits."""
         question, dense = self._question, self._channels.dense
         self._near = graph_channel(question, self._graph, settings=self._config.walk)
         self._scores = dict(self._near)
@@ -165,7 +165,7 @@ class _Draft:
         return bool(self._scores)
 
     def _name(self) -> None:
-        """What the question names: passages about it are seeds, and gain where they are surely meant."""
+        """Use the names in the question: passages about them are seeds, and gain if surely meant."""
         among, named = self._question.among, named_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
         abouts = self._neighbourhood.abouts_of(self._entities)
@@ -197,7 +197,7 @@ class _Draft:
         self._timed("expansion")
 
     def walk(self) -> None:
-        """What is connected with several of the best passages gains."""
+        """Raise the passages that are connected with several of the best ones."""
         among, config = self._question.among, self._config
         near = walk(self._neighbourhood, self._scores, entities=self._entities, settings=config.walk)
         self._near = {key: weight for key, weight in near.items() if among is None or key in among}

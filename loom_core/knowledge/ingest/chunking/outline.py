@@ -1,4 +1,4 @@
-"""What a stretch of a document is: under which headings, on which page, of what kind."""
+"""Outline of a document: the headings, page and kind of each stretch."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _kind(kinds: set[BlockKind]) -> BlockKind:
 
 
 def _name(names: set[str]) -> str:
-    """What units of code define together: `Record` for `Record.open` and `Record.close`."""
+    """Return the common name of units of code: `Record` for `Record.open` and `Record.close`."""
     return ".".join(_shared([tuple(name.split(".")) for name in names]))
 
 

@@ -357,7 +357,7 @@ def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = 
 
 
 def _parts(text: str, piece: Piece, cuts: Iterable[int], *, cuts_used: int, least: int) -> list[Piece]:
-    """What lies between cuts, in parts of `least` characters or more: smaller ones help nobody."""
+    """Split a piece at cuts into parts of `least` characters or more: smaller ones are no use."""
     parts: list[Piece] = []
     start = piece.start
     for cut in (*cuts, piece.end):

@@ -25,9 +25,9 @@ def windows(text: str, *, size: int, overlap: int = 0) -> Iterator[tuple[int, in
 
     Args:
         text: any text.
-        size: length of a window in characters, at the most (a longer character sequence stays whole)
+        size: maximum length of a window in characters (a longer character sequence stays whole)
             and, except for the last, at least half.
-        overlap: how many characters a window repeats of the one before: at the most this many, and
+        overlap: how many characters a window repeats of the one before: at most this many, and
             about half of it where a better boundary asks for that; less than `size`.
     """
     start = end = 0
@@ -63,7 +63,7 @@ class SimpleChunker:
     of the size. Structure is not looked at, except to tell headings and page of each passage.
 
     Attributes:
-        chunk_size: characters of a passage, at the most.
+        chunk_size: maximum characters of a passage.
 
     Raises:
         ConfigError: a size below 1.
@@ -90,8 +90,8 @@ class SlidingWindowChunker:
     """Slides a window of `chunk_size` characters over a text, so that what a cut parts stays findable.
 
     Attributes:
-        chunk_size: characters of a passage, at the most.
-        overlap: characters shared with the passage before, at the most; at a good boundary about half.
+        chunk_size: maximum characters of a passage.
+        overlap: maximum characters shared with the passage before; at a good boundary about half.
 
     Raises:
         ConfigError: a size below 1, or an overlap below 0 or not smaller than the size.

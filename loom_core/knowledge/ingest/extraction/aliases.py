@@ -20,7 +20,7 @@ __all__ = ["aliases_in"]
 _SAID = 0.9
 _TRANSLATION = 0.5  # 小明（Python） is no translation: only a person may say so
 _MOST_WORDS = 12  # of what an acronym stands for
-_MOST_CHARACTERS = 12  # of a Chinese name that nobody has found
+_MOST_CHARACTERS = 12  # of a Chinese name that was found nowhere else
 
 _ACRONYM = r"[A-Z][A-Za-z0-9&]{0,8}[A-Z0-9]s?"
 _OPENING = re.compile("[(（]")
@@ -59,9 +59,9 @@ _PARTICLES = frozenset("的是在和与为了由于从向对将把被及或")
 
 
 def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> list[Alias]:
-    """What a passage says of different names for the same thing, in the order of the text.
+    """Return the statements of a passage about different names for the same thing, in the order of the text.
 
-    Only what is said outright is sure: an acronym whose letters are the initials of the words beside it,
+    Only what is said outright is sure: an acronym whose letters are the initials of the words next to it,
     or words such as "also known as" and `简称`. A foreign name in parentheses behind a Chinese one comes with
     little confidence.
 

@@ -119,7 +119,7 @@ _NOUNS: dict[ChineseType, str] = {
 NOUN_TYPES: dict[str, ChineseType] = {
     noun: type_ for type_, nouns in _NOUNS.items() for noun in nouns.split()
 }
-"""What is a `作家`, a `城市`: by how a noun ends."""
+"""Types by how a noun ends: `作家`, `城市`."""
 
 
 _WITH_WORD_BEFORE = 4  # characters that no Chinese name has which begins with such a word
@@ -130,7 +130,7 @@ PersonKind = Literal["person", "foreign", "place", "thing"]
 
 @remembered
 def person_kind(word: str) -> PersonKind | None:
-    """What a word is that jieba tags as a person's name; `foreign` is a person or a place."""
+    """Return the kind of a word that jieba tags as a person's name; `foreign` is a person or a place."""
     if is_stop_word(word):
         return None
     if word in NO_PERSONS or len(word) > 8:
@@ -153,7 +153,7 @@ _KNOWN = frozenset("老子 墨子 释迦牟尼 努尔哈赤".split())
 
 @remembered
 def foreign_kind(word: str) -> PersonKind | None:
-    """What a word is that jieba tags as a foreign person's name."""
+    """Return the kind of a word that jieba tags as a foreign person's name."""
     kind = person_kind(word)
     is_common = word in NO_PERSONS or (len(word) > 2 and word[-1] in THING_ENDS)
     return "foreign" if kind == "thing" and not is_common else kind
@@ -161,7 +161,7 @@ def foreign_kind(word: str) -> PersonKind | None:
 
 @remembered
 def place_type(word: str) -> ChineseType | None:
-    """What a word is that jieba tags as a place's name."""
+    """Return the type of a word that jieba tags as a place's name."""
     if is_stop_word(word):
         return None
     return "thing" if word in NO_PLACES else "place"
@@ -169,19 +169,19 @@ def place_type(word: str) -> ChineseType | None:
 
 @remembered
 def organisation_type(word: str) -> ChineseType | None:
-    """What a word is that jieba tags as an organisation's name."""
+    """Return the type of a word that jieba tags as an organisation's name."""
     return None if is_stop_word(word) else "organisation"
 
 
 @remembered
 def thing_type(word: str) -> ChineseType | None:
-    """What a word is that jieba tags as another name."""
+    """Return the type of a word that jieba tags as another name."""
     return None if is_stop_word(word) else "thing"
 
 
 _PLACE_BEFORE = ("在", "位于", "於", "于", "到", "往", "抵达", "自", "从", "赴", "驻", "离开", "返回", "经")
 _OF_PERSON = frozenset("之的看身眼带领率手家心等时说任与和及为以先给把被")
-"""What follows on a person in `在爱因斯坦之后`, `从爱因斯坦的…`."""
+"""Characters that follow a person in `在爱因斯坦之后`, `从爱因斯坦的…`."""
 _PLACE_BEHIND = ("市", "省", "州", "县", "岛", "城", "境内", "地区", "大学", "以北", "以南", "以东", "以西")
 
 
@@ -193,7 +193,7 @@ def is_place_beside(text: str, start: int, end: int) -> bool:
 
 
 def type_of_chinese_noun(noun: str) -> ChineseType:
-    """What is a `作家`, a `长篇小说`, a `港口城市`: told by how the noun ends, the longest end first."""
+    """Return the type of a `作家`, a `长篇小说`, a `港口城市` by how the noun ends, the longest end first."""
     for size in range(min(_LONGEST_END, len(noun)), 0, -1):
         if type_ := NOUN_TYPES.get(noun[-size:]):
             return type_
@@ -213,7 +213,7 @@ _LONGEST_LIFE, _LEAST_LIFE = 110, 15
 
 
 def type_of_chinese_subject(title: str, text: str) -> ChineseType:
-    """What the subject of a passage is, by its name (`关帝庙`, `艾蒂安·拉莫特`) or what stands behind it.
+    """Return the type of the subject of a passage, by its name (`关帝庙`, `艾蒂安·拉莫特`) or the text after it.
 
     Args:
         title: its name.

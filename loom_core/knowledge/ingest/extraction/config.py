@@ -1,4 +1,4 @@
-"""What to extract."""
+"""Configuration of extraction."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ExtractionConfig(BaseModel):
     enabled: bool = Field(default=True, description="False: no graph, vectors and words only.")
 
     def takes_confirmation(self, tokens: int, cost: float | None) -> bool:
-        """Whether so much may not be spent on a job unless somebody agreed to it."""
+        """Whether so much may not be spent on a job unless a user agreed to it."""
         is_large = self.confirm_tokens is not None and tokens > self.confirm_tokens
         is_dear = self.confirm_cost is not None and cost is not None and cost > self.confirm_cost
         return is_large or is_dear
 
     def rule_settings(self) -> RuleSettings:
-        """What of it concerns the rules, which run in processes that do without Pydantic."""
+        """Settings of the rules, which run in processes that do without Pydantic."""
         return RuleSettings(
             tuple(self.entity_types),
             tuple(self.relation_types),

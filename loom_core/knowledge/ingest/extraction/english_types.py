@@ -1,4 +1,4 @@
-"""What kind of thing an English name names: told by its own words, by its neighbours, by "X is a Y".
+"""Type of the thing an English name stands for, by its own words, by its neighbours, by "X is a Y".
 
 Type words of one short list serve all three: a *river* is a place, be it in `Hudson River`, in `the river
 Hudson` or in `Hudson is a tidal river`. What is not sure stays a `thing`; of an entity's mentions those with
@@ -32,7 +32,7 @@ _PEOPLE = re.compile(
 
 @remembered
 def type_of_name(name: str) -> NameType | None:
-    """What a name says itself by its words; None where that is nothing, and its neighbours may say it."""
+    """Return the type of a name by its own words; None if they do not tell, but its neighbours may."""
     words = [word.rstrip(".") for word in name.replace("\u00a0", " ").split()]
     if len(words) > 1 and words[0] == "The":
         words = words[1:]
@@ -76,7 +76,7 @@ _PHRASE_END = re.compile(
 
 
 def type_of_noun_phrase(phrase: str) -> NameType:
-    """What is an "American actor and film producer", or "a small town in Ohio": the type of its main noun."""
+    """Return the type of an "American actor and film producer", or "a small town in Ohio"."""
     end = _PHRASE_END.search(phrase)
     words: list[str] = _WORD.findall(phrase[: end.start()] if end else phrase)
     for word in reversed(words[-2:]):  # "a tributary stream"; "a film noir"
@@ -109,7 +109,7 @@ _LEAST_LIFE, _LONGEST_LIFE = 15, 110  # years
 
 
 def type_beside(text: str, start: int, end: int) -> NameType:
-    """What stands beside a name says of it: "the actor X", "in X", "X (born 1950)", "X, a town in Y"."""
+    """Return the type of a name by its neighbours: "the actor X", "in X", "X (born 1950)", "X, a town"."""
     if end < len(text):
         following = text[end : end + 2]
         if following == " (":
@@ -162,8 +162,8 @@ def is_quoted_work(text: str, start: int, end: int) -> bool:
     """Whether a text in quotation marks is the title of a work, and no nickname or word that is spoken of."""
     if text.count(" ", start, end) > 1:
         return True
-    beside = text[max(0, start - _BEFORE) : start], text[end : end + _BEFORE]
-    return any(map(_WORK_BESIDE.search, beside))
+    around = text[max(0, start - _BEFORE) : start], text[end : end + _BEFORE]
+    return any(map(_WORK_BESIDE.search, around))
 
 
 NameType = Literal["person", "place", "organisation", "work", "event", "thing"]
@@ -230,7 +230,7 @@ NOUN_TYPES = _types(
     """,
     }
 )
-"""What is a river, a singer, a band: nouns in the singular."""
+"""Return the type by noun, such as river, singer, band: nouns in the singular."""
 
 NOT_BEFORE = frozenset(
     """

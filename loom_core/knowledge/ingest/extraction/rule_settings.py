@@ -1,4 +1,4 @@
-"""What the rules are told."""
+"""Settings of the rules."""
 
 from __future__ import annotations
 

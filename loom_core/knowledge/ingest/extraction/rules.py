@@ -87,7 +87,7 @@ class RuleExtractor:
         return await to_thread.run_sync(lambda: [self.extract_one(chunk) for chunk in chunks])
 
     def extract_one(self, chunk: Chunk) -> Extraction:
-        """What the rules find in one chunk."""
+        """Extract from one chunk by the rules."""
         definition = chinese_definition(chunk.text) or english_definition(chunk.text)
         if chunk.language == "code" or (definition and not _says_something(definition.subject)):
             definition = None
@@ -253,7 +253,7 @@ _ENDS = frozenset(".;:!?()[]\n")  # between two names, of what is said of them b
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _OF_POSSESSIVE = re.compile(r"[’'](?:s\b)?")
 _MOST_WORDS = 6
-_MOST_HAD = 3  # words of what somebody has: "Ada's younger sister Anna"
+_MOST_HAD = 3  # words of a possession: "Ada's younger sister Anna"
 
 _SAYING_NOTHING = frozenset("and or but the a an nor".split())
 _ARTICLES = frozenset("a an the".split())
@@ -329,7 +329,7 @@ SubjectTypes: TypeAlias = "dict[str, str]"
 
 
 def subject_types(chunk: Chunk, definition: Relation | None) -> SubjectTypes:
-    """What a passage tells of what it is about.
+    """Return the types of a passage's subject, as the passage tells them.
 
     Args:
         chunk: the passage.

@@ -1,4 +1,4 @@
-"""What a format's loader gives back, and the writer that builds it block by block."""
+"""Content that a format's loader returns, and the writer that builds it block by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the documents in a folder, without what nobody means to load."""
+"""Find the documents in a folder; skip files that no user means to load."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _Within:
 
     @classmethod
     def of(cls, root: Path, paths: Sequence[Path]) -> _Within:
-        """What some paths below a root say; no paths, all of it."""
+        """Return the selection of some paths below a root; no paths select all of it."""
         parts = [path.relative_to(root).parts for path in paths if path.is_relative_to(root)]
         wanted = frozenset("/".join(each) for each in parts) if paths else frozenset(("",))
         return cls(wanted, frozenset("/".join(each[:n]) for each in parts for n in range(len(each))))

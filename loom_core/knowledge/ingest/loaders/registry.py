@@ -240,5 +240,5 @@ def supported_extensions() -> frozenset[str]:
 
 
 def unsupported_advice(extension: str) -> str:
-    """What to do about a file without a loader."""
+    """Return the advice for a file without a loader."""
     return _ADVICE.get(extension.lower(), "Convert it to PDF, DOCX, HTML, Markdown or plain text.")

@@ -47,7 +47,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffe\uff
 
 
 def find_signature(data: bytes) -> str:
-    """What the first bytes say a file is, with its article; empty if they say nothing."""
+    """Return the file type by the first bytes, with its article; empty if they do not tell."""
     if not data.startswith(_MARKS):
         return ""
     return next(name for mark, name in _SIGNATURES if data.startswith(mark))

@@ -17,7 +17,7 @@ __all__ = ["LoadLimits", "Source"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a format's loader is given.
+    """Input of a format's loader.
 
     Attributes:
         path: where it came from; loaders use only its name, they never open it again.

@@ -31,14 +31,14 @@ _SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the chi
 
 
 class Settings(TypedDict):
-    """What a child is told first.
+    """Settings that a child gets first.
 
     Keys:
         id: of the pipeline.
         chunker: name of the chunker.
         options: its settings.
         rules: the fields of `RuleSettings`, or None.
-        limits: what a file may be at the most.
+        limits: limits of a file.
         memory: bytes of address space the child may take, where the system can limit it; or None.
         deadline: seconds a document may take.
     """
@@ -85,7 +85,7 @@ def _receive(requests: BinaryIO, items: queue.SimpleQueue[JobItem]) -> None:
         while True:
             items.put(decode_item(read_frame(requests), read_frame(requests)))
     except EOFError:
-        os._exit(0)  # the parent is done with this child, or gone: nobody waits for what it is at
+        os._exit(0)  # the parent is done with this child, or gone: no process waits for its current item
 
 
 def _pipeline(settings: Settings) -> Pipeline:

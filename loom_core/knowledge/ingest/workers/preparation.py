@@ -158,7 +158,7 @@ _MARK = b"\0"  # no JSON begins like this, as other payloads are
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came of asking for a page.
+    """Result of fetching a page.
 
     Attributes:
         data: the page as it was sent, unpacked.

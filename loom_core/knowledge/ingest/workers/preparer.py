@@ -27,7 +27,7 @@ __all__ = ["Children", "Preparation", "Preparer"]
 
 _MANY = 64  # documents, and
 _MUCH = 192 << 10  # bytes of text that take about as long to prepare here as a child takes to start
-_LOOK_SECONDS = 0.25  # how often children are looked after while somebody waits for them
+_LOOK_SECONDS = 0.25  # how often children are looked after while a caller waits for them
 _MOST_CHILDREN = 4
 
 
@@ -77,8 +77,8 @@ class Preparer:
 
     Args:
         pipeline: prepares; without a recipe everything is prepared here.
-        limits: what a file may be at the most.
-        children: how many processes at the most; None for one to four, as there are processors. With 0
+        limits: limits of a file.
+        children: maximum number of processes; None for one to four, as there are processors. With 0
             everything is prepared here.
         child_limits: what a child may take.
     """
@@ -154,9 +154,9 @@ class Children:
 
     Args:
         pipeline: what the children are to do the same as; it must have a recipe.
-        files: what a file may be at the most.
+        files: limits of a file.
         limits: what a child may take.
-        count: how many there are at the most.
+        count: maximum number of children.
 
     Raises:
         ConfigError: the pipeline has no recipe.
@@ -193,7 +193,7 @@ class Children:
                 )
 
     def end_overdue(self) -> None:
-        """Kill the children that have been at one document for too long; whoever waits calls this."""
+        """Kill the children that have been at one document for too long; the waiting thread calls this."""
         for keeper in list(self._keepers):
             keeper.end_overdue()
 

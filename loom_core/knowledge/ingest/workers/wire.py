@@ -46,7 +46,7 @@ __all__ = [
 
 _LENGTH = struct.Struct(">I")
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_PIPE = 64 << 10  # bytes that a pipe holds at the most, as systems make them
+_PIPE = 64 << 10  # maximum bytes that a pipe holds, as systems make them
 # How the frame of a document begins. It is UTF-8 throughout, and so large that it goes through Pydantic's
 # JSON, several times as fast; reasons of failures may hold names of files, which need not be UTF-8.
 _DOCUMENT = b'["document",'

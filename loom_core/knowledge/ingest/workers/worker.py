@@ -37,7 +37,7 @@ _ENDING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """What a child may take.
+    """Limits of a child.
 
     Attributes:
         deadline: seconds for one document.
@@ -57,7 +57,7 @@ class Order:
     Attributes:
         deliver: called once with what became of it, from a keeper's thread.
         tried: a child ended while it was at this.
-        dropped: nobody wants it any more.
+        dropped: no caller wants it any more.
     """
 
     item: JobItem
@@ -168,7 +168,7 @@ class Keeper:
         for frame in self._answers.read():
             result = decode_prepared(frame)
             if not self._sent:
-                raise ValueError("it answers what nobody asked")
+                raise ValueError("it answers without a request")
             order = self._sent.popleft()
             self._since = time.monotonic()
             self._done += 1
@@ -214,7 +214,7 @@ class Keeper:
             return False
         self._done, self._overdue = 0, False
         self._process, self._answers = process, FrameReader(cast("BufferedReader", process.stdout))
-        if self._ended:  # meanwhile, by somebody who saw no process yet
+        if self._ended:  # meanwhile, by a thread that saw no process yet
             process.kill()
         write_frame(_stdin(process), self._settings)
         return True

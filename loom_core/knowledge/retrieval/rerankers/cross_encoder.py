@@ -60,7 +60,7 @@ class CrossEncoderReranker:
         Args:
             path: the model's folder.
             file: the ONNX file in it, if it is none of the usual ones.
-            max_length: tokens of a pair at the most, what is longer is cut; by default what the model's
+            max_length: maximum tokens of a pair, longer ones are cut; by default what the model's
                 settings say, or 512.
             max_passages: how many passages are read, the best ones.
             threads: how many batches are read side by side; by default one for each usable processor.
@@ -259,7 +259,7 @@ class ModelFolder:
     Attributes:
         model: the ONNX file.
         tokenizer: `tokenizer.json`.
-        max_length: tokens that the model takes at the most, question and passage together.
+        max_length: maximum tokens that the model takes, question and passage together.
         pad_id: token that shorter pairs are filled up with.
     """
 

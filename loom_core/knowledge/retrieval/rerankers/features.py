@@ -31,7 +31,7 @@ _COVERAGE, _TITLE, _PROXIMITY, _PHRASE, _EXACT = 0.3, 0.4, 0.1, 0.1, 0.1
 """Weights of the features. Titles say most where documents are many and short; measured on the sets
 named at `FeatureReranker`, where any split near this one does as well."""
 
-_MAX_WORDS = 64  # of a question that are looked at; a longer one is somebody's document
+_MAX_WORDS = 64  # of a question that are looked at; a longer one is a pasted document
 _NEAR, _NEAR_CJK = 150, 50  # characters: about two lines, and what says as much in CJK
 
 _WIDE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
@@ -58,7 +58,7 @@ class FeatureReranker:
         """Set the share of the features.
 
         Args:
-            weight: from 0 to 1: how much the features count beside the relevance that passages come with.
+            weight: from 0 to 1: how much the features count relative to the relevance of the passages.
                 Points of nDCG@10 that 0.2 gains on scifact, cmrc2018, 2wiki and (not looked at when it
                 was chosen) musique: 0.0, 0.0, 1.4 and 3.1 after BM25; 0.3, 0.1, 0.4 and 1.1 after the
                 default hybrid. BM25 gains more from 0.5 (0.7, 0.3, 4.6 and 6.8), at which the hybrid
@@ -91,7 +91,7 @@ class _Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is looked for.
+    """Features of the question.
 
     Attributes:
         text: the question in comparable form.
@@ -110,7 +110,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """What was found in a passage.
+    """Features of a passage.
 
     Attributes:
         text: the passage in comparable form.

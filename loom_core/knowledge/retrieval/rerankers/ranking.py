@@ -1,4 +1,4 @@
-"""What all rerankers share: how a passage is shown to a model, and how scores become an order."""
+"""Shared parts of the rerankers: how a passage is shown to a model, and how scores become an order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ranked(
     Args:
         items: passages in the order they had.
         relevance: 0 to 1, by place in `items`.
-        limit: how many at the most.
+        limit: maximum number of passages.
         own: the reranker's own scores, by place, where they differ from `relevance`.
     """
     own = relevance if own is None else own
@@ -45,7 +45,7 @@ def logistic(logit: float) -> float:
 
 
 def heading(item: KnowledgeItem) -> str:
-    """What stands above a passage: its document's title and the headings, outermost first; may be empty."""
+    """Return the document title and headings of a passage, outermost first; may be empty."""
     title, path = item.metadata.get("title"), item.metadata.get("heading_path")
     parts: list[object] = [title, *(cast("list[object]", path) if isinstance(path, list | tuple) else [])]
     return " › ".join(part for part in parts if isinstance(part, str) and part)

@@ -1,4 +1,4 @@
-"""What all retrievers do alike: check the question, choose the sources, ask them, merge what they find."""
+"""Common part of all retrievers: validate the question, choose the sources, query them, merge the results."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a retriever is asked, checked.
+    """A validated request to a retriever.
 
     Attributes:
         text: the question, without white space around it.
-        top_k: how many passages are wanted at the most.
+        top_k: maximum number of passages.
         filters: field to allowed value, with the tenant's.
     """
 
@@ -182,7 +182,7 @@ class SourceRetriever(BaseRetriever):
 
     @abstractmethod
     async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
-        """What one source has, in any order; `relevance` is the score."""
+        """Return the hits of one source, in any order; `relevance` is the score."""
 
     def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
         """One ranking from what each source had: by score."""

@@ -44,13 +44,13 @@ async def ask_channel(
     limit: int,
     vector: NDArray[np.float32] | None = None,
 ) -> list[KnowledgeItem]:
-    """What a source finds by one of its channels; the channel's score is kept in `metadata["scores"]`."""
+    """Search one channel of a source; the channel's score is kept in `metadata["scores"]`."""
     items = await source.ask(channel, request.text, limit=limit, filters=request.filters, vector=vector)
     return [scored(item, item.relevance, {channel: item.relevance}) for item in items]
 
 
 def fused_items(found: Iterable[Sequence[KnowledgeItem]], scores: Mapping[str, float]) -> list[KnowledgeItem]:
-    """What several channels found of one source, each passage once, in no order.
+    """Return the hits of several channels of one source, each passage once, in no order.
 
     Args:
         found: what each channel found.
@@ -107,7 +107,7 @@ class WordChannel:
     A source without one is read, and indexed in memory for a while.
 
     Args:
-        max_chunks: how many passages of such a source are read at the most.
+        max_chunks: maximum number of passages to read from such a source.
         cache_ttl: for how many seconds they are kept.
         clock: seconds that never go backwards.
 
@@ -161,7 +161,7 @@ class PassageWordsCache:
     Callers at the same time share one index: the first makes it and the others wait.
 
     Args:
-        max_chunks: how many passages of a source are read at the most.
+        max_chunks: maximum number of passages to read from a source.
         ttl: for how many seconds an index is used before the passages are read again, and indexed again
             if they have changed.
         clock: seconds that never go backwards.
@@ -199,7 +199,7 @@ class PassageWordsCache:
     ) -> PassageWords:
         items = await source.passages(limit=self._max_chunks, filters=filters)
         if known is not None and known.items == items:
-            return known  # reading is cheap beside indexing
+            return known  # reading is cheap compared to indexing
         if len(items) >= self._max_chunks:
             _log.info("Only the first %d passages of %s are searched by words.", len(items), source.name)
         return await to_thread.run_sync(PassageWords, items)

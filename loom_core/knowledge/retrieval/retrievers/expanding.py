@@ -48,14 +48,14 @@ _log = logging.getLogger(__name__)
 
 _MAX_QUERIES = 10
 _MIN_DEPTH, _MAX_DEPTH = 20, 100
-"""What each text brings to the fusion: twice as many passages as are wanted, within these limits."""
+"""Number of hits of each text in the fusion: twice as many passages as are wanted, within these limits."""
 _EXPANDING = frozenset({"decomposition", "hyde", "multi_query"})
 """Base retrievers that want the language model as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What a question became.
+    """Result of a query expansion.
 
     Attributes:
         texts: what the model generated; empty where it failed.

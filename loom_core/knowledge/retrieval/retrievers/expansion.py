@@ -146,7 +146,7 @@ async def decompose(
     Args:
         llm: the model.
         query: the question, any text.
-        n: how many are returned at the most.
+        n: maximum number to return.
         max_tokens: limit of the model's answer; models that think first need room for it.
         timeout: seconds for all of it.
 
@@ -240,7 +240,7 @@ async def _answers(
 
 
 def _reason(error: LoomError | OSError, query: str) -> str:
-    """What an error says, in one line, without the question that a server may have put into it."""
+    """Describe an error in one line, without the question that a server may have put into it."""
     reason = f"{type(error).__name__}: {error}"
     return " ".join((reason.replace(query, "…") if query else reason).split())[:300]
 

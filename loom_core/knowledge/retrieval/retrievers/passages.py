@@ -19,7 +19,7 @@ __all__ = ["PassageKey", "passage_key", "ranked", "reranked", "scored", "to_item
 _log = logging.getLogger(__name__)
 
 PassageKey = tuple[str, str]
-"""What tells passages apart: knowledge base and chunk id. A document has the same ids in each of them."""
+"""Identity of a passage: knowledge base and chunk id. A document has the same ids in each of them."""
 
 _HOME = "knowledge_base_id"
 
@@ -81,7 +81,7 @@ async def reranked(
         query: the question.
         passages: the candidates, best first.
         reranker: puts them in order.
-        limit: how many at the most.
+        limit: maximum number of passages.
     """
     try:
         items = await reranker.rerank(query, [to_item(passage) for passage in passages], limit=limit)

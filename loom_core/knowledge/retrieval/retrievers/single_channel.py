@@ -55,7 +55,7 @@ class BM25Retriever(SourceRetriever):
     Args:
         sources: what is searched.
         top_k: how many passages are returned where `retrieve` does not say.
-        max_chunks: how many passages of a knowledge base without an index of words are read at the most.
+        max_chunks: maximum number of passages to read from a knowledge base without a lexical index.
         cache_ttl: for how many seconds they are kept.
         clock: seconds that never go backwards.
     """

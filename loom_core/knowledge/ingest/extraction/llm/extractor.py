@@ -1,4 +1,4 @@
-"""Extraction by a language model, beside the rules."""
+"""Extraction by a language model, in addition to the rules."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _log = logging.getLogger(__name__)
 _FOR_ALL: frozenset[ModelFailure] = frozenset(
     {"authentication", "not_found", "quota", "rate_limit", "overloaded", "connection", "unavailable"}
 )
-"""What the next request would meet, too: whatever passes quickly, the provider has waited for already."""
+"""Failures that the next request would meet, too: the provider has already waited out transient ones."""
 _FOR_THESE: frozenset[ModelFailure] = frozenset({"too_long", "unreadable", "refused"})
-"""What is due to the passages, or to their number."""
+"""Failures due to the passages, or to their number."""
 _FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request", "timeout"})
-"""What may be due to their number."""
+"""Failures that may be due to the number of passages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionSpent:
-    """What extraction has taken so far.
+    """Usage of extraction so far.
 
     Attributes:
         calls: of the model, failed ones included.
@@ -84,7 +84,7 @@ class LLMEntityExtractor:
         config: what to look for.
         request_tokens: how many tokens of passages go into one request, by `estimate_tokens`; a passage that
             is longer goes alone.
-        request_passages: how many passages go into one request at the most; fewer once so many took too long.
+        request_passages: maximum number of passages in one request; fewer once so many took too long.
         max_tokens: limit of an answer; models that think first need room for it.
         concurrency: how many requests are made at once.
         timeout: seconds for one answer, with all that the provider waits for and tries again.
@@ -128,14 +128,14 @@ class LLMEntityExtractor:
         self._failures = 0  # in a row
         self._paid: dict[Chunk, Extraction] = {}  # what was read before extraction stopped
         self.spent = ExtractionSpent()
-        """What this extractor has taken so far, in this process."""
+        """Usage of this extractor so far, in this process."""
 
     @property
     def id(self) -> str:
         """The prompt's and the rules' version and the settings.
 
         The model is not part of it: who changes to another in the middle of a corpus, as the first is out of
-        money, does not pay anew for what is done.
+        money, does not pay twice for what is done.
         """
         config = self._config
         asked = json.dumps([config.entity_types, config.relation_types, config.hints], ensure_ascii=False)
@@ -208,7 +208,7 @@ class LLMEntityExtractor:
         return 20 + min(estimate_tokens(chunk.text), limit)
 
     async def _read(self, portion: Portion, found: dict[int, Extraction]) -> dict[int, Extraction]:
-        """What is found in some chunks, by number."""
+        """Extract from some chunks; return the results by number."""
         try:
             said = await self._ask(portion)
         except LLMError as error:
@@ -250,7 +250,7 @@ class LLMEntityExtractor:
         return {number: replace(found[number], problem=why) for number in portion.numbers}
 
     def _placed(self, said: Said, chunk: Chunk, number: int | None) -> Placed | None:
-        """What an answer says of a passage, be it that it names nothing; None if it does not say.
+        """Return what an answer says of a passage, even that it names nothing; None if it does not say.
 
         Args:
             said: the answer.

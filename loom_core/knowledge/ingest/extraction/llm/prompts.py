@@ -1,4 +1,4 @@
-"""What a language model is told and shown to extract from passages, in English and Chinese."""
+"""Prompts for extraction from passages by a language model, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHER", "PROMPT_VERSION", "instruction", "output_schema", "shown"]
 
 PROMPT_VERSION = 1
-"""Goes up where another prompt is to have everything extracted anew."""
+"""Goes up where another prompt is to have everything extracted again."""
 
 OTHER = "other"
 """The type of an entity that has none of the types that are looked for."""
@@ -53,7 +53,7 @@ _DESCRIPTION = "The entities that passages name, and the relations between them.
 
 
 def instruction(config: ExtractionConfig, *, chinese: bool) -> str:
-    """What the model is told to do."""
+    """Return the system prompt of extraction."""
     if chinese:
         types = _listed(config.entity_types, "、", f"以下之一：{{}}；都不符合时用 {OTHER}")
         predicates = _listed(config.relation_types, "、", "以下之一：{}")
@@ -85,7 +85,7 @@ def shown(chunks: Sequence[Chunk]) -> str:
 
 
 def output_schema(config: ExtractionConfig) -> OutputSchema:
-    """What the answer has to be."""
+    """Return the output schema of the answer."""
     text = {"type": "string"}
     type_ = (
         {"type": "string", "enum": list(dict.fromkeys([*config.entity_types, OTHER]))}

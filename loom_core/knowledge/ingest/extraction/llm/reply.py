@@ -106,7 +106,7 @@ _Role: TypeAlias = Literal["", "entities", "relations"]
 
 
 def read_answer(answer: str) -> Said:
-    """What an answer says of which passage, nothing twice, in its order.
+    """Parse an answer: return what it says of which passage, without repeats, in its order.
 
     Args:
         answer: what the model wrote.
@@ -269,7 +269,7 @@ _Section: TypeAlias = Literal["", "entities", "relations"]
 
 
 def read_lines(text: str) -> Said:
-    """What tables and lists say, one thing a line; prose around them says nothing."""
+    """Parse tables and lists, one item a line; ignore prose around them."""
     reader = _LineReader()
     for line in islice(text.splitlines(), _MAX_LINES):
         reader.take(line)
@@ -307,7 +307,7 @@ class _LineReader:
                 self._add(_bare(name), "")
 
     def result(self) -> Said:
-        """What was read; a row of three columns is a relation where the third is an entity, too."""
+        """Return the parsed rows; a row of three columns is a relation if the third is an entity, too."""
         named = {name_key(entity.name) for entity in self._entities}
         relations: dict[SaidRelation, None] = {}
         for triple, section in self._triples.items():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["METHOD", "Placed", "merged", "place"]
 
 METHOD = "llm"
-"""What mentions and relations say that a model found."""
+"""Extraction method of the mentions and relations that a model found."""
 
 _ENTITY_CONFIDENCE = 0.95  # above all rules, so that these are kept where there are too many
 _RELATION_CONFIDENCE = 0.8
@@ -37,7 +37,7 @@ _UNNAMED = "related to"
 
 
 class Placed(NamedTuple):
-    """What of an answer stands in one passage."""
+    """The parts of an answer that occur in one passage."""
 
     mentions: tuple[Mention, ...]
     relations: tuple[Relation, ...]
@@ -84,7 +84,7 @@ def place(
 
 
 def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) -> Extraction:
-    """What a model found in a passage, with what rules find beside it.
+    """Merge what a model found in a passage with what rules find in addition.
 
     Where both see a name, the model's is kept; so is what the model says of two entities. The rules alone say
     what a passage is about, and which names are the same.
@@ -92,8 +92,8 @@ def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) ->
     taken = [False] * max((mention.end for mention in placed.mentions), default=0)
     for mention in placed.mentions:
         taken[mention.start : mention.end] = [True] * (mention.end - mention.start)
-    beside = [mention for mention in by_rules.mentions if not any(taken[mention.start : mention.end])]
-    mentions = sorted((*placed.mentions, *beside), key=lambda mention: mention.start)
+    additional = [mention for mention in by_rules.mentions if not any(taken[mention.start : mention.end])]
+    mentions = sorted((*placed.mentions, *additional), key=lambda mention: mention.start)
     related = {frozenset((name_key(r.subject), name_key(r.object))) for r in placed.relations}
     others = [
         r for r in by_rules.relations if frozenset((name_key(r.subject), name_key(r.object))) not in related

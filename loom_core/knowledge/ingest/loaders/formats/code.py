@@ -132,7 +132,7 @@ class _Cutter:
         self._blocks.append(Block("code", lines[0].start, lines[-1].end, path, name=name))
 
     def _definition(self, line: _Line, level: int) -> Definition | None:
-        """What a line of this level defines; deeper lines, comments and closers define nothing here."""
+        """Return the definition on a line of this level; None for deeper lines, comments and closers."""
         if line.indent > level or (line.closes and not line.text.startswith("[")):
             return None
         return find_definition(line.text, self._language)

@@ -1,4 +1,4 @@
-"""What a definition looks like at the beginning of a line, in the languages people keep in folders.
+"""Patterns of a definition at the beginning of a line, in the languages people keep in folders.
 
 No parser and no grammar: a line is matched on its own, and indentation says what belongs to it. That is
 right for code as formatters write it, and harmless elsewhere: a definition that is not recognised stays
@@ -27,7 +27,7 @@ _TYPE = r"[\w$.:<>,\[\]?&*~ \t]+?[\s&*>\]]"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a line defines.
+    """A definition on a line of code.
 
     Attributes:
         name: its name as written, with dots between parts; for a Rust `impl`, its type's.
@@ -157,7 +157,7 @@ def language_of(extension: str) -> Language:
 
 
 def find_definition(line: str, language: Language) -> Definition | None:
-    """What a line, stripped of its indentation, defines."""
+    """Return the definition on a line, stripped of its indentation."""
     if len(line) > _MAX_LINE:
         return None
     for patterns, container in ((language.containers, True), (language.leaves, False)):

@@ -89,7 +89,7 @@ def _ids(nodes: Iterable[LexborNode]) -> frozenset[int]:
 
 
 def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
-    """What surrounds the article; a page's header stays if it has the only first-level heading."""
+    """Return the boilerplate around the article; a header stays if it has the only first-level heading."""
     within = _ids(tree.css("main header, article header, section header"))
     headers = [header for header in tree.css("header") if header.mem_id not in within]
     titled = _ids(tree.css("header:has(h1)"))

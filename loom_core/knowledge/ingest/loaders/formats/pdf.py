@@ -34,7 +34,7 @@ _PDFIUM = threading.Lock()
 """pdfium keeps global state: one thread in it at a time, in the whole process."""
 
 _HYPHEN = "\ufffe"
-"""What pdfium puts for a hyphen and the line break after it."""
+"""Character that pdfium uses for a hyphen and the line break after it."""
 
 _ANGLES = 50
 """How many characters of a page are asked for their angle."""
@@ -287,7 +287,7 @@ def find_paragraphs(
 
 
 def _shape(line: PdfLine) -> str:
-    """What a running head has in common from page to page: its text, whatever the numbers."""
+    """Return the part of a running head that is the same on each page: its text, whatever the numbers."""
     return re.sub(r"\d+|\b[ivxlc]+\b", "#", line.text.lower())
 
 

@@ -19,7 +19,7 @@ __all__ = ["Line", "find_headings", "is_rule", "load_plain", "read_plain"]
 
 _LINE = re.compile(r"[^\n]*\n?")
 _UNWRAPPED = 160
-"""Length in columns of a line that nobody wrapped: where there is one, every line is a paragraph."""
+"""Length in columns of an unwrapped line: where there is one, every line is a paragraph."""
 
 
 def load_plain(source: Source) -> Content:

@@ -110,7 +110,7 @@ class _Reader:
 
 
 class _Styles:
-    """What a paragraph's style makes of it, following `basedOn`."""
+    """Effects of a paragraph's style, following `basedOn`."""
 
     def __init__(self, root: Element) -> None:
         self._styles = {style.get(f"{_W}styleId", ""): style for style in root.iter(f"{_W}style")}
