@@ -82,7 +82,7 @@ class LoadedFlows:
 
 
 def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
-    """What a file says. Blocks.
+    """Parse a file. Blocks.
 
     Args:
         path: the file.
@@ -96,7 +96,7 @@ def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
 
 
 def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str] = ()) -> LoadedFlows:
-    """What a text says.
+    """Parse a text.
 
     Args:
         text: what stands in the file.
@@ -320,7 +320,7 @@ class SoundParts:
 
 
 def _kind(path: ConfigPath) -> str:
-    """What stands at a path, if something can stand in for it."""
+    """Return the value at a path, if something can stand in for it."""
     match path:
         case (*_, str(key), int()) if key in _STAND_INS or key == _PATTERNS:
             return key
@@ -355,7 +355,7 @@ class FlowFileWatch:
     Args:
         path: the file.
         tools: names of tools that there are besides `system_tools`.
-        interval: seconds in which the file is looked at once at the most.
+        interval: seconds in which the file is looked at at most once.
     """
 
     def __init__(self, path: Path, *, tools: Collection[str] = (), interval: float = 1.0) -> None:

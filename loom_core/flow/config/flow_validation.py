@@ -252,7 +252,7 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
 
 
 SERVER_TOOLS = frozenset({"flow_chat", "flow_run", "flow_list", "flow_explain", "flow_status", "flow_resume"})
-"""What the server's own tools are called."""
+"""Names of the server's own tools."""
 
 DESCRIBE_TOOL = "Describe it in `system_tools`, or name a tool of an MCP server as server:tool."
 """What to do where there is no tool of any name."""
@@ -280,7 +280,7 @@ class Surroundings:
 
 
 def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> Iterator[ConfigProblem]:
-    """What is wrong with a flow."""
+    """List the errors of a flow."""
     flow_url = around.file.flow_url
     yield from schema_problems(flow.input_schema, (*path, "input_schema"))
     if flow.endpoint is not None:
@@ -337,7 +337,7 @@ def _answer_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
 
 
 def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """What is wrong with a JSON Schema of inputs."""
+    """List the errors of a JSON Schema of inputs."""
     if problem := schema_problem(schema):
         yield ConfigProblem(path, f"the schema {problem}.", "See json-schema.org.")
         return
@@ -355,7 +355,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
 
 
 def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """Choices that nobody can make: they are called alike, or the type of the input does not take them."""
+    """Choices that no user can make: they are called alike, or the type of the input does not take them."""
     named: object = schema.get("properties")
     for name, part in cast("Mapping[str, object]", named).items() if isinstance(named, Mapping) else ():
         if not isinstance(part, Mapping):

@@ -46,7 +46,7 @@ class Parameter(Section):
 
 
 class RequestBody(Section):
-    """What a request sends."""
+    """Payload of a request."""
 
     content_type: ContentType = Field(
         default="application/json", alias="contentType", description="How the payload is sent."

@@ -63,7 +63,7 @@ def placed_steps(
 
 
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
-    """What is wrong with a step by itself and beside its neighbours."""
+    """List the errors of a step by itself and among its neighbours."""
     step, path = placed.step, placed.path
     said = [
         key
@@ -196,7 +196,7 @@ def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[C
 def endpoint_problems(
     endpoint: EndpointConfig, path: ConfigPath, *, flow_url: str
 ) -> Iterator[ConfigProblem]:
-    """What is wrong with a request."""
+    """List the errors of a request."""
     yield from address_problems(endpoint.url, (*path, "url"), flow_url=flow_url)
     yield from secret_problems(texts_in(endpoint.body, (*path, "body")))
     yield from criteria_problems(endpoint.success_criteria, (*path, "successCriteria"))
@@ -230,7 +230,7 @@ def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[
 
 
 def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """What is wrong with criteria that are no conditions."""
+    """List the errors of criteria that are no conditions."""
     for index, criterion in enumerate(criteria):
         if criterion.type == "simple":
             if criterion.context:

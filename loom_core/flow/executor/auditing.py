@@ -51,7 +51,7 @@ class FlowAudit:
                 pass
 
     def aborted(self, run: Run, *, by: str) -> None:
-        """Note that somebody had the run end. A run that a decision ends is not aborted by that."""
+        """Note that a user ended the run. A run that a decision ends is not aborted by that."""
         self._note("order", run, outcome="aborted", by=by, at=time())
 
     def _note(

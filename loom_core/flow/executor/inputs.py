@@ -51,7 +51,7 @@ def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list
 def checked_inputs(
     flow: FlowConfig, given: Mapping[str, Any], *, whole: bool = True, schema: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Inputs as the schema of a flow wants them, put right where they are nearly right.
+    """Inputs as the schema of a flow wants them, corrected where they are nearly right.
 
     Args:
         flow: which.

@@ -62,13 +62,13 @@ class FlowRecord(RecordedRun[FlowState]):
         self.state.frame_begun(frame)
 
     def branch_begun(self, frame: Frame, number: int) -> None:
-        """A list of steps begins, beside others."""
+        """A list of steps begins, in parallel with others."""
         payload = {"step_id": _owner(frame), "branch": number, "status": "start"}
         self._add("branch", payload, frame.to_json())
         self.state.frame_begun(frame)
 
     def branch_ended(self, frame: Frame) -> None:
-        """A list of steps that ran beside others is at its end."""
+        """A list of steps that ran in parallel with others has ended."""
         number = int(frame.path.rsplit("/", 2)[1])
         self._log.add("branch", {"step_id": _owner(frame), "branch": number, "status": frame.ended})
 
@@ -238,7 +238,7 @@ class FlowRecord(RecordedRun[FlowState]):
         self._end("flow_finish", payload, "completed", output=output, structured=structured, problem="")
 
     def aborted(self, *, by: str, reason: str, output: str) -> None:
-        """Somebody ended it."""
+        """A user ended it."""
         notices = Notices.of(language_of_run(self.run.request))
         problem = notices.aborted_because(by=by, reason=reason)
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)

@@ -18,7 +18,7 @@ __all__ = ["FlowState", "Frame", "Next", "StepState", "StepStatus", "digests_fro
 
 
 StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
-"""`unknown`: it was sent, and nobody knows whether it was done; `declined`: a person said no."""
+"""`unknown`: it was sent, and its outcome is unknown; `declined`: a person said no."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,21 +29,21 @@ class Wording:
         used: an input that cannot be changed any more, as a step has been done with it.
         maybe_used: the same, where the step may have been done.
         done_before: what had been done when a run was called off.
-        maybe_done_before: what had been sent then, and nobody knows of.
+        maybe_done_before: what had been sent then, with unknown outcome.
         begin: whether a flow may begin.
-        unknown: whether something is done again of which nobody knows.
+        unknown: whether to repeat a step with an unknown outcome.
         join: between items of a list.
         space: between sentences.
         done: what is said at the end of a flow that gives nothing back.
-        declined: why a run was ended that somebody did not agree to.
-        denied: what users are told of a run that ended because somebody said no.
-        cancelled: the same, where somebody called it off.
+        declined: why a run was ended that a user did not agree to.
+        denied: what users are told of a run that ended because a user said no.
+        cancelled: the same, where a user called it off.
         too_late: the same, where all of it had been done by then.
         failed: the same, where it failed; `{said}` is one of the following, or what the flow file says.
-        unreachable: nobody was reached.
+        unreachable: the host was not reached.
         late: there was no answer in time, or it was lost.
         unsure: behind it, where something may have been changed.
-        busy: nobody was asked, as too many had asked before.
+        busy: no request was sent, as too many were waiting.
         refused: it was answered, with a no.
         faulty: who was asked had a fault.
         unusable: there was an answer, which says nothing that can be used.
@@ -52,7 +52,7 @@ class Wording:
         changed: the flow is another one than when it was begun.
         unapproved: it needs a tool that no operator has approved.
         confirm: whether a step may be done that calls a tool, where the file does not word it.
-        not_again: nobody knows whether it was done, and it was not to be done again.
+        not_again: the outcome is unknown, and it was not to be done again.
     """
 
     language: Language = "en"

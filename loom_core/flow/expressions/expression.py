@@ -72,7 +72,7 @@ class Expression:
         return _whole(text)
 
     def value(self, values: Values) -> JsonValue | Missing:
-        """What it names; `MISSING` if it leads nowhere."""
+        """Resolve it; `MISSING` if it leads nowhere."""
         match self.root:
             case "message":
                 return values.message
@@ -101,7 +101,7 @@ class Expression:
 
 
 def evaluate(expression: str, values: Values) -> JsonValue:
-    """What an expression names; None if it leads nowhere.
+    """Resolve an expression; None if it leads nowhere.
 
     Raises:
         UnreadableTextError: it is none.

@@ -23,7 +23,7 @@ _MOST_FOUND = 10_000
 
 
 def query(path: str, value: JsonValue, *, limit: int = _MOST_FOUND) -> list[JsonValue]:
-    """What a query finds in a value, in order.
+    """Return the matches of a query in a value, in order.
 
     Raises:
         UnreadableTextError: it is no query.

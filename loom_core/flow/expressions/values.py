@@ -1,4 +1,4 @@
-"""What expressions speak of: the values of a run."""
+"""The context of expressions: the values of a run."""
 
 from __future__ import annotations
 

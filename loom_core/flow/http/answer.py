@@ -26,7 +26,7 @@ _DEEPEST = 100
 
 @dataclass(frozen=True, slots=True)
 class EndpointResult:
-    """What an endpoint answered, without secrets.
+    """Response of an endpoint, without secrets.
 
     Attributes:
         status: HTTP status, whatever it is.
@@ -134,7 +134,7 @@ _DEEPEST_PART = 3
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What an answer means.
+    """Interpret a response.
 
     Attributes:
         is_success: whether the endpoint did it.
@@ -185,7 +185,7 @@ def _all_hold(criteria: Sequence[Criterion], values: Values, answer: EndpointRes
 
 
 def _reason(body: JsonValue, depth: int) -> str:
-    """What an API says of an error, by the usual names."""
+    """Return an API's error message, by the usual names."""
     if isinstance(body, str):
         line = body.strip().partition("\n")[0]
         return "" if line.startswith("<") else line[:_LONGEST]

@@ -477,7 +477,7 @@ def request_span(request: FilledRequest, *, run_id: str) -> Generator[RequestSpa
 
 
 HIDDEN = "[secret]"
-"""What stands in the place of a secret."""
+"""Placeholder of a secret."""
 
 
 class Secrets:

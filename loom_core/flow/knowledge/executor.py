@@ -90,7 +90,7 @@ class _Flight:
 class PreQuery:
     """A question that has been asked; what becomes of it is up to who asked.
 
-    Used as a context manager, it is cancelled at the end of the block if nobody has waited for it.
+    Used as a context manager, it is cancelled at the end of the block if no caller has waited for it.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class PreQuery:
         return self._answer or KnowledgeAnswer("not_needed", problem=_STOPPED)
 
     def cancel(self) -> None:
-        """Say that the answer is not needed. If nobody else waits for it, the source is not asked further."""
+        """Say that the answer is not needed. If no other caller waits for it, the source is not asked further."""
         flight, self._flight = self._flight, None
         if flight is not None and not flight.done.is_set():
             self._let_go(flight)
@@ -257,7 +257,7 @@ class KnowledgeExecutor:
     async def _asked(
         self, source: FlowKnowledge, flight: _Flight, message: str, context: Mapping[str, JsonValue]
     ) -> KnowledgeAnswer | None:
-        """What a source answers; None where it takes too long, or nobody waits for it any more."""
+        """Return the answer of a source; None on timeout, or if no caller waits for it any more."""
         began = anyio.current_time()
         flight.scope.deadline = began + self._fetch_seconds
         try:

@@ -63,7 +63,7 @@ class ProviderKnowledge:
 
     Args:
         provider: what is asked.
-        limit: how many passages at the most.
+        limit: maximum number of passages.
         version: of what is in it; another one forgets answers that are kept. It must not wait.
     """
 
@@ -128,7 +128,7 @@ class ApiKnowledge:
     Args:
         config: what the file says of it.
         caller: sends the requests.
-        seconds: for one question, however long anybody waits for it.
+        seconds: timeout of one question, however long callers wait for it.
         name: what passages without an address call their source.
     """
 

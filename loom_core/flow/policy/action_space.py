@@ -27,7 +27,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Menu:
-    """What there is to choose from.
+    """The choices.
 
     Attributes:
         flows: flows that may be begun.

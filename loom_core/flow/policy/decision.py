@@ -60,7 +60,7 @@ _PENDING = """
 
 
 class _Written(BaseModel):
-    """What is to be done with the user's message."""
+    """Decide what to do with the user's message."""
 
     action: str = Field(description="What is to be done.")
     target: str = Field(default="", description="The id of the flow or skill, or the name of the tool.")
@@ -74,7 +74,7 @@ class _Written(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a model has decided.
+    """Decision of a model.
 
     Attributes:
         action: what is to be done.
@@ -86,7 +86,7 @@ class Decision:
         question: what to ask, for `clarify`.
         more: a further request of the same message, as it stands there; empty for none.
         inferred: names of parameters that are a reading of what was said; see `Ground`.
-        dropped: names of parameters that nobody has said, and that were left out.
+        dropped: names of parameters that the user has not said, and that were left out.
         problem: why it is no decision of the model; empty if it is one.
         seconds: how long it took.
     """
@@ -125,7 +125,7 @@ class Decider:
         conversation: Sequence[Message] = (),
         context: Mapping[str, JsonValue] | None = None,
     ) -> Decision:
-        """What is to be done with a message.
+        """Decide what to do with a message.
 
         Args:
             message: the user's.
@@ -170,7 +170,7 @@ def _schema(menu: Menu) -> type[_Written]:
     """A model of the answers that a menu allows: what is not on it is shown to the model as a mistake."""
 
     class Decision(_Written):
-        """What is to be done with the user's message."""
+        """Decide what to do with the user's message."""
 
         @model_validator(mode="after")
         def check(self) -> Self:

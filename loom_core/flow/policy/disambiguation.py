@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DECLINED", "Offer"]
 
 DECLINED = ""
-"""What somebody chooses who wants none of what is offered."""
+"""The choice of a user who wants none of the options."""
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _NUMBERED = re.compile(
@@ -55,7 +55,7 @@ class Offer:
         return cls(kept["message"], tuple(kept["flows"]), kept["parameters"], kept["reason"])
 
     def question(self, flows: Sequence[FlowConfig], phrases: Phrases, *, unwanted: bool = False) -> Pending:
-        """What is asked.
+        """The question.
 
         Args:
             flows: those that are offered.

@@ -53,7 +53,7 @@ class Phrases:
         failed: the same, where it could not go on; `{problem}` is what users are told of it.
         broken: that, where nothing else is to be told.
         try_again: behind it, what they can do.
-        correct: the same, where something may be put right.
+        correct: the same, where something may be corrected.
         working: a run goes on.
         paused: a run is paused.
         begin: whether a flow may begin, with what was understood.

@@ -68,7 +68,7 @@ class Route:
         candidates: ids of flows of which one may be meant.
         confidence: how sure the model is, from 0 to 1; None where none was asked.
         reason: why, in the model's words.
-        dropped: inputs that the model gave and that nobody has said, so that they are asked for.
+        dropped: inputs that the model gave and the user did not say, so that they are asked for.
         problem: why a model that is there did not decide or answer, or why knowledge could not be asked, for
             operators; empty where nothing went wrong.
     """

@@ -245,7 +245,7 @@ class _Chinese:
 
     @staticmethod
     def is_mentioned(place: Place) -> bool:
-        """Whether it is done already, or only might be, or is what somebody else wants."""
+        """Whether it is done already, or only might be, or is what another person wants."""
         before = _tight(place.before)
         if _ZH_SUPPOSED.search(before) or _ZH_FORCED.search(before) or _ZH_CAME_OF_IT.match(place.after):
             return True
@@ -422,7 +422,7 @@ class _English:
 
     @staticmethod
     def is_mentioned(place: Place) -> bool:
-        """Whether it is done already, or only might be, or is what somebody else wants."""
+        """Whether it is done already, or only might be, or is what another person wants."""
         if _EN_SUPPOSED.search(place.before) or _EN_CAME_OF_IT.match(place.after):
             return True
         if _EN_SAYS.search(place.before):

@@ -182,7 +182,7 @@ def has_own_unit(text: str, names: Iterable[str]) -> bool:
     """Whether the number in a text has a unit of what is asked for: 三天, of 天数.
 
     Args:
-        text: what somebody says.
+        text: what the user says.
         names: what the input is called.
     """
     said, called = normalise(text), _joined(names)
@@ -193,7 +193,7 @@ def counts_else(text: str, names: Iterable[str]) -> bool:
     """Whether the number in a text counts something else, or is part of a date or time.
 
     Args:
-        text: what somebody says.
+        text: what the user says.
         names: what the input is called; one without a unit in it may be counted in any.
     """
     names = list(names)

@@ -109,7 +109,7 @@ def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> An
     """A text as a value that the schema takes; `MISSING` if it says none.
 
     Args:
-        text: what somebody says.
+        text: what the user says.
         name: of the input.
         schema: of the input.
         whole: whether the text has to be the value, with little around it; otherwise it may hold it.
@@ -272,7 +272,7 @@ def texts_within(text: str, pattern: str) -> Iterator[str]:
     A part of a longer word or number is none. Whether the pattern fits is for the schema to check.
 
     Args:
-        text: what somebody says.
+        text: what the user says.
         pattern: for a whole value; its ends, `^` and `$`, are left out to search.
     """
     normal = NormalText.of(text)

@@ -54,7 +54,7 @@ class ArazzoExport:
 def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
     """The flows of a file whose steps are requests or other flows.
 
-    Variables of the context, the message, and secrets become inputs: whoever runs the workflow gives them.
+    Variables of the context, the message, and secrets become inputs: the caller of the workflow gives them.
     """
     left_out: dict[str, str] = {}
     while True:

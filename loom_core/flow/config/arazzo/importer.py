@@ -54,7 +54,7 @@ _KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ImportedFlows:
-    """What became of an Arazzo document.
+    """Result of importing an Arazzo document.
 
     Attributes:
         flows: its workflows.

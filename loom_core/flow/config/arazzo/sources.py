@@ -22,7 +22,7 @@ _GIVE = "Give the OpenAPI description, too: --source NAME=FILE."
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a step calls.
+    """The target of a step's call.
 
     Attributes:
         method: in capitals.
@@ -34,7 +34,7 @@ class Operation:
 
 
 def document_of(text: str, *, name: str) -> object:
-    """What a text in JSON or YAML says.
+    """Parse a text in JSON or YAML.
 
     Raises:
         ConfigError: it is neither, or is YAML and nothing here reads that.
@@ -97,7 +97,7 @@ class Sources:
         """The address of the only server, or empty."""
 
     def operation(self, step: JsonPart) -> Operation:
-        """What a step calls.
+        """The target of a step's call.
 
         Raises:
             ConfigError: it calls nothing, or what is not in the descriptions.

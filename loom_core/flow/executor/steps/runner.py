@@ -72,7 +72,7 @@ class StepWork:
             wording=scene.wording,
         )
         self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
-        self._abandoned: set[str] = set()  # keys of calls whose tools know that nobody waits for them
+        self._abandoned: set[str] = set()  # keys of calls whose tools know that no caller waits
         self._quiet = anyio.Event()
         self._leaving = False
 

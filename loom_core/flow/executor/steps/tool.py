@@ -178,7 +178,7 @@ class ToolStep:
 
     @property
     def can_ask(self) -> bool:
-        """See `CallHost`: where there is nobody, the answer says so."""
+        """See `CallHost`: where there is no user, the answer says so."""
         return True
 
     async def starting(self, planned: PlannedCall) -> None:
