@@ -1,4 +1,4 @@
-"""What answers a server's own questions."""
+"""Callbacks that answer a server's own requests: elicitation and sampling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SamplingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a language model answered, and which it was."""
+    """Answer of a language model, and the model's name."""
 
     text: str
     model: str
@@ -54,10 +54,10 @@ SampleFunction: TypeAlias = Callable[[SamplingRequest], Awaitable[Sampled]]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What answers a server's own questions.
+    """Callbacks that answer a server's own requests: elicitation and sampling.
 
     Attributes:
-        ask: asks the user. If it is not given, the server is told that nobody can be asked; a call's own
+        ask: asks the user. If it is not given, the server learns that no user can be asked; a call's own
             `ask` is used only if it is given.
         sample: asks a language model; used only for servers whose configuration allows it (`sampling`).
         seconds: how long an answer may take; then the question counts as cancelled.

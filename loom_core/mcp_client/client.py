@@ -79,7 +79,7 @@ class MCPClient:
 
     @property
     def facts(self) -> ServerFacts | None:
-        """What the server said of itself; None before it is connected."""
+        """Facts that the server reported about itself; None before it is connected."""
         return self._connection.facts
 
     async def list_tools(self) -> list[mcp_types.Tool]:

@@ -75,7 +75,7 @@ class MCPToolRegistry:
 
     Each server is started, watched and closed on its own: one that hangs, fails or floods delays and spoils
     no other. Its tools are swapped as a whole when it changes them, and one that has gone is refused when it
-    is called, whoever still holds it.
+    is called, even by a caller that still holds it.
 
     Attributes:
         search: a tool that finds tools, for a model that is not shown all of them.
@@ -287,7 +287,7 @@ class MCPToolRegistry:
 
 
 def _authorized(home: Path, config: ServerConfig) -> httpx2.Auth | None:
-    """What signs the requests to a server that is logged in to; nobody is asked to log in here."""
+    """Return what authorizes requests to a server with a login; no user is asked to log in here."""
     if config.auth == "none":
         return None
     from loom_core.mcp_client.oauth.authentication import oauth_auth

@@ -80,7 +80,7 @@ class McpTools:
 
         Args:
             names: as for `begin`.
-            patience: seconds to wait at the most.
+            patience: seconds to wait at most.
 
         Raises:
             SourceError: a required one is not there, or one that is named cannot be started.
@@ -121,7 +121,7 @@ class McpTools:
         return tools
 
     def problems(self) -> list[str]:
-        """What is wrong with servers that were started, or cannot be."""
+        """Return the problems of servers that were started, or cannot be."""
         if self._registry is None:
             return []
         return [f"{each.name}: {each.problem}" for each in self._registry.servers() if each.problem]
@@ -137,7 +137,7 @@ class McpTools:
                 from loom_core.mcp_client.callbacks import Callbacks
                 from loom_core.mcp_client.registry import MCPToolRegistry
 
-                # A question belongs to a call, and goes to the run that made it; others nobody can answer.
+                # A question belongs to a call, and goes to the run that made it; no other can be answered.
                 self._registry = MCPToolRegistry(home=self._home, callbacks=Callbacks(ask=_nobody))
             return self._registry
 
@@ -146,7 +146,7 @@ class McpTools:
         try:
             await registry.load_servers([name])
         except LoomError as error:
-            if name not in self._named:  # whoever names it is told
+            if name not in self._named:  # who names it gets the error
                 _log.warning("the MCP server %s is not there: %s", name, error)
             self._failures[name] = error
             del self._loading[name]  # the next run tries again

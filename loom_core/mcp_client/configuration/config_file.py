@@ -84,7 +84,7 @@ class ServerFile:
 
     @cached_property
     def text(self) -> str:
-        """What is in it, without a byte order mark.
+        """Return the file's content, without a byte order mark.
 
         Raises:
             ConfigError: it is no UTF-8.

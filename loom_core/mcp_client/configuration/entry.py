@@ -58,7 +58,7 @@ class _Form(BaseModel):
 
 
 class LoomSection(_Form):
-    """What an entry says under `loom`."""
+    """The section `loom` of an entry."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,7 +75,7 @@ class LoomSection(_Form):
     deny: list[str] = Field(default=[], description="Which may not, whatever `allow` says.")
     trusted: bool = Field(
         default=False,
-        description="Whether it is believed that a tool changes nothing, may word its tools anew, and needs "
+        description="Whether it is believed that a tool changes nothing, may reword its tools, and needs "
         "no approval of those that a rule allows.",
     )
     sampling: bool = Field(default=False, description="Whether it may ask our language model.")
@@ -201,7 +201,7 @@ def expanded(entry: Entry, expansion: Expansion, *, folder: Path) -> dict[str, A
 
 
 def entry_error(error: ValidationError) -> EntryError:
-    """What is wrong with an entry, from what Pydantic says of it; values are not repeated."""
+    """Convert Pydantic's errors about an entry to an `EntryError`; values are not repeated."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     paths = [_path_in_entry(each["loc"]) for each in found]
     told = [_told(each, path) for each, path in zip(found, paths, strict=True)]

@@ -4,7 +4,7 @@
 in is not looked at again. A whole value of `env` or `headers` may also be `env:NAME` or `keyring:NAME`, as
 keys are written elsewhere in Loom, in a header with a scheme in front: `Bearer keyring:NAME`.
 
-Only what a user has written, or has looked at and trusted, may be expanded: a file of somebody else's could
+Only what a user has written, or has looked at and trusted, may be expanded: a file of another person could
 send any variable anywhere.
 """
 

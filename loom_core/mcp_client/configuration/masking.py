@@ -1,4 +1,4 @@
-"""What of a server's entry may be shown: everything but secrets, wherever people put them."""
+"""Mask secrets in a server's entry, wherever people put them, so that it can be shown."""
 
 from __future__ import annotations
 

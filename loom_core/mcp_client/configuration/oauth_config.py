@@ -11,7 +11,7 @@ __all__ = ["OAuthConfig", "is_safe_place", "origin_of"]
 
 
 class OAuthConfig(BaseModel):
-    """What Loom's client is at the authorization server of one MCP server; all of it may be left out.
+    """OAuth client settings for the authorization server of one MCP server; all are optional.
 
     A client that is registered nowhere describes itself by `client_metadata_url`, where the authorization
     server reads such documents, and registers itself otherwise.
@@ -86,23 +86,24 @@ def origin_of(url: str) -> tuple[str, str, int | None]:
     return place.scheme, place.hostname or "", place.port or _PORTS.get(place.scheme)
 
 
-def is_safe_place(url: str, *, beside: str = "") -> bool:
+def is_safe_place(url: str, *, server_url: str = "") -> bool:
     """Whether a secret may be sent to an address.
 
-    It may over https; over http on this machine; and over http to the origin of `beside`, where the user has
-    chosen to speak without encryption already.
+    It may over https; over http on this machine; and over http to the origin of `server_url`, where the user
+    has chosen to speak without encryption already.
 
     Args:
         url: where it would be sent.
-        beside: the MCP server that led there, or empty where the user names the address.
+        server_url: the MCP server that led there, or empty where the user names the address.
     """
     try:
         scheme, host, _ = origin = origin_of(url)
         if scheme == "https":
             return bool(host)
-        if beside and origin == origin_of(beside):
+        if server_url and origin == origin_of(server_url):
             return True
         # A server elsewhere has no business with what listens on this machine.
-        return scheme == "http" and host in _LOOPBACK and (not beside or origin_of(beside)[1] in _LOOPBACK)
+        is_local = not server_url or origin_of(server_url)[1] in _LOOPBACK
+        return scheme == "http" and host in _LOOPBACK and is_local
     except ValueError:
         return False

@@ -156,7 +156,7 @@ class ServerConfig(BaseModel):
             if not self.command or self.url or self.headers:
                 raise ValueError("a server over stdio has a command, and no url or headers")
             if self.auth == "oauth":
-                raise ValueError("nobody logs in at a server over stdio; give it what it needs by env")
+                raise ValueError("a server over stdio has no login; give it what it needs by env")
         elif not self.url or self.command:
             raise ValueError(f"a server over {self.transport} has a url, and no command")
         return self
@@ -194,12 +194,12 @@ class ServerConfig(BaseModel):
 
     @property
     def target(self) -> str:
-        """What is started or asked, without what may be secret: the command, or the URL's harmless part."""
+        """The command or URL of the server, without parts that may be secret."""
         return self.command if self.transport == "stdio" else shown_url(self.url)
 
     @property
     def secrets(self) -> tuple[SecretStr, ...]:
-        """What must be in no message of this server's, for `loom_core.keys.redacted`."""
+        """Secrets that no message of this server may contain, for `loom_core.keys.redacted`."""
         oauth = self.oauth or OAuthConfig()
         kept = filter(None, (oauth.client_secret, oauth.private_key))
         return (*self.expanded, *kept, *map(SecretStr, self._likely_secrets()))

@@ -51,7 +51,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """What files say. A bad entry costs that entry only, a broken file that file only.
+    """Configured servers, read from files. A bad entry costs that entry only, a broken file that file only.
 
     Attributes:
         ready: the servers that can be started.
@@ -96,7 +96,7 @@ def read_servers(
 
 
 class _Reading:
-    """What is found while files are read one after the other, the more important one first."""
+    """Accumulated result of reading files, the file of highest precedence first."""
 
     def __init__(self, names: Sequence[str] | None, environment: Mapping[str, str], *, keyring: bool) -> None:
         self._names = names

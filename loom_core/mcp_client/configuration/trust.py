@@ -1,6 +1,6 @@
-"""What the user has looked at and trusts: files of projects, and what tools said of themselves then.
+"""Trust store: project files and tool definitions that the user has reviewed and approved.
 
-Each is known by its hash: whoever changes a file or a description has to ask again.
+Each is identified by its hash: a changed file or description needs a new approval.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Content(BaseModel):
 
 
 class _TrustFile:
-    """`trust.json`, read anew when it has changed."""
+    """`trust.json`, read again when it has changed."""
 
     def __init__(self, home: Path) -> None:
         self._file = PrivateFile(home / "trust.json", title="The file of what is trusted,")
@@ -88,7 +88,7 @@ class _TrustFile:
     def _unreadable(self, reason: str) -> ConfigError:
         return ConfigError(
             f"The file of what is trusted, {self._file.path}, cannot be read: {reason}.",
-            advice="Move it away, and trust anew what you have looked at.",
+            advice="Move it away, and trust again what you have looked at.",
         )
 
 
@@ -148,7 +148,7 @@ class TrustedFiles:
 
 
 class ToolPins:
-    """What tools said of themselves when they were approved. All methods block.
+    """Pinned definitions of approved tools. All methods block.
 
     What is hashed is for the caller to say; a digest is any short text.
 
@@ -203,7 +203,7 @@ class ToolPins:
 
 
 def digest_of(raw: bytes) -> str:
-    """What a file's content is known by."""
+    """Return the hash that identifies a file's content."""
     return sha256(raw).hexdigest()
 
 

@@ -193,7 +193,7 @@ _MOST = 10  # times the seconds of a call that reports progress
 
 
 class CallClock:
-    """Ends a block when its time is up; the time starts anew with progress, and stands still for people.
+    """Timeout of a block, restarted by progress and paused while a person is asked.
 
     Use it as a context manager in the task that waits: what is late is cancelled there, and `late` is True.
 
@@ -225,7 +225,7 @@ class CallClock:
         return bool(swallowed)
 
     def progressed(self) -> None:
-        """Start the seconds anew."""
+        """Restart the timeout."""
         if self._waits:
             return
         now = anyio.current_time()

@@ -95,7 +95,7 @@ class ServerConnection:
 
     @property
     def state(self) -> State:
-        """What can be done with it now."""
+        """Current state of the connection."""
         return self._upkeep.state
 
     @property
@@ -110,7 +110,7 @@ class ServerConnection:
 
     @property
     def facts(self) -> ServerFacts | None:
-        """What it said of itself when it was last connected to."""
+        """Facts that the server reported about itself at the last connection."""
         return self._upkeep.facts
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -164,8 +164,8 @@ class ServerConnection:
         Args:
             name: the server's name for it.
             arguments: as its schema wants them.
-            seconds: how long it may take; by default `config.call_seconds`. Progress starts them anew, up to
-                ten times; while a person is asked, they stand still.
+            seconds: how long it may take; by default `config.call_seconds`. Progress restarts them, up to
+                ten times; they are paused while a person is asked.
             repeatable: whether it may be called again where the connection breaks off and it is not known
                 whether it ran.
             progress: told how far it is; who is slow misses steps.
@@ -308,7 +308,7 @@ class ServerConnection:
 
 
 def _up() -> list[Sample]:
-    """Whether the servers that are wanted are connected; those that nobody has asked for yet are not told."""
+    """Whether the wanted servers are connected; servers without a caller so far are left out."""
     wanted = [each for each in _connections.all() if each.state not in {"configured", "closed"}]
     return [((each.name,), float(each.state == "ready")) for each in wanted]
 
@@ -368,7 +368,7 @@ class Steps:
     """
 
     def __init__(self, tell: ProgressFunction | None) -> None:
-        """Tell a function, or nobody."""
+        """Report progress to a function, if there is one."""
         self._tell = tell
         self._next: tuple[float, float | None, str] | None = None
         self._telling = False

@@ -27,7 +27,7 @@ _STARTED = "LOOM_STARTED"
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What has started this program.
+    """Chain of processes that started this program.
 
     Attributes:
         depth: how many of Loom's programs stand above it.
@@ -39,7 +39,7 @@ class Lineage:
 
     @classmethod
     def of_process(cls, *, environment: Mapping[str, str] | None = None) -> Self:
-        """What the environment says; nonsense in it counts as nothing.
+        """Read the lineage from the environment; invalid values count as none.
 
         Args:
             environment: by default the process's own.
@@ -87,7 +87,7 @@ class Lineage:
 
 
 def _fingerprint(config: ServerConfig) -> str:
-    """What is started, where and with which settings, which cannot be read from it."""
+    """Hash a server's command, folder and settings, so that they cannot be read from it."""
     parts = [
         str(Path(program_of(config, path=config.env.get("PATH")) or config.command).resolve()),
         list(config.args),

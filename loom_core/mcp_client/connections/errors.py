@@ -1,4 +1,4 @@
-"""What went wrong between a server and us, before it is told to whoever has asked."""
+"""Faults between a server and us, before they are reported to the caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY = "loom/fault"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What went wrong, in words that complete “the server …”.
+    """Description of a failure, in words that complete “the server …”.
 
     Attributes:
         failure: which kind.
@@ -67,7 +67,7 @@ class Faults:
         """The data of the JSON-RPC error that stands for a fault."""
         token = f"{self._key}-{next(self._numbers)}"
         self._noted[token] = fault
-        if len(self._noted) > 1000:  # nobody has asked for the oldest: who waited for it has gone
+        if len(self._noted) > 1000:  # no caller has asked for the oldest: its caller has gone
             del self._noted[next(iter(self._noted))]
         return {_KEY: token}
 

@@ -50,8 +50,8 @@ class Exchange(httpx2.AsyncClient):
     Args of `__init__`:
         config: the server.
         auth: signs the requests, or None.
-        faults: where it is kept what the errors mean that are made here.
-        on_fault: told of each; the legacy transport has nobody else to tell.
+        faults: keeps the meaning of the errors that are made here.
+        on_fault: called with each; the legacy transport can report it to no other.
         answer_bytes: the largest answer that is taken.
 
     Attributes:
@@ -185,7 +185,7 @@ def _response(
 
 
 def _strayed(response: httpx2.Response) -> Fault | None:
-    """What is wrong with an answer that comes from no server of MCP: it names another place, or is a page."""
+    """Describe an answer that comes from no MCP server: a redirect or a page; None for any other."""
     if response.is_redirect:
         where = shown_url(plain_line(response.headers["location"], most=_SHOWN))
         what = f"sends us on to {where}, where our headers are not sent"
@@ -211,7 +211,7 @@ async def _read(response: httpx2.Response, most: int) -> bytes | None:
 
 
 def fault_of(error: httpx2.HTTPError, url: str) -> Fault:
-    """What an error of the HTTP library means."""
+    """Convert an error of the HTTP library to a `Fault`."""
     if isinstance(error, httpx2.HTTPStatusError):
         status = error.response.status_code
         failure = "authentication" if status in {401, 403, 407} else "refused"
@@ -269,7 +269,7 @@ def _json_rpc_error(content: bytes) -> dict[str, Any] | None:
 
 
 def _text(response: httpx2.Response, content: bytes) -> str:
-    """What a refusal says for people; a page is none."""
+    """Return a refusal's text for people; empty for a page."""
     plain = response.headers.get("content-type", "").lower().startswith(("text/plain", "application/json"))
     return content.decode("utf-8", "replace") if plain else ""
 

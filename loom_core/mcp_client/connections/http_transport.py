@@ -105,7 +105,7 @@ _FIRST_TYPED = "2026-07-28"  # revision since which a result says of what type i
 
 
 class TypedResults:
-    """What a transport of the SDK reads, where the SDK refuses what the protocol lets pass.
+    """Read stream of an SDK transport; accepts results that the SDK refuses and the protocol allows.
 
     A result without `resultType` counts as complete by the protocol; however it came, as JSON or as an event
     of a stream, it says so here.
@@ -121,7 +121,7 @@ class TypedResults:
 
     @property
     def last_context(self) -> object:
-        """What the SDK keeps of whoever sent the last message."""
+        """The SDK's context of the sender of the last message."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

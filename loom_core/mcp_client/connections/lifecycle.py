@@ -112,7 +112,7 @@ class Link:
             self.lost.set()
 
     def facts(self, seconds: float) -> ServerFacts:
-        """What the server said of itself when it was opened just now; `seconds` is how long that took."""
+        """Return the facts of the server that was just opened; `seconds` is how long that took."""
         info = self.client.server_info
         return ServerFacts(
             name=plain_line(info.name) if info else "",
@@ -150,7 +150,7 @@ class Link:
                         prompts_list_changed="prompts" in wanted,
                     ) as events:
                         scope.deadline = float("inf")
-                        if failures:  # what happened meanwhile was told to nobody
+                        if failures:  # changes meanwhile were not reported
                             for change in wanted:
                                 self._on_change(change)
                         failures = 0
@@ -165,7 +165,7 @@ class Link:
             await anyio.sleep(backoff.wait_after(failures))
 
     async def fault_of(self, error: BaseException) -> Fault:
-        """What an error of the SDK means."""
+        """Convert an error of the SDK to a `Fault`."""
         import httpx2
         from mcp import MCPError
         from pydantic import ValidationError
@@ -289,7 +289,7 @@ class Link:
                 pass
 
     def _said(self, text: str) -> str:
-        """What a server says, as part of a sentence; no secret is cut through."""
+        """Format a server's text as part of a sentence; no secret is cut through."""
         return plain_line(redacted(text, self._config.secrets), most=_SHOWN)
 
     def _ended(self) -> None:
@@ -314,7 +314,7 @@ class Backoff:
     """How often a lost server is tried again before it is given up, and when.
 
     Attributes:
-        attempts: so many failures in a row, and it is given up until somebody asks for it.
+        attempts: consecutive failures after which it is given up until a caller asks for it.
         first: seconds to wait at most after the first failure; each further failure doubles them.
         cap: seconds to wait at most.
         settled: a connection that has lasted for so many seconds ends the row of failures; a server that dies
@@ -336,7 +336,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server said of itself when it was connected to. It is what it says: nothing is to be trusted.
+    """Facts that a server reported about itself when it was connected. None of them is to be trusted.
 
     Its words are without characters that act or hide, and cut at 2 KB.
 

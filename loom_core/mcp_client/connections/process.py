@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 2.0  # from the end of its input to SIGTERM, and from there to SIGKILL
 _REAP_SECONDS = 2.0  # from SIGKILL to the end
 _EOF_SECONDS = 0.5  # from its end to that of its output, which a child of its own may hold open
-_POLL_SECONDS = 0.02  # while it is waited for: a process's own `wait` also waits for whoever holds its pipes
+_POLL_SECONDS = 0.02  # while it is waited for: `wait` also waits for other holders of its pipes
 _WATCH_SECONDS = 0.25  # while it runs
 
 _LOG_LINES = 50
@@ -143,7 +143,7 @@ class ChildProcess:
         self._logged.set()
 
     async def watch(self, on_end: Callable[[], None]) -> None:
-        """Tell once it has ended, though somebody else may hold its output open."""
+        """Call `on_end` once it has ended, though another process may hold its output open."""
         await self._ended(math.inf, every=_WATCH_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()

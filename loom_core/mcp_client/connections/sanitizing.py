@@ -1,4 +1,4 @@
-"""What other servers say of themselves, made fit for a prompt: nothing unseen, nothing endless."""
+"""Sanitize texts of other servers for prompts: no invisible characters, bounded length."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class StdioTransport:
 
 
 class _Writer:
-    """What the child reads."""
+    """Writer to the child's standard input."""
 
     def __init__(
         self, reader: StdioReader, process: ChildProcess, discover_seconds: float, server: str
@@ -170,7 +170,7 @@ _RequestId: TypeAlias = "int | str"
 
 
 class StdioReader:
-    """What the child writes, message by message; a line that is none is left out.
+    """Reader of the child's messages; a line that is no message is skipped.
 
     Args:
         output: the child's standard output.
@@ -280,7 +280,7 @@ class StdioReader:
         return True
 
     async def _skip(self) -> bool:
-        """Read past a line that is too long, and answer whoever waits for it; false at the end."""
+        """Read past a line that is too long, and answer the request that waits for it; false at the end."""
         first = bytes(self._buffer[:_EDGE])
         last = b""
         while (end := self._buffer.find(b"\n")) < 0:

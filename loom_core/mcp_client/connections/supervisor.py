@@ -28,10 +28,10 @@ __all__ = ["Change", "State", "Upkeep"]
 _log = logging.getLogger(__name__)
 
 State = Literal["configured", "connecting", "ready", "degraded", "failed", "closed"]
-"""Not started; being opened; usable; lost and being opened again; given up until somebody asks; closed."""
+"""Not started; being opened; usable; lost and being opened again; given up until a caller asks; closed."""
 
 Change = Literal["tools", "resources", "prompts", "state"]
-"""What is different now; `tools`, `resources` and `prompts` also after the server was connected again."""
+"""Kind of change; `tools`, `resources` and `prompts` also after the server was connected again."""
 
 _LISTS: tuple[Change, ...] = ("tools", "resources", "prompts")
 _PERHAPS_OLD = frozenset({"start", "refused", "unreadable"})
@@ -124,7 +124,7 @@ class Upkeep:
         """The link to ask, once there is one.
 
         Raises:
-            ServerError: there is none, and will not be before somebody asks again.
+            ServerError: there is none, and will not be before a caller asks again.
         """
         openings = self._openings - (self.state in {"connecting", "degraded"})  # the one that goes on counts
         while self._link is None or self._link.lost.is_set():
@@ -248,7 +248,7 @@ class Upkeep:
             tasks.cancel_scope.cancel()
 
     async def _give_up(self, fault: Fault) -> None:
-        """Wait until somebody asks for it."""
+        """Wait until a caller asks for it."""
         self._wanted = anyio.Event()
         self._become("failed", fault)
         await self._wanted.wait()

@@ -1,4 +1,4 @@
-"""What the SDK's span of a request to a server does not say, and the trace in the headers of HTTP.
+"""Attributes missing from the SDK's request span, and trace propagation in HTTP headers.
 
 The SDK makes that span, and puts it into `_meta` of the request.
 """

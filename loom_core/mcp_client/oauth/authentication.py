@@ -39,12 +39,12 @@ _PARAMETER = r'(?:^|[\s,]){}\s*=\s*(?:"([^"]*)"|([^\s,"]+))'
 def oauth_auth(
     config: ServerConfig, home: Path, *, browser: Browser | None = None, keyring: bool = True
 ) -> OAuth | None:
-    """What makes the requests to a server authorized; None where the server is configured without OAuth.
+    """Return the OAuth authentication of requests to a server; None where it is configured without OAuth.
 
     Args:
         config: the server.
         home: Loom's folder, where logins are kept.
-        browser: for a login with a person; without it nobody is ever asked.
+        browser: for a login with a person; without it no person is ever asked.
         keyring: whether logins are encrypted where the system has a keyring.
     """
     if config.auth != "oauth":
@@ -178,10 +178,10 @@ class OAuth(httpx2.Auth):
         )
 
     async def _stored(self) -> Login:
-        """What is kept; a person can log in anew where that cannot be read.
+        """Return the stored login; a person can log in again where it cannot be read.
 
         Raises:
-            LoomError: it cannot be read, and nobody is there.
+            LoomError: it cannot be read, and no person can be asked.
         """
         try:
             return await to_thread.run_sync(self._store.read)
@@ -230,7 +230,7 @@ class OAuth(httpx2.Auth):
                 f"The login at {name!r} does not allow this: the server wants {_challenged(response)!r}."
             )
         elif self._current() is None:
-            message = f"Nobody has logged in at {name!r}."
+            message = f"There is no login at {name!r}."
         else:
             message = f"The login at {name!r} has ended."
         return LoginError(message, advice=f"Log in, in a terminal: {verb(f'login {name}')}.")
@@ -259,7 +259,7 @@ def _parameter(response: httpx2.Response, name: str) -> str:
 
 
 def _told(response: httpx2.Response) -> str:
-    """What a refusal says for people, or its status."""
+    """Return a refusal's text for people, or its status."""
     text = _parameter(response, "error_description") or _parameter(response, "error")
     shown = "".join(character for character in text if character.isprintable())[:200].rstrip(".")
     return shown or f"status {response.status_code}"

@@ -118,7 +118,7 @@ class LoopbackBrowser:
             visitors.cancel_scope.cancel()
         if not self._answer:
             raise LoginError(
-                f"Nobody has logged in within {self._seconds:g} seconds.", advice="Start the login again."
+                f"There was no login within {self._seconds:g} seconds.", advice="Start the login again."
             )
         return self._answer
 

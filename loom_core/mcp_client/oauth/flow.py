@@ -67,7 +67,7 @@ class Refusal:
 
 
 class _Memory:
-    """What the SDK has got, until the authorization is over."""
+    """The SDK's token storage in memory, until the authorization is over."""
 
     def __init__(self, tokens: OAuthToken | None, client: OAuthClientInformationFull | None) -> None:
         self._tokens = tokens
@@ -134,7 +134,7 @@ async def authorized(
     try:
         await _drive(provider, flow, refusal, config, oauth)
     except (OAuthFlowError, jwt.PyJWTError, ValueError) as error:
-        raise _failure(config, error) from None  # its texts may hold what nobody should read
+        raise _failure(config, error) from None  # its texts may hold secrets
     finally:
         await flow.aclose()
     return _outcome(provider.context, oauth, browser)
@@ -162,10 +162,10 @@ async def _drive(
 
 
 def _check(context: OAuthContext, config: ServerConfig, oauth: OAuthConfig) -> None:
-    """What the SDK leaves to its caller.
+    """Check what the SDK leaves to its caller.
 
     Raises:
-        LoginError: the client is not known at this authorization server, or it takes codes from anybody.
+        LoginError: the client is not known at this authorization server, or it takes codes from any client.
     """
     if oauth.client_id and context.client_info is None:
         raise LoginError(
@@ -219,7 +219,7 @@ def _of_person(
     config: ServerConfig, oauth: OAuthConfig, login: Login, browser: Browser, granted: OAuthToken | None
 ) -> _WithPerson:
     async def visit(url: str) -> None:
-        if not is_safe_place(url, beside=config.url):
+        if not is_safe_place(url, server_url=config.url):
             raise unsafe(config, url)
         await browser.visit(url)
 
@@ -269,7 +269,7 @@ def _known_client(oauth: OAuthConfig, login: Login, browser: Browser) -> OAuthCl
 
 
 def _outcome(context: OAuthContext, oauth: OAuthConfig, browser: Browser | None) -> Login:
-    """What the SDK has got, as it is kept; what the configuration says is not kept again."""
+    """Return the SDK's result as a `Login` to store, without what the configuration says."""
     tokens, client = context.current_tokens, context.client_info
     assert tokens is not None  # the flow has come to the MCP server again
     assert client is not None
@@ -312,7 +312,7 @@ def _failure(config: ServerConfig, error: Exception) -> LoginError:
 
 
 def _cut(reason: str) -> str:
-    """What others say, on one line and without what looks like a secret."""
+    """Shorten another party's text to one line, without what looks like a secret."""
     line = (reason.splitlines() or [""])[0]  # an error of validation shows its input on the next ones
     shown = _SECRET_FIELD.sub(r'\1"[secret]"', line)
     return "".join(character for character in shown if character.isprintable())[:_MAX_REASON].rstrip(".")

@@ -41,18 +41,18 @@ async def sent(request: httpx2.Request, config: ServerConfig, client: HttpClient
     url = str(request.url)
     content = await request.aread()
     headers = {name: value for name, value in request.headers.items() if not is_set_by_client(name)}
-    if not is_safe_place(url, beside=config.url):
+    if not is_safe_place(url, server_url=config.url):
         raise unsafe(config, url)
     method = "POST" if request.method == "POST" else "GET"
     answer = await client.request(method, url, headers=headers, content=content)
-    if not is_safe_place(answer.url, beside=config.url):
+    if not is_safe_place(answer.url, server_url=config.url):
         raise unsafe(config, answer.url)
     received = {name: value for name, value in answer.headers.items() if name != "content-encoding"}
     return httpx2.Response(answer.status, headers=received, content=answer.body, request=request)
 
 
 def known_client(oauth: OAuthConfig, login: Login) -> Registration | None:
-    """What the client is called: by the configuration as it is now, or as it was registered."""
+    """Return the client's registration: from the current configuration, or as it was registered."""
     if not oauth.client_id:
         return login.registration
     return Registration(

@@ -1,4 +1,4 @@
-"""What a login at an MCP server has given: kept in a file, for every process of this user.
+"""Store of logins at MCP servers: a file for every process of this user.
 
 A file holds the login of one entry of the configuration at one address, so that an entry whose address is
 changed does not hand its tokens to another server. Only the user may read it (0600, in a folder 0700), it is
@@ -40,7 +40,7 @@ class _Kept(BaseModel):
 
 
 class Registration(_Kept):
-    """What the client is called at one authorization server.
+    """The client's registration at one authorization server.
 
     Attributes:
         client_id: its name there.
@@ -58,7 +58,7 @@ class Registration(_Kept):
 
 
 class Tokens(_Kept):
-    """What requests are made with.
+    """Tokens that authorize requests.
 
     Attributes:
         access: goes with each request to the MCP server.
@@ -124,7 +124,7 @@ class LoginStore:
         self._server = server
 
     def read(self) -> Login:
-        """What is kept; an empty login if nothing is. Blocks.
+        """Return the stored login, or an empty one. Blocks.
 
         Raises:
             ConfigError: the file cannot be read.
@@ -224,7 +224,7 @@ class Seal:
         self._cipher: Fernet | None = None
 
     def closed(self, content: bytes) -> bytes:
-        """What a file is to hold. Blocks.
+        """Encode content for the file. Blocks.
 
         Raises:
             StoreBusyError: another process is asking the keyring for so long.
@@ -233,7 +233,7 @@ class Seal:
         return content if cipher is None else _MARK + cipher.encrypt(content)
 
     def opened(self, held: bytes) -> bytes:
-        """What was written, from what a file holds. Blocks.
+        """Decode the content of a file. Blocks.
 
         Raises:
             ConfigError: it is encrypted, and the keyring does not have the key.

@@ -68,7 +68,7 @@ class MetaTool(ServerTool):
 
     @property
     def description(self) -> str:
-        """What it is for, in Loom's words."""
+        """The tool's purpose, in Loom's words."""
         return self._kind.says.format(server=self.server)
 
     @property

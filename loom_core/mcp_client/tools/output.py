@@ -1,4 +1,4 @@
-"""What a server's tool answers, as a `ToolOutput`: text and images for models, and never endless."""
+"""Convert results of a server's tool to `ToolOutput`: text and images for models, of bounded length."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class OutputParts:
 
 
 def call_output(result: mcp_types.CallToolResult, **metadata: object) -> ToolOutput:
-    """What a call came to, with facts about the call."""
+    """Convert a call's result to an output with metadata about the call."""
     parts = OutputParts()
     _add(parts, result.content)
     return parts.output(structured=result.structured_content, is_error=result.is_error, **metadata)

@@ -32,13 +32,13 @@ _WORDS = frozenset({"$comment", "description", "enum", "examples", "title"})
 
 
 def definition_hash(definition: mcp_types.Tool, *, words: bool = True) -> str:
-    """What a tool is known by: its name, what it says of itself, and what it takes.
+    """Return the hash that identifies a tool: of its name, its description and its arguments.
 
     Args:
         definition: what the server says.
-        words: whether texts, and the choices that an argument has, count, too. Somebody else's tool could
+        words: whether texts, and the choices that an argument has, count, too. A foreign tool could
             hide in them what it wants of a model, so an approval is for these very words. But a server of
-            which all that is believed may word its tools anew: one of ours does with every source it gets.
+            which all that is believed may reword its tools: one of ours does with every source it gets.
     """
     says = _says(definition)
     if not words:
@@ -48,7 +48,7 @@ def definition_hash(definition: mcp_types.Tool, *, words: bool = True) -> str:
 
 
 def pin_of(definition: mcp_types.Tool, *, digest: str) -> ToolPin:
-    """What is kept of a tool that is approved as it is now.
+    """Return the pin of a tool that is approved as it is now.
 
     Args:
         definition: what the server says.
@@ -59,7 +59,7 @@ def pin_of(definition: mcp_types.Tool, *, digest: str) -> ToolPin:
 
 
 def _says(definition: mcp_types.Tool) -> dict[str, Any]:
-    """What a server says of a tool, as far as it counts for an approval."""
+    """Return the part of a tool's definition that counts for an approval."""
     facts = {"name", "title", "description", "input_schema", "annotations"}
     return definition.model_dump(mode="json", by_alias=True, include=facts)
 

@@ -87,7 +87,7 @@ def schema_model(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
     maker = _Maker(schema)
     try:
         return maker.checked(name, maker.fields(schema))
-    except _UNBUILDABLE as error:  # the schema's author is anybody
+    except _UNBUILDABLE as error:  # the schema is not trusted
         _log.debug("the arguments of %s are checked by their schema alone: %s", name, error)
         return maker.checked(name, {})
 

@@ -84,7 +84,7 @@ class ServerTools:
 
     @property
     def tools(self) -> tuple[ServerTool, ...]:
-        """What can be called now."""
+        """Tools that can be called now."""
         return self._offer.tools
 
     @property
@@ -182,7 +182,7 @@ class ServerTools:
         self._stale = anyio.Event()
 
     async def _read(self, definitions: Sequence[mcp_types.Tool]) -> _Offer:
-        """What can be used of a list; a tool that has not changed stays the same object."""
+        """Return the usable tools of a list; an unchanged tool stays the same object."""
         tools: dict[str, ServerTool] = {}
         left_out: dict[str, str] = {}
         called: set[str] = set()

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class ToolHome(Protocol):
-    """What a tool of a server needs of its surroundings; see `ServerTools`."""
+    """Environment of a server's tool; see `ServerTools`."""
 
     @property
     def connection(self) -> ServerConnection:
@@ -44,7 +44,7 @@ class ToolHome(Protocol):
 
     @property
     def approvals(self) -> Approvals:
-        """What the user has approved."""
+        """The user's approvals."""
         ...
 
     @property
@@ -84,7 +84,7 @@ class ServerTool(Tool):
 
     @property
     def needs_seconds(self) -> float:
-        """Infinite: the connection has a clock of its own, which progress starts anew, and not for ever."""
+        """Infinite: the connection has its own timeout, with a limited number of restarts."""
         return math.inf
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
@@ -140,12 +140,12 @@ class MCPTool(ServerTool):
 
     @property
     def title(self) -> str:
-        """What the server calls it for people; its own name if there is nothing else."""
+        """The server's title of the tool for people; its name if there is no title."""
         return self._title or plain_line(self.own_name)
 
     @property
     def description(self) -> str:
-        """What the server says of it, made plain; its title if it says nothing."""
+        """The server's description of the tool, sanitized; its title if there is none."""
         return self._description or self.title
 
     @property
@@ -164,12 +164,12 @@ class MCPTool(ServerTool):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """What calling it may do, as far as the server is believed."""
+        """Effects of a call, as far as the server is trusted."""
         return self._annotations
 
     @property
     def claimed(self) -> ToolAnnotations:
-        """What the server says calling it may do, for people: nothing is to be decided by it."""
+        """Effects of a call as the server claims them, for people: nothing is to be decided by them."""
         return believed(self._definition.annotations, trusted=True)
 
     @property
@@ -212,7 +212,7 @@ class MCPTool(ServerTool):
         await self._home.approvals.approve(self.server, {self.own_name: self.pin})
 
     def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments, checked and put right by the schema that the server sent."""
+        """Return the arguments, validated and corrected by the schema that the server sent."""
         return self._arguments.checked(arguments)
 
     async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
@@ -239,7 +239,7 @@ class MCPTool(ServerTool):
         return output
 
     def _result_problem(self, result: mcp_types.CallToolResult) -> str:
-        """What is wrong with the data of an answer, by the tool's own schema of it; empty if nothing is."""
+        """Describe how an answer's data violates the tool's output schema; empty if it does not."""
         if self._results is None or result.structured_content is None or result.is_error:
             return ""
         try:
@@ -256,7 +256,7 @@ def _checked_by(schema: Mapping[str, Any] | None) -> SchemaCheck | None:
 
 
 def believed(given: mcp_types.ToolAnnotations | None, *, trusted: bool) -> ToolAnnotations:
-    """What counts of a server's annotations.
+    """Return the effective annotations of a server's tool.
 
     Of a server that is not trusted nothing does: the worst is assumed of its tools, so what it says cannot
     make them look harmless, and worse there is not. Of a trusted one all does; where it says both of a tool,

@@ -55,7 +55,7 @@ def asking_server() -> LoomServer:
     async def think(ctx: ToolContext) -> ToolReply[Said]:
         """Asks the client's model."""
         if not ctx.can("sampling"):
-            return said("nobody thinks")
+            return said("no model")
         message = SamplingMessage(role="user", content=TextContent(type="text", text="2+2?"))
         params = CreateMessageRequestParams(messages=[message], max_tokens=10, system_prompt="short")
         responses = await ctx.client_input.fetch({"m": CreateMessageRequest(params=params)}, deadline=10)

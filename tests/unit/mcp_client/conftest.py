@@ -196,7 +196,7 @@ def server(local_servers: Callable[..., LocalServer]) -> Authorization:
 
 @pytest.fixture
 def person() -> Person:
-    """Somebody who logs in with a browser."""
+    """A person who logs in with a browser."""
     return Person()
 
 

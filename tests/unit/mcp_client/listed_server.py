@@ -5,7 +5,7 @@
 FILE is JSON: `tools` (as on the wire), `page` (how many are listed at once), `structured` (the data of all
 answers), `result_ttl` (milliseconds), `resources` (address to text, or to null for one that is
 never answered), `prompts` (name to text), `hang` (never
-answers). It is read anew at each request. Every tool answers with its name, its arguments and which call of
+answers). It is read again at each request. Every tool answers with its name, its arguments and which call of
 this process it is; some names do more, see `_call`. It speaks JSON-RPC by hand, of the handshake era: so it
 starts twenty times as fast as one with an SDK.
 """

@@ -130,7 +130,7 @@ def spawn(message: Message) -> None:
 
 
 def leave(message: Message) -> None:
-    """Ends, but somebody else holds its output open."""
+    """End, while another process holds its output open."""
     subprocess.Popen([sys.executable, "-c", HOLDING])
     os._exit(5)
 

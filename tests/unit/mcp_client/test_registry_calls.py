@@ -97,21 +97,21 @@ async def test_an_answer_is_given_again_for_as_long_as_a_trusted_server_says(
 async def test_a_call_asks_whom_its_caller_names(tmp_path: Path, asking: Callable[..., ServerConfig]) -> None:
     asked: list[Question] = []
 
-    async def nobody(_question: Question) -> Answer:
+    async def decline(_question: Question) -> Answer:
         return Answer("decline")
 
-    async def somebody(question: Question) -> Answer:
+    async def ask_person(question: Question) -> Answer:
         asked.append(question)
         return Answer("accept", {"name": "小明"})
 
     servers = [asking(trusted=True)]
-    callbacks = Callbacks(ask=nobody)
+    callbacks = Callbacks(ask=decline)
     async with MCPToolRegistry(home=tmp_path, servers=servers, callbacks=callbacks) as registry:
         await registry.load_servers()
         greet = registry.find("asking:greet")
 
         by_others = await greet.call({})
-        output = await greet.call({}, context=CallContext(ask=somebody))
+        output = await greet.call({}, context=CallContext(ask=ask_person))
 
     assert "小明" not in by_others.text
     assert output.text == "accepted: 小明"

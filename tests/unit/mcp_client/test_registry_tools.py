@@ -1,4 +1,4 @@
-"""What a registry makes of what servers offer: named, filtered, approved, swapped, left out."""
+"""Tools of a registry: named, filtered, approved, swapped, left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an entry may say of its OAuth, and where secrets may go."""
+"""OAuth settings of an entry, and where secrets may go."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_cannot_work_is_refused_without_showing_it(settings, reason):
 
 @pytest.mark.hostile("tokens")
 @pytest.mark.parametrize(
-    ("url", "beside", "safe"),
+    ("url", "server_url", "safe"),
     [
         ("https://login.example/token", "http://localhost/mcp", True),
         ("http://login.example/token", "https://kb.example/mcp", False),
@@ -67,8 +67,8 @@ def test_what_cannot_work_is_refused_without_showing_it(settings, reason):
         ("https://login.example:0x/", "", False),
     ],
 )
-def test_secrets_go_to_safe_places_only(url, beside, safe):
-    assert is_safe_place(url, beside=beside) is safe
+def test_secrets_go_to_safe_places_only(url, server_url, safe):
+    assert is_safe_place(url, server_url=server_url) is safe
 
 
 def test_an_origin_knows_the_port_that_is_meant():

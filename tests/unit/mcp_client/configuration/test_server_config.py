@@ -123,7 +123,7 @@ def test_what_only_loom_knows_stands_under_its_own_name() -> None:
         ({"command": "x", "env": {"A=B": "c"}}, ("env",), "a name without ="),
         ({"command": "x\0"}, ("command",), "NUL"),
         ({"command": "x", "cwd": "~no-such-user/x"}, ("cwd",), "no such home folder"),
-        ({"command": "x", "loom": {"auth": "oauth"}}, (), "nobody logs in at a server over stdio"),
+        ({"command": "x", "loom": {"auth": "oauth"}}, (), "a server over stdio has no login"),
         (
             {"url": "https://h", "loom": {"oauth": {"grant": "magic"}}},
             ("loom", "oauth", "grant"),

@@ -99,7 +99,7 @@ async def test_a_model_is_asked_only_where_the_configuration_allows_it(asking_co
     assert asked[0].turns[0].text == "2+2?"
     assert (asked[0].system, asked[0].max_tokens, asked[0].origin) == ("short", 10, "asking")
     async with asking_connection(era=era, callbacks=callbacks) as connection:
-        assert said(await connection.call_tool("think", {})) == "nobody thinks"
+        assert said(await connection.call_tool("think", {})) == "no model"
     assert len(asked) == 1
 
 
@@ -159,7 +159,7 @@ async def test_who_listens_for_changes_listens_again_when_the_server_has_hung_up
                         await told.wait()
                 told = anyio.Event()
                 server.end_subscriptions()
-                await told.wait()  # what was told to nobody meanwhile may be anything
+                await told.wait()  # changes meanwhile may have gone unreported
 
 
 def form(text):

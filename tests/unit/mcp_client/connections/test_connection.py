@@ -94,7 +94,7 @@ async def test_whether_a_server_is_connected_can_be_seen_in_the_metrics(raw):
 
     seen = []
     connection = ServerConnection(raw(), on_change=lambda _: seen.append(up()))
-    assert up() is None, "nobody has asked for it yet"
+    assert up() is None, "no caller has asked for it yet"
     async with anyio.create_task_group() as tasks:
         await tasks.start(connection.run)
         await connection.ready(20)
@@ -307,7 +307,7 @@ async def test_whatever_a_child_has_started_ends_with_it(connected, raw):
         family = json.loads(said(await connection.call_tool("spawn", {})))
         assert all(map(alive, family))
     with anyio.fail_after(5):
-        while any(map(alive, family)):  # noqa: ASYNC110 - killed they are, but nobody tells when they have gone
+        while any(map(alive, family)):  # noqa: ASYNC110 - no event tells of their end
             await anyio.sleep(0.01)
 
 

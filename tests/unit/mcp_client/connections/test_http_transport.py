@@ -143,7 +143,7 @@ async def test_a_certificate_that_is_not_trusted_is_told(connected, local_server
 
 @pytest.fixture
 def certificate(tmp_path):
-    """A certificate that nobody has signed, with its key, as a file."""
+    """A self-signed certificate, with its key, as a file."""
     import datetime
 
     from cryptography import x509
@@ -265,7 +265,7 @@ async def test_a_call_during_which_the_connection_breaks_off_is_not_made_again(c
 
 @pytest.fixture
 def port():
-    """A port that nobody listens on."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 

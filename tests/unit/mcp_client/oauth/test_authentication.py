@@ -48,7 +48,7 @@ async def test_one_login_serves_requests_that_come_at_once(server, person, home)
 async def test_without_a_person_the_answer_is_the_refusal_and_the_problem_says_what_to_do(server, home):
     auth = oauth_auth(entry(server), home)
     assert await ask(auth, server) == 401
-    assert auth.problem.message == "Nobody has logged in at '知识'."
+    assert auth.problem.message == "There is no login at '知识'."
     assert "`loom-query-server mcp login 知识`" in auth.problem.advice
 
 

@@ -11,7 +11,7 @@ from loom_core.mcp_client.oauth.browser import LoopbackBrowser
 
 
 async def came_back(*targets, shown="https://login.example/?q=茶"):
-    """What a browser gets that asks for each of these, and what the program is told."""
+    """Return what a browser gets for each of these requests, and what the program gets."""
     pages, visited = [], []
     async with LoopbackBrowser(visited.append) as browser:
         await browser.visit(shown)
@@ -67,7 +67,7 @@ async def test_who_connects_and_says_nothing_keeps_nobody_waiting():
 async def test_nobody_is_waited_for_without_end():
     async with LoopbackBrowser(lambda _: None, seconds=0.05) as browser:
         await browser.visit("https://login.example/")
-        with pytest.raises(LoginError, match=r"Nobody has logged in within 0\.05 seconds"):
+        with pytest.raises(LoginError, match=r"There was no login within 0\.05 seconds"):
             await browser.answer()
 
 
