@@ -131,7 +131,7 @@ class PreQuery:
         return self._answer or KnowledgeAnswer("not_needed", problem=_STOPPED)
 
     def cancel(self) -> None:
-        """Say that the answer is not needed. If no other caller waits for it, the source is not asked further."""
+        """Give up the answer: without another caller, the source is not asked further."""
         flight, self._flight = self._flight, None
         if flight is not None and not flight.done.is_set():
             self._let_go(flight)
