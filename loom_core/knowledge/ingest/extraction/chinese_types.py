@@ -213,7 +213,7 @@ _LONGEST_LIFE, _LEAST_LIFE = 110, 15
 
 
 def type_of_chinese_subject(title: str, text: str) -> ChineseType:
-    """Return the type of the subject of a passage, by its name (`关帝庙`, `艾蒂安·拉莫特`) or the text after it.
+    """Return the type of the subject of a passage, by its name (`关帝庙`, `艾蒂安·拉莫特`) or its text.
 
     Args:
         title: its name.
