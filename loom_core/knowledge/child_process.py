@@ -1,4 +1,4 @@
-"""What all of Loom's child processes have in common: how they start, what they may take, how they ended."""
+"""Common part of Loom's child processes: how they start, their limits, how they ended."""
 
 from __future__ import annotations
 

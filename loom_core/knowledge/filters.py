@@ -99,7 +99,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FieldFilter:
-    """What one field has to fulfil: one value of it all conditions but `ne`, and no value a `ne`."""
+    """Conditions on one field: one value of it meets all conditions but `ne`, and no value a `ne`."""
 
     name: str
     conditions: tuple[Condition, ...]
@@ -199,7 +199,7 @@ def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) ->
         )
     if len(filters) > _MAX_FIELDS:
         raise InvalidInputError(
-            f"There are filters for {len(filters)} fields.", advice=f"Use {_MAX_FIELDS} at the most."
+            f"There are filters for {len(filters)} fields.", advice=f"Use at most {_MAX_FIELDS}."
         )
     for name in filters:
         if name not in known and name not in ADDRESS_FIELDS:
@@ -253,7 +253,7 @@ def _values(name: str, operator: Operator, given: object) -> tuple[FieldValue, .
             )
         if len(listed) > _MAX_VALUES:
             raise InvalidInputError(
-                f"The filter {name!r} has {len(listed)} values.", advice=f"Use {_MAX_VALUES} at the most."
+                f"The filter {name!r} has {len(listed)} values.", advice=f"Use at most {_MAX_VALUES}."
             )
     else:
         listed = [given]
@@ -262,7 +262,7 @@ def _values(name: str, operator: Operator, given: object) -> tuple[FieldValue, .
 
 
 def _forms(name: str, operator: Operator, given: object) -> Iterable[FieldValue]:
-    """What a field is compared with for one value that the caller gave."""
+    """Return the values that a field is compared with for one value that the caller gave."""
     if given is None:
         raise InvalidInputError(f"The filter {name!r} has no value.", advice=_advice(name))
     if isinstance(given, float) and not math.isfinite(given):
@@ -340,7 +340,7 @@ def _shown(value: object) -> str:
 
 
 Scalar: TypeAlias = str | int | float | bool | date
-"""What a field may hold and a filter may ask for; a `datetime` is a `date`."""
+"""Values of a field and of a filter; a `datetime` is a `date`."""
 
 FOLDED_FIELDS = frozenset({"author", "description", "lang", "language", "subject", "tags", "title", "type"})
 """Fields compared without regard to case and width: those that people write and Loom's loaders read.
@@ -365,7 +365,7 @@ class Period:
     """The time that a date means, in seconds since 1970: `2024` a year, `2024-05-03T10:00` a minute.
 
     Attributes:
-        local: when it begins by the clock of whoever wrote it, read as if that were UTC.
+        local: when it begins by its author's clock, read as if that were UTC.
         instant: when it begins; without an offset the same as `local`.
         length: how long it lasts.
     """

@@ -56,7 +56,7 @@ class KnowledgeBaseProvider(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """What is in it, in one sentence."""
+        """Description of its content, in one sentence."""
 
     @property
     def search_hints(self) -> Sequence[str]:
@@ -94,7 +94,7 @@ class KnowledgeBaseProvider(ABC):
 
         Args:
             query: a question or keywords, in any language.
-            limit: how many at the most.
+            limit: maximum number.
             filters: name to value (or list of allowed values); names as in `supported_filters`.
 
         Raises:
@@ -119,7 +119,7 @@ class PassageSource(Protocol):
 
     @property
     def channels(self) -> Collection[Channel]:
-        """What `ask` can be asked for."""
+        """Channels that `ask` accepts."""
         ...
 
     @property
@@ -142,12 +142,12 @@ class PassageSource(Protocol):
         filters: dict[str, Any] | None = None,
         vector: NDArray[np.float32] | None = None,
     ) -> list[KnowledgeItem]:
-        """What one channel finds, best first; `relevance` is the channel's own, raw score.
+        """Search one channel, best first; `relevance` is the channel's own, raw score.
 
         Args:
             channel: one of `channels`.
             query: the question.
-            limit: how many at the most.
+            limit: maximum number.
             filters: as in `KnowledgeBaseProvider.query`.
             vector: for `dense`, the vector to search by instead of the question's own.
 
@@ -177,7 +177,7 @@ class Retriever(Protocol):
 
         Args:
             query: a question or keywords, in any language.
-            top_k: how many at the most; None takes the retriever's own default.
+            top_k: maximum number; None takes the retriever's own default.
             kb_ids: names of the knowledge bases to look in; None for all the retriever has.
             tenant_id: only documents whose field `tenant_id` has this value.
             filters: as in `KnowledgeBaseProvider.query`.
@@ -190,7 +190,7 @@ class Retriever(Protocol):
 
 
 class Reranker(Protocol):
-    """Orders passages anew by reading them. Registered as `register("reranker", name)`."""
+    """Reorders passages by reading them. Registered as `register("reranker", name)`."""
 
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
         """The best `limit` of some passages, best first, `relevance` set from 0 to 1.
@@ -219,7 +219,7 @@ class Extractor(Protocol):
 
     @property
     def id(self) -> str:
-        """Name and version; a change makes the pipeline extract anew."""
+        """Name and version; a change makes the pipeline extract again."""
         ...
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
@@ -235,7 +235,7 @@ class VectorIndex(Protocol):
     """Nearest neighbours by cosine. Derived from the record; keys are the record's chunk keys.
 
     A key is a positive integer, used once and never again. All methods block: call them from a
-    worker thread. One thread writes at a time; searches may run beside it.
+    worker thread. One thread writes at a time; searches may run concurrently.
     """
 
     def upsert(self, keys: Sequence[int], vectors: NDArray[np.float32]) -> None:
@@ -253,7 +253,7 @@ class VectorIndex(Protocol):
 
         Args:
             vector: the query, of length 1.
-            limit: how many at the most.
+            limit: maximum number.
             among: only these keys, where given.
         """
         ...
@@ -292,7 +292,7 @@ class LexicalIndex(Protocol):
 
         Args:
             tokens: the question's tokens, made by the same analyser; repeats count.
-            limit: how many at the most.
+            limit: maximum number.
             among: only these keys, where given.
         """
         ...

@@ -190,7 +190,7 @@ class Alias(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an extractor found in one chunk.
+    """Findings of an extractor in one chunk.
 
     Attributes:
         mentions: entities that it names.
@@ -246,7 +246,7 @@ class KnowledgeItem:
 
 
 class QueryDetail(TypedDict):
-    """What one of several questions found; part of what `multi_query` and `decomposition` return.
+    """Hits of one of several questions; part of what `multi_query` and `decomposition` return.
 
     Keys:
         query: the question.

@@ -23,7 +23,7 @@ def check_above_zero(*, of: str = "", **numbers: float | None) -> None:
             raise ConfigError(f"{setting} is {number}.", advice="Use a number above 0.")
 
 
-_MAX_CHARACTERS = 8000  # that are read of a question; more is somebody's document
+_MAX_CHARACTERS = 8000  # that are read of a question; more is a pasted document
 
 
 def check_question(query: str) -> None:

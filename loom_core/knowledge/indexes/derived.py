@@ -1,4 +1,4 @@
-"""What is common to the derived indexes: following the record, and starting anew on damage."""
+"""Common part of the derived indexes: follow the record, and rebuild on damage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Index = TypeVar("_Index")
 class DerivedIndex(ABC):
     """An index that can be rebuilt from the record at any time.
 
-    It lives in `<name>-<generation>` beside the record, or in memory. A rebuild makes the directory of
+    It lives in `<name>-<generation>` next to the record, or in memory. A rebuild makes the directory of
     the next generation, and the record names the one that counts: a rebuild cut short leaves the old
     one in force, and what it left behind is removed later. Only the process that holds the knowledge
     base's lock calls `sync`.
@@ -100,7 +100,7 @@ class DerivedIndex(ABC):
         return None
 
     def _is_large(self, pending: Pending) -> bool:
-        """Whether building anew is cheaper than applying these changes."""
+        """Whether a rebuild is cheaper than applying these changes."""
         return False
 
     def _path(self, generation: int) -> Path:
@@ -113,9 +113,9 @@ class DerivedIndex(ABC):
         if not changes.head():
             return False
         state = changes.state(self.name)
-        anew = not state.built or (self._folder is None and not self._is_open())
-        pending = None if anew else changes.pending(self.name, limit=limit)
-        if pending is None and not anew:
+        from_scratch = not state.built or (self._folder is None and not self._is_open())
+        pending = None if from_scratch else changes.pending(self.name, limit=limit)
+        if pending is None and not from_scratch:
             self._open_if_wanted(state.generation)
             self._compare_found(state.generation)
             return False
@@ -170,7 +170,7 @@ class DerivedIndex(ABC):
         return True
 
     def report_damage(self, error: IndexDamagedError) -> None:
-        """Have the index built anew at the next `sync`: some damage shows only when it is used."""
+        """Have the index rebuilt at the next `sync`: some damage shows only when it is used."""
         with self._lock:
             self._distrust(self._record.changes.state(self.name).generation, error)
 
@@ -189,7 +189,7 @@ class DerivedIndex(ABC):
         self._probed = generation
 
     def _distrust(self, generation: int, error: IndexDamagedError) -> None:
-        """Have the index built anew at the next `sync`, which may be another process's."""
+        """Have the index rebuilt at the next `sync`, which may be another process's."""
         _log.warning("The %s index is damaged; it will be rebuilt from the record: %s", self.name, error)
         with suppress(IndexDamagedError):
             self._close()

@@ -86,7 +86,7 @@ class GraphIndex(DerivedIndex):
             return True
 
     def close(self) -> None:
-        """Release files, and end a child that is building: the next use begins anew."""
+        """Release files, and end a child that is building: the next use starts over."""
         with self._lock:
             building, self._building = self._building, None
             if building is not None:
@@ -102,7 +102,7 @@ class GraphIndex(DerivedIndex):
         return True
 
     def _replace(self, error: IndexDamagedError) -> None:
-        self._distrust(self._record.changes.state(self.name).generation, error)  # nobody is to ask it
+        self._distrust(self._record.changes.state(self.name).generation, error)  # no caller is to ask it
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -231,7 +231,7 @@ _RING = 400  # entities of one hop that are followed further
 
 
 def neighbourhood(graph: GraphTable, keys: Sequence[int], *, hops: int) -> GraphStore:
-    """What lies within some hops of entities, as a graph in memory.
+    """Return the neighbourhood of entities within some hops, as a graph in memory.
 
     Args:
         graph: the record's graph.

@@ -18,7 +18,7 @@ class GraphBuild:
     """A child process that copies the graph of a record into a new Kùzu database.
 
     It works in a folder of its own, so that what a child leaves that is killed, or outlives this process by
-    a moment, is in nobody's way.
+    a moment, is in no other process's way.
 
     Args:
         record: the file of the record.

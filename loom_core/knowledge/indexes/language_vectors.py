@@ -43,7 +43,7 @@ class Neighbours(NamedTuple):
 
 
 class DenseSearch(Protocol):
-    """What retrieval needs of vectors: neighbours of the question, and similarity of given chunks."""
+    """Vector search for retrieval: neighbours of the question, and similarity of given chunks."""
 
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
@@ -75,7 +75,7 @@ class DenseSearch(Protocol):
 
 
 class _GroupState(TypedDict):
-    """What is in the files of one language: rows, how many of them count, and the sum of these."""
+    """State of one language's files: rows, how many of them count, and the sum of these."""
 
     rows: int
     alive: int
@@ -96,7 +96,7 @@ class LanguageVectors:
     language: Libovický et al., "On the Language Neutrality of Pre-trained Multilingual Representations",
     Findings of EMNLP 2020.)
 
-    One thread writes at a time, any number search beside it. In files, what was written counts from
+    One thread writes at a time, any number search concurrently. In files, what was written counts from
     `flush` on: `state.json` says how many rows of each language there are, and their sum, so that opening
     reads no vector.
 
@@ -244,7 +244,7 @@ class LanguageVectors:
         import numpy as np
 
         found = np.zeros((len(keys), self._dimension), dtype=np.float32)
-        for index in self._indexes.values():  # a key is in one of them at the most
+        for index in self._indexes.values():  # a key is in at most one of them
             found += index.vectors(keys)
         return found
 
@@ -314,7 +314,7 @@ class LanguageVectors:
             return
         files = self._open(folder, language, used=state["rows"])
         keys = files.rows.keys
-        # A writer that died may have killed rows without noting it: then the sum is made anew.
+        # A writer that died may have killed rows without noting it: then the sum is computed again.
         known = not self._writable or int(np.count_nonzero(keys)) == state["alive"]
         index = ExactVectorIndex(self._dimension, files, total=total if known else None)
         self._indexes = {**self._indexes, language: index}

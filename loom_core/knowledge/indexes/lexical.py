@@ -69,7 +69,7 @@ class WordIndex(DerivedIndex):
             return self._index
 
     def report_damage(self, error: IndexDamagedError) -> None:
-        """Have the index that was searched last built anew: some damage shows only when it is read."""
+        """Have the index that was searched last rebuilt: some damage shows only when it is read."""
         with self._lock:
             self._distrust(self._generation, error)
 

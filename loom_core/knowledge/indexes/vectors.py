@@ -48,7 +48,7 @@ VectorIndexChoice = Literal["auto", "exact", "chroma"]
 
 
 class Vectors:
-    """The flat index of all vectors, and Chroma's beside it where they are many or it is asked for.
+    """The flat index of all vectors, and Chroma's next to it where they are many or it is asked for.
 
     Args:
         record: holds them.
@@ -140,12 +140,12 @@ class FlatVectors(DerivedIndex):
 
     On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
     nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
-    something else than the record are found when they are opened, and built anew by the process that works.
+    something else than the record are found when they are opened, and rebuilt by the process that works.
 
     Args:
         record: what it is derived from.
         folder: where its directories are; None keeps it in memory.
-        waste: so many rows of vectors that are gone are not worth building anew for.
+        waste: so many rows of vectors that are gone are not worth a rebuild.
     """
 
     name = "vectors"
@@ -313,7 +313,7 @@ class ChromaVectors(DerivedIndex):
     """Chroma on disk, a collection for each language; for the holder of the lock. See `DerivedIndex`.
 
     It is built in pieces, since building it takes about a second for a thousand vectors. A build that ends
-    with its process begins anew.
+    with its process starts over.
     """
 
     name = "chroma"
@@ -342,7 +342,7 @@ class ChromaVectors(DerivedIndex):
                 self._remove(generation + 1)
 
     def _replace(self, error: IndexDamagedError) -> None:
-        self._distrust(self._record.changes.state(self.name).generation, error)  # the next step begins anew
+        self._distrust(self._record.changes.state(self.name).generation, error)  # the next step starts over
 
     def _rebuild(self) -> None:
         changes = self._record.changes

@@ -43,7 +43,7 @@ VECTORS = "vectors.bin"
 DECISIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "alias_decisions.jsonl": ("alias_decisions", ("id", "other", "same", "decided_at")),
 }
-"""What people have decided: member, table and columns. None of them refers to a key."""
+"""Decisions of people: member, table and columns. None of them refers to a key."""
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 20
@@ -62,7 +62,7 @@ class Part(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What an archive holds.
+    """Manifest of an archive.
 
     Attributes:
         format: number of the format.
@@ -106,7 +106,7 @@ class PartWriter:
         self._rows += 1
 
     def part(self) -> Part:
-        """What was written."""
+        """Part that was written."""
         return Part(bytes=self._bytes, sha256=self._digest.hexdigest(), rows=self._rows)
 
 
@@ -360,7 +360,7 @@ def receive_archive(
         archive: the archive.
         folder: of the knowledge base; None in memory.
         progress: told how many documents are written down, and how many there are.
-        limits: what a document may be at the most.
+        limits: limits of a document.
         confirm: whether a language model may read much for it; else the job fails where it would.
 
     Returns:
@@ -449,7 +449,7 @@ def _portions(documents: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str
 
 
 def _take_decisions(record: Record, archive: ArchiveReader) -> None:
-    """What people have decided there counts here, too, unless it was decided otherwise."""
+    """Adopt people's decisions from the archive, unless they were decided otherwise here."""
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
         for line in archive.lines(member, most=_MOST_DECISION):

@@ -50,7 +50,7 @@ def check_record(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> Che
     if documents.others:
         report.notes.append(
             f"{documents.others:,} documents were cut into passages by other rules than today's; "
-            "`loom-kb rebuild --all-from-text` does it anew"
+            "`loom-kb rebuild --all-from-text` does it again"
         )
     return report
 
@@ -63,7 +63,7 @@ _Fields = dict[tuple[str, str], tuple[float | None, float | None, float | None]]
 
 @dataclass(slots=True)
 class DocumentCheck:
-    """What a pass over all documents found.
+    """Result of a pass over all documents.
 
     Attributes:
         documents: how many there are.
@@ -161,7 +161,7 @@ COUNTED_NAMES = (
     "SELECT entity, name, type, COUNT(*) AS uses FROM (SELECT entity, name, type FROM mentions "
     "UNION ALL SELECT entity, name, 'thing' FROM abouts) GROUP BY entity, name, type"
 )
-"""What the table `names` should hold."""
+"""Return the rows that the table `names` should hold."""
 
 UNSUPPORTED = (
     "SELECT key FROM entities WHERE NOT EXISTS (SELECT 1 FROM mentions WHERE entity = entities.key) "

@@ -1,4 +1,4 @@
-"""What a check finds, and what would repair it."""
+"""Findings of a check, and their repairs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Repair = Literal[
     "salvage",  # the file: copy what can be read into a new one
     "rows",  # names of tables: delete the rows that refer to nothing
     "stray_chunks",  # keys of documents that are gone: remove the chunks they left
-    "documents",  # keys: cut and extract anew from the text in the record
+    "documents",  # keys: cut and extract again from the text in the record
     "lost_texts",  # keys: load the file again
-    "fields",  # keys of documents: write their fields anew
-    "graph",  # count the names anew, drop entities that nothing supports
+    "fields",  # keys of documents: write their fields again
+    "graph",  # recount the names, drop entities that nothing supports
     "links",  # search all chunks for names again
     "vectors",  # hashes as hex: drop them, they are made again where they are needed
-    "queue",  # find out anew which chunks have to be embedded
+    "queue",  # find out again which chunks have to be embedded
     "jobs",  # keys: go on with them
-    "index",  # names of indexes: build them anew
+    "index",  # names of indexes: rebuild them
 ]
-"""How something can be put right, and what `Finding.keys` are for it."""
+"""How something can be repaired, and what `Finding.keys` are for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Finding:
 
 @dataclass(slots=True)
 class CheckReport:
-    """What was looked at in a knowledge base, what is wrong, and what was done about it.
+    """Report of a check of a knowledge base: findings, notes and repairs.
 
     Attributes:
         checked: a line for each thing that was looked at, with numbers.
         findings: what is wrong; after a repair, what still is.
         notes: what is worth knowing and nothing wrong.
-        repaired: a line for each thing that was put right.
+        repaired: a line for each thing that was repaired.
     """
 
     checked: list[str] = field(default_factory=list[str])

@@ -34,7 +34,7 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What an index holds against what it should hold.
+    """Content of an index compared with what it should hold.
 
     Attributes:
         expected: keys that should be in it.
@@ -146,7 +146,7 @@ def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
 
 
 def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
-    """The graph store has the entities and relations of the record. Nobody may be writing to it."""
+    """The graph store has the entities and relations of the record. No process may be writing to it."""
     graph, after, wrong = record.graph, 0, 0
     try:
         with record.database.snapshot():
@@ -210,7 +210,7 @@ def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Findi
 
 
 def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
-    """Chroma has every chunk that has a vector once, some with their own vector. Nobody may be writing to it.
+    """Chroma has every chunk that has a vector once, some with their own vector. No one may write to it meanwhile.
 
     Args:
         record: says what it should hold.

@@ -42,7 +42,7 @@ _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "gra
 def repair(record: Record, findings: Iterable[Finding]) -> None:
     """Write into the record all that puts findings right, as one transaction. Blocks.
 
-    What takes longer becomes a job, or an index that is to be built anew: both are done by the worker.
+    What takes longer becomes a job, or an index that is to be rebuilt: both are done by the worker.
 
     Args:
         record: what was checked.
@@ -90,11 +90,11 @@ def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[in
         case "index":
             _build_anew(record, cast("Sequence[IndexName]", keys))
         case _:
-            pass  # names and entities are counted anew in any case
+            pass  # names and entities are recounted in any case
 
 
 def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
-    """Find out which chunks have to be embedded, and write anew what is counted of them."""
+    """Find out which chunks have to be embedded, and recount them."""
     db.execute("DELETE FROM unembedded")
     db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
     db.execute("DELETE FROM coverage")
@@ -105,7 +105,7 @@ def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
 
 
 def _cut_anew(record: Record, keys: Sequence[int]) -> None:
-    """Cut documents and extract from them anew, by a job, from their text in the record."""
+    """Cut documents and extract from them again, by a job, from their text in the record."""
     uris = [row.uri for row in record.documents.by_key(sorted(set(keys))).values()]
     for key in set(keys):
         record.documents.remove_chunks(key)
@@ -114,7 +114,7 @@ def _cut_anew(record: Record, keys: Sequence[int]) -> None:
 
 
 def _load_anew(record: Record, keys: Sequence[int]) -> None:
-    """Load documents anew, by a job, from the files they came from, where those are still there."""
+    """Load documents again, by a job, from the files they came from, where those are still there."""
     paths: list[str] = []
     for key, row in record.documents.by_key(sorted(set(keys))).items():
         if row.uri.startswith("file:") and (path := Path(path_of(row.uri))).is_file():
@@ -151,7 +151,7 @@ def _write_fields(record: Record, db: sqlite3.Connection, keys: Sequence[int]) -
 
 
 def _recount(record: Record, db: sqlite3.Connection) -> None:
-    """Count names anew, drop the entities that nothing supports, and group the others anew."""
+    """Recount names, drop the entities that nothing supports, and regroup the others."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
         f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)"

@@ -38,7 +38,7 @@ _TABLES = ("meta", "alias_decisions")  # what people have decided, as far as it 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What was saved, and what was not.
+    """Result of a salvage: what was saved, and what was not.
 
     Attributes:
         documents: how many documents.
@@ -95,9 +95,9 @@ def _decode_texts(db: sqlite3.Connection) -> None:
 
 
 def salvage(folder: Path) -> Salvaged:
-    """Make a sound record out of a damaged one; the damaged file stays beside it under another name. Blocks.
+    """Make a sound record out of a damaged one; the damaged file stays next to it under another name. Blocks.
 
-    Where only SQLite's own indexes are damaged they are made anew, and nothing is lost. Else the documents
+    Where only SQLite's own indexes are damaged they are rebuilt, and nothing is lost. Else the documents
     that can be read become a job of a new record, which is carried out when the knowledge base is opened;
     their vectors are kept.
 
@@ -159,7 +159,7 @@ def _empty_log(record: Record) -> None:
 
 
 def _reindexed(path: Path) -> bool:
-    """Whether making SQLite's indexes anew was enough."""
+    """Whether a rebuild of SQLite's indexes was enough."""
     try:
         with closing(sqlite3.connect(path)) as db:
             messages = [str(text) for (text,) in db.execute(f"PRAGMA integrity_check({_MESSAGES})")]

@@ -67,7 +67,7 @@ class EntityAliases:
         """Entities that have several names.
 
         Args:
-            limit: how many at the most.
+            limit: maximum number.
             after: what the call before gave to go on from.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What extraction by a language model will take, and whether somebody has to agree to it first."""
+"""Estimate of extraction by a language model, and whether a user has to agree to it first."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class ExtractionPlan:
         return total + await to_thread.run_sync(self._by_size, chain(unread, left), total, size)
 
     async def agree(self, items: Iterable[JobItem], *, confirm: bool, seconds: float | None = None) -> None:
-        """See that the model can be asked, and that nobody pays by accident.
+        """See that the model can be asked, and that no user pays by accident.
 
         Args:
             items: of the documents.
-            confirm: whether somebody agreed to it.
+            confirm: whether a user agreed to it.
             seconds: see `estimate`.
 
         Raises:
@@ -116,7 +116,7 @@ class ExtractionPlan:
             raise ConfirmationNeededError(estimate)
 
     def _by_size(self, unread: Iterable[JobItem], read: ExtractionEstimate, size: int) -> ExtractionEstimate:
-        """What documents will take that there is no time to read. Blocks.
+        """Estimate the documents that there is no time to read by their size. Blocks.
 
         Args:
             unread: the documents.

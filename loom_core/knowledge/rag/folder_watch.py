@@ -1,4 +1,4 @@
-"""Keeping a knowledge base in step with folders for as long as somebody wants."""
+"""Keep a knowledge base in step with folders until it is stopped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FolderWatch:
         exclude: patterns of what is left out.
         metadata: fields for all the documents.
         told: called with every job that is finished.
-        debounce: milliseconds for which changes are gathered at the most.
+        debounce: milliseconds for which changes are gathered, at most.
         every: seconds after which all is synced, whatever was told.
         missing: seconds after which a folder that is gone is looked for again.
     """
@@ -134,7 +134,7 @@ class FolderWatch:
             tasks.cancel_scope.cancel()
 
     async def _until_there(self, folder: Path) -> None:
-        while not await anyio.Path(folder).is_dir():  # noqa: ASYNC110 - nobody tells of it
+        while not await anyio.Path(folder).is_dir():  # noqa: ASYNC110 - there is no notification
             await anyio.sleep(self._missing)
 
     async def _sync(self, folder: Path, *, within: Sequence[Path] = ()) -> None:

@@ -249,17 +249,17 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     @property
     def description(self) -> str:
-        """What is in it."""
+        """Description of its content."""
         return self.record.get("description")
 
     @property
     def search_hints(self) -> Sequence[str]:
-        """What to search in it for."""
+        """Hints on what to search in it for."""
         return [hint for hint in self.record.get("search_hints").split("\n") if hint]
 
     @property
     def supported_filters(self) -> Sequence[str]:
-        """What every document has, such as `path` and `language`, and every field that some have."""
+        """Fields of every document, such as `path` and `language`, and every field that some have."""
         return self._reader.filter.names()
 
     @property
@@ -282,7 +282,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     @property
     def embedding_config(self) -> dict[str, str]:
-        """What makes the embedder of its vectors again (`create_embedder`); empty before there is one."""
+        """Configuration that recreates its embedder (`create_embedder`); empty before there is one."""
         return remembered_config(self.record)
 
     # -- asking ------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
         Args:
             query: a question or keywords.
-            limit: how many passages at the most, 1 to 100.
+            limit: maximum number of passages, 1 to 100.
             filters: field to value, list of allowed values, or comparison; see docs/knowledge.md.
             strategy: another than the knowledge base's own.
             options: how what is found is refined, where other than the knowledge base is set to.
@@ -380,7 +380,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     @property
     def channels(self) -> Sequence[Channel]:
-        """What `ask` can be asked for: `dense` with an embedder, `graph` with extraction."""
+        """Channels that `ask` accepts: `dense` with an embedder, `graph` with extraction."""
         return self._channel_search.channels
 
     @property
@@ -414,7 +414,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         filters: dict[str, Any] | None = None,
         vector: NDArray[np.float32] | None = None,
     ) -> list[KnowledgeItem]:
-        """What one channel finds, best first, `relevance` being its own score.
+        """Search one channel, best first, `relevance` being its own score.
 
         `dense`: the cosine; nothing for a question in a language that the embedder does not cover, and no
         passages in a language whose vectors cannot be compared with the question's. `bm25`: the raw BM25
@@ -425,7 +425,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         Args:
             channel: one of `channels`.
             query: the question.
-            limit: how many at the most, 1 to 10,000.
+            limit: maximum number, 1 to 10,000.
             filters: as in `search`.
             vector: for `dense`, what to search by instead of the question's own vector; of any length.
 
@@ -472,7 +472,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     @property
     def jobs(self) -> JobReader:
-        """What was asked to be added or kept in step, and how far each of it is."""
+        """Jobs to add documents or keep them in step, with their progress."""
         return self.record.jobs
 
     def export(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> Manifest:
@@ -539,7 +539,7 @@ def _folder(name: str, path: Path | str | None, *, memory: bool) -> Path | None:
 def _extractor(
     given: Extractor | None, llm: LLMProvider | None, config: ExtractionConfig
 ) -> Extractor | None:
-    """What finds entities and relations; None where nothing does."""
+    """Return the extractor of entities and relations; None if there is none."""
     if not config.enabled:
         return None
     if given is not None:

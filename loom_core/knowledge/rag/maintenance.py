@@ -1,4 +1,4 @@
-"""Looking after a knowledge base: checking and repairing it, building its indexes anew."""
+"""Maintenance of a knowledge base: check and repair it, rebuild its indexes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ROUNDS = 3  # what is wrong with an index may show only once the record is righ
 
 
 class Upkeep(DocumentIntake):
-    """What the owner of a knowledge base does with it now and then."""
+    """Maintenance by the owner of a knowledge base."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Upkeep(DocumentIntake):
         Other processes may be working meanwhile. It takes as long as reading everything.
 
         Args:
-            repair: put right what can be; then this process works until that is done.
+            repair: repair what can be; then this process works until that is done.
 
         Returns:
             What was looked at and what is wrong; after a repair, what still is.
@@ -91,7 +91,7 @@ class Upkeep(DocumentIntake):
     async def rebuild(
         self, indexes: Collection[IndexName], *, progress: Callable[[], None] | None = None
     ) -> None:
-        """Build derived indexes anew from the record, and wait for it; whichever process works does it.
+        """Rebuild derived indexes from the record, and wait for it; whichever process works does it.
 
         Args:
             indexes: which.
@@ -108,7 +108,7 @@ class Upkeep(DocumentIntake):
     async def rebuild_from_texts(
         self, *, progress: Callable[[], None] | None = None, confirm: bool = False
     ) -> Job:
-        """Cut all documents into passages and extract from them anew, from their texts in the record.
+        """Cut all documents into passages and extract from them again, from their texts in the record.
 
         Documents that today's rules made are left as they are, and so are vectors of texts that stay.
 

@@ -1,4 +1,4 @@
-"""What other processes may have the owner of a knowledge base do."""
+"""Methods of a knowledge base's owner that other processes may call."""
 
 from __future__ import annotations
 

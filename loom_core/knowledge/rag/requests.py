@@ -56,7 +56,7 @@ class AddRequest(ABC):
 
     @abstractmethod
     def job(self) -> dict[str, Any]:
-        """What a job has to remember of it, as JSON. Blocks.
+        """Return the request as JSON for its job. Blocks.
 
         Raises:
             InvalidInputError: it cannot be done.
@@ -302,7 +302,7 @@ def _excerpt(text: str) -> str:
 
 
 def _listing(request: FilesRequest | SyncRequest) -> dict[str, Any]:
-    """What a job looks for files by."""
+    """Return the parameters by which a job lists files."""
     return {
         "paths": [str(path.absolute()) for path in request.paths],
         "include": list(request.include),

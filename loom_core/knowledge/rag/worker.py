@@ -198,7 +198,7 @@ class Worker:
         return restored
 
     async def _work(self, work: Callable[[TaskGroup], Awaitable[None]]) -> None:
-        """Do some work, answer other processes beside it, and let another process work in the end."""
+        """Do some work, answer other processes concurrently, and let another process work in the end."""
         self._users += 1
         try:
             async with anyio.create_task_group() as tasks:
@@ -216,7 +216,7 @@ class Worker:
             async with self._turn:
                 worked = await self._try_step(tasks)
             if not worked:
-                # Jobs of other processes are seen by looking, if nobody tells of them.
+                # Jobs of other processes are seen by looking, without a notification.
                 with anyio.move_on_after(self._waits.work):
                     await self._wake.wait()
                 woken = self._wake.is_set()

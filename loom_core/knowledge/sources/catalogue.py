@@ -1,4 +1,4 @@
-"""What knowledge bases there are, read without opening any of them."""
+"""Catalogue of knowledge bases, read without opening any of them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Catalogue:
     def files(self) -> dict[Path, tuple[int, int]]:
         """Date and size of every file that a record is made of: others whenever anything has changed.
 
-        A database tells nobody that another process has written to it; this is what can be looked at often.
+        A database does not notify of another process's writes; this is what can be looked at often.
         """
         files: dict[Path, tuple[int, int]] = {}
         for pattern in _RECORDS:
@@ -101,7 +101,7 @@ class Catalogue:
 
 
 def _read(path: Path) -> CatalogueEntry | None:
-    """What a record says of itself, of whatever format; None if it is only being made."""
+    """Read the catalogue entry of a record, of whatever format; None if it is only being made."""
     if reason := unusable(path):
         return _unusable(path, reason)
     try:

@@ -47,7 +47,7 @@ _SPARE = 2  # times as many passages as are wanted, so that there are others for
 
 @dataclass(frozen=True, slots=True)
 class RetrievedContext:
-    """What is to be put before a model beside a message.
+    """Context to put before a model next to a message.
 
     Attributes:
         outcome: what came of it.
@@ -69,7 +69,7 @@ def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int)
     Args:
         items: the passages, best first.
         message: what the user says, in whose language they are announced.
-        max_tokens: what the text costs at the most, by `estimate_tokens`.
+        max_tokens: maximum cost of the text, by `estimate_tokens`.
     """
     shown = quoted(items, max_tokens=max_tokens)
     if not shown.items:
@@ -85,8 +85,8 @@ class ContextRetriever:
 
     Args:
         source: what is asked: a federation, a knowledge base, or a retriever.
-        top_k: how many passages at the most.
-        max_tokens: what the text costs at the most, by `estimate_tokens`.
+        top_k: maximum number of passages.
+        max_tokens: maximum cost of the text, by `estimate_tokens`.
         seconds: how long it may take.
         least_relevance: passages below it are left out. What it means depends on the source: that of a
             knowledge base of Loom is absolute, 0.5 for the best passage of a question that is as likely
@@ -115,7 +115,7 @@ class ContextRetriever:
     async def context_for(
         self, message: str, *, conversation: Sequence[str] = (), filters: dict[str, Any] | None = None
     ) -> RetrievedContext:
-        """What the sources know about a message.
+        """Return the sources' passages about a message.
 
         Args:
             message: what the user says, in any language.

@@ -34,7 +34,7 @@ class Library:
     Args:
         home: Loom's home.
         embedder: which embedder new knowledge bases use; see `create_embedder`.
-        llm: which language model finds entities and relations beside the rules; see `create_provider`. Empty
+        llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
         may_use: asked, in the thread or task that wants it, whether a knowledge base may be used now; all may
@@ -99,7 +99,7 @@ class Library:
         Raises:
             NotFoundError: there is none, or it may not be opened.
             InvalidInputError: no knowledge base can have this name.
-            EmbeddingError: a server is to embed that nobody knows the dimension of, and it does not answer,
+            EmbeddingError: a server is to embed of unknown dimension, and it does not answer,
                 or not yet: it may be loading its model, which goes on.
             ConfigError: the language model's configuration is wrong.
         """
@@ -241,7 +241,7 @@ class Library:
 
 
 class _Start:
-    """The start of an embedder in the background, which goes on when nobody waits for it any more.
+    """The start of an embedder in the background, which goes on when no caller waits for it any more.
 
     Attributes:
         provider: the embedder.

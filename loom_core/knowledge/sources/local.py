@@ -29,7 +29,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
     where another one does.
 
     Args:
-        library: has the knowledge base; whoever made it closes it.
+        library: has the knowledge base; its creator closes it.
         info: what the source says of itself, such as what the catalogue has of it.
         base: name of the knowledge base where it is not that of the source.
         retriever: gives what finds passages in the knowledge base once it is open; None asks it as a whole.
@@ -56,17 +56,17 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
     @property
     def description(self) -> str:
-        """What is in it."""
+        """Description of its content."""
         return self._info.description
 
     @property
     def search_hints(self) -> Sequence[str]:
-        """What to search in it for."""
+        """Hints on what to search in it for."""
         return self._info.search_hints
 
     @property
     def supported_filters(self) -> Sequence[str]:
-        """What every document has, and the fields that some have."""
+        """Fields of every document, and the fields that some have."""
         return self._info.supported_filters
 
     @property
@@ -108,7 +108,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         Raises:
             LoomError: as `Library.get`.
         """
-        # The library gives the one that is open, and knows when it was deleted or made anew.
+        # The library gives the one that is open, and knows when it was deleted or recreated.
         self._opened = await self._library.get(self._base)
         return self._opened
 

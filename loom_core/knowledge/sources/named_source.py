@@ -1,4 +1,4 @@
-"""What sources have in common that are told by who made them what they are called and what is in them."""
+"""Common part of sources whose creator gives them a name and a description."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class NamedSource(KnowledgeBaseProvider):
 
     @property
     def description(self) -> str:
-        """What is in it."""
+        """Description of its content."""
         return self._description
 
     @property
     def search_hints(self) -> Sequence[str]:
-        """What to search in it for."""
+        """Hints on what to search in it for."""
         return self._hints

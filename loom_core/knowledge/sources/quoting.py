@@ -41,7 +41,7 @@ def quoted(items: Sequence[KnowledgeItem], *, max_tokens: int) -> Quoted:
 
     Args:
         items: best first.
-        max_tokens: what the text costs at the most, by `estimate_tokens`.
+        max_tokens: maximum cost of the text, by `estimate_tokens`.
     """
     blocks: list[str] = []
     left = max_tokens

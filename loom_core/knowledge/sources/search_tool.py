@@ -37,7 +37,7 @@ _LIMIT, _MAX_LIMIT = 5, 50
 
 
 class _Arguments(BaseModel):
-    """What a model may give."""
+    """Arguments of the tool."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -53,7 +53,7 @@ class DocumentSearchTool(Tool):
     Args:
         source: what is asked: a federation, or a knowledge base.
         name: what it is called.
-        max_tokens: what an answer costs at the most, by `estimate_tokens`.
+        max_tokens: maximum cost of an answer, by `estimate_tokens`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class DocumentSearchTool(Tool):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the tool."""
         return self._name
 
     @property
@@ -158,7 +158,7 @@ class DocumentSearchTool(Tool):
 
 
 def _refusal(error: ValidationError) -> str:
-    """What is wrong with the arguments, for a model."""
+    """Describe the errors in the arguments, for a model."""
     problems = [
         f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}"
         for detail in error.errors(include_url=False, include_input=False)

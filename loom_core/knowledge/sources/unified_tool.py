@@ -25,7 +25,7 @@ _MAX_FILTER_SOURCES = 10
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a knowledge source says of itself; see `KnowledgeBaseProvider`."""
+    """Self-description of a knowledge source; see `KnowledgeBaseProvider`."""
 
     name: str
     description: str = ""

@@ -43,7 +43,7 @@ class StatedAlias(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AliasDecision:
-    """What a person decided of two names: whether they are the same. Ids are `name_key`s, in order."""
+    """A person's decision whether two names are the same. Ids are `name_key`s, in order."""
 
     id: str
     other: str
@@ -151,7 +151,7 @@ class AliasTable:
             return cursor.rowcount > 0
 
     def regroup(self, entities: Collection[int]) -> set[int]:
-        """Work out anew which entities are the same, as far as some of them are concerned.
+        """Recompute which entities are the same, as far as some of them are concerned.
 
         Returns:
             Keys of all entities that are in another group than before, and of those that stood or stand for
@@ -244,7 +244,7 @@ class AliasTable:
         return [(row["entity"], row["other"]) for row in rows]
 
     def decisions(self) -> list[AliasDecision]:
-        """What people decided, oldest first."""
+        """Decisions of people, oldest first."""
         rows = self._database.rows(
             "SELECT id, other, same FROM alias_decisions ORDER BY decided_at, id, other"
         )
@@ -319,7 +319,7 @@ def _was_said(db: sqlite3.Connection, said: StatedAlias) -> bool:
 
 
 def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
-    """What speaks for entities being the same as others: of each kind the surest, of equals the first."""
+    """Return the evidence that entities are the same: of each kind the surest, of equals the first."""
     rows = db.execute(
         "WITH wanted AS MATERIALIZED (SELECT value FROM json_each(?)) "
         "SELECT entity, other, kind, MAX(confidence) AS confidence, MIN(chunk) AS chunk FROM wanted "

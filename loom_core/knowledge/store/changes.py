@@ -1,4 +1,4 @@
-"""What the derived indexes have still to take over from the record."""
+"""Changes of the record that the derived indexes have still to apply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RUN = 1000  # keys that follow each other are written as one row, up to so many
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
 was there already may have other fields. Of a chunk that came the entities are changed, too, unsaid: there
-are a dozen of them, and whoever wants to know reads them in the record."""
+are a dozen of them, and readers get them from the record."""
 
 IndexName = Literal["words", "vectors", "graph", "chroma"]
 
@@ -106,7 +106,7 @@ class ChangeLog:
             db.execute("UPDATE indexes SET watermark = ? WHERE name = ?", (watermark, index))
 
     def restart(self, index: IndexName, *, generation: int, watermark: int) -> None:
-        """Note that an index was built anew, in the directory of a new generation."""
+        """Note that an index was rebuilt, in the directory of a new generation."""
         with self._database.write() as db:
             db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
 
@@ -116,7 +116,7 @@ class ChangeLog:
             db.execute("DELETE FROM indexes WHERE name = ?", (index,))
 
     def distrust(self, index: IndexName, *, generation: int) -> None:
-        """Note that an index is damaged, so that the process that works builds it anew.
+        """Note that an index is damaged, so that the process that works rebuilds it.
 
         Any process may say so of the generation that it saw; of an older one it is no news.
         """
@@ -129,7 +129,7 @@ class ChangeLog:
         """Forget the first changes of those that every index holds; one never built needs none of them.
 
         Args:
-            limit: how many at the most, so that no other writer waits for long.
+            limit: maximum number, so that no other writer waits for long.
 
         Returns:
             Whether there were any.

@@ -19,7 +19,7 @@ __all__ = ["ChunkKeys"]
 class ChunkKeys(AbstractSet[int]):
     """Keys of chunks in ascending order, 8 bytes each: there may be a million of them.
 
-    It is a set to whoever asks for single keys, and an array to whoever compares all of them at once.
+    It is a set for lookups of single keys, and an array for comparisons of all of them at once.
 
     Args:
         keys: in any order; repeated ones count once.

@@ -406,7 +406,7 @@ class DocumentWriter:
         )
 
     def _next_key(self, table: Literal["documents", "chunks"]) -> int:
-        """The key that SQLite would give next; nobody else gives one until the transaction ends."""
+        """The key that SQLite would give next; no other writer gives one until the transaction ends."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         return 1 if row is None else int(row["seq"]) + 1
 

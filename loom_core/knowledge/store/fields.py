@@ -30,7 +30,7 @@ _COMPARED = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 
 
 def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
-    """What filters can find a document by: language, type, title, and the scalars of its metadata.
+    """Return the fields that filters can find a document by: language, type, title, and scalar metadata.
 
     Each element of a list is a value of its own. What is neither is left out.
     """

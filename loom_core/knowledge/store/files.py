@@ -1,4 +1,4 @@
-"""What is known of the files that documents were read from."""
+"""State of the files that documents were read from."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entit
 WHERE one % ?1 = ?2 AND one != other
 GROUP BY one, r.predicate, other
 """
-# Beside a MAX, SQLite gives the columns of the row that has it.
+# Next to a MAX, SQLite gives the columns of the row that has it.
 _EVIDENCE = """
 SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
     r.chunk, r.start, r.end, MAX(r.confidence * 1e9 - r.chunk)
@@ -163,7 +163,7 @@ class Incidence:
         return list(map(MentionRow._make, zip(*self._columns(_MENTIONS_IN, chunks), strict=True)))
 
     def abouts_in(self, chunks: Collection[int]) -> list[AboutRow]:
-        """What chunks are about, by chunk in their order."""
+        """Return the subjects of chunks, by chunk in their order."""
         return list(map(AboutRow._make, zip(*self._columns(_ABOUTS_IN, chunks), strict=True)))
 
     def entities_in(self, chunks: Collection[int]) -> set[int]:
@@ -581,7 +581,7 @@ class GraphTable(EntityReader):
         """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
 
         Args:
-            limit: how many at the most; below 0, all.
+            limit: maximum number; below 0, all.
             since: only those that came after `linked` was this, and maybe others.
         """
         rows = self._database.rows(
@@ -685,7 +685,7 @@ class GraphTable(EntityReader):
 
     @staticmethod
     def _next_key(db: sqlite3.Connection) -> int:
-        """The key that SQLite would give next; nobody else gives one until the transaction ends."""
+        """The key that SQLite would give next; no other writer gives one until the transaction ends."""
         row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entities'").fetchone()
         return 1 if row is None else int(row["seq"]) + 1
 

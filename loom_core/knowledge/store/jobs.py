@@ -37,7 +37,7 @@ JobState = Literal["receiving", "queued", "listing", "running", "done", "failed"
 _OPEN: tuple[JobState, ...] = ("queued", "listing", "running")
 _TO_DO: tuple[ItemState, ...] = ("pending", "leaving")
 _PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
-_TIDIED = 5_000  # rows at a time, for a tenth of a second in which nobody else can write
+_TIDIED = 5_000  # rows at a time, for a tenth of a second in which no other process can write
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a job went in the last half minute that somebody worked on it.
+    """How fast a job went in the last half minute that a process worked on it.
 
     Attributes:
         documents: a second.
@@ -137,7 +137,7 @@ class JobReader:
         """The newest jobs, newest first.
 
         Args:
-            limit: how many at the most.
+            limit: maximum number.
             before: only jobs created before this time, in seconds since 1970.
         """
         rows = self._database.rows(
@@ -235,7 +235,7 @@ class JobReader:
         return Pace(documents, chunks, (job.total - job.processed) / documents if known else None)
 
     def spent(self, job: Job) -> Usage | None:
-        """What a language model has taken for a job so far; None if none was asked."""
+        """Return the language model's usage for a job so far; None if none was asked."""
         row = self._database.row(
             "SELECT input_tokens, output_tokens, cost FROM job_spendings WHERE job = ?", (job.key,)
         )
@@ -329,7 +329,7 @@ class JobTable(JobReader):
         return id_
 
     def start(self, job: Job) -> None:
-        """Note that work on a job begins, or begins anew: its folders are listed from the start."""
+        """Note that work on a job begins, or starts over: its folders are listed from the start."""
         with self._database.write() as db:
             db.execute(
                 "UPDATE jobs SET started_at = ?, first_chunk = "
@@ -438,7 +438,7 @@ class JobTable(JobReader):
                 _count(db, job.key, {"skipped": sum(row["documents"] for row in rest)})
 
     def tidy(self) -> bool:
-        """Clear away a little of what nobody needs: the rest of jobs that are over, and the oldest jobs.
+        """Delete some of what is no longer needed: the rest of jobs that are over, and the oldest jobs.
 
         Returns:
             Whether there was anything.

@@ -106,7 +106,7 @@ class MentionColumns(NamedTuple):
 
 
 class AboutColumns(NamedTuple):
-    """What a chunk is about, one for an entity from a source."""
+    """Subjects of a chunk, one for an entity from a source."""
 
     entity: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class AliasColumns(NamedTuple):
 
 
 class FoundColumns(NamedTuple):
-    """What was found in a chunk, as columns of the graph's tables, with entities by id.
+    """Findings in a chunk, as columns of the graph's tables, with entities by id.
 
     Rows are many, and are only made where they are written: zipping columns takes a fraction of the time.
     """
@@ -207,7 +207,7 @@ class PreparedDocument:
 
 
 Prepared: TypeAlias = PreparedDocument | Outcome
-"""What preparing an item gives: a document to write, or the outcome where there is none."""
+"""Result of preparing an item: a document to write, or the outcome if there is none."""
 
 
 def found_in(extraction: Extraction) -> FoundColumns:

@@ -24,7 +24,7 @@ def unusable(path: Path) -> str:
 def is_emptied(path: Path) -> bool:
     """Whether a record has lost all its content.
 
-    A file of no length is a record that is only being made, unless there are indexes beside it: these are
+    A file of no length is a record that is only being made, unless there are indexes next to it: these are
     made from a record.
     """
     if not path.is_file() or path.stat().st_size:
@@ -56,7 +56,7 @@ def refuse_unusable(path: Path) -> None:
     if reason := unusable(path):
         raise RecordError(
             f"The knowledge base at {path.parent} cannot be opened: {reason}.",
-            advice=f"Put a copy of {path.name} back if there is one; `loom-kb check --repair` begins anew.",
+            advice=f"Put a copy of {path.name} back if there is one; `loom-kb check --repair` starts over.",
         )
 
 

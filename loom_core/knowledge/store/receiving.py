@@ -67,7 +67,7 @@ class Receiving:
 
 
 def abandon_received(database: Database) -> int:
-    """Forget all jobs that were never acknowledged; only while nobody hands over any.
+    """Forget all jobs that were never acknowledged; only while no process hands over any.
 
     Returns:
         How many there were.

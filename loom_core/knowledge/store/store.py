@@ -22,7 +22,7 @@ __all__ = ["MetaName", "Record"]
 MetaName = Literal[
     "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
 ]
-"""What the record remembers of its knowledge base; `llm` is the language model that read it last, if any."""
+"""Metadata of the knowledge base in the record; `llm` is the language model that read it last, if any."""
 
 
 class Record:

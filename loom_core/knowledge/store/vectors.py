@@ -117,7 +117,7 @@ class NextVectors:
         return "" if row is None else row["value"]
 
     def config(self) -> dict[str, str]:
-        """What makes that embedder; empty without one."""
+        """Configuration that recreates that embedder; empty without one."""
         row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedding_config'")
         return {} if row is None else json.loads(row["value"])
 
@@ -153,7 +153,7 @@ class NextVectors:
     def switch(self, embedder: str) -> bool:
         """Put the next vectors in the place of the others, if there are all of them, as one transaction.
 
-        The indexes of vectors are built anew after that.
+        The indexes of vectors are rebuilt after that.
 
         Args:
             embedder: id of the embedder that made them.
@@ -172,7 +172,7 @@ class NextVectors:
             )
             db.execute("DELETE FROM next_vectors")
             db.execute("DELETE FROM offered_vectors")
-            db.execute("UPDATE name_likenesses SET cosine = NULL")  # they are compared anew
+            db.execute("UPDATE name_likenesses SET cosine = NULL")  # they are compared again
             for name in _META:
                 db.execute("DELETE FROM meta WHERE name = ?", (name,))
                 db.execute("UPDATE meta SET name = ? WHERE name = ?", (name, f"next_{name}"))

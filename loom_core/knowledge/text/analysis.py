@@ -1,7 +1,7 @@
-"""What Loom knows about words: where they are, and tokens for search.
+"""Text analysis: word boundaries, and tokens for search.
 
 Chinese is cut by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when cutting
-and 90 times when tagging, on the same text) into words and, beside them, character bigrams, so that a
+and 90 times when tagging, on the same text) into words and, in addition, character bigrams, so that a
 name the dictionary does not know is still found. English words are stemmed (Snowball). Everything is
 compared in NFKC, case-folded and in simplified characters, so that full-width and half-width text, and
 traditional and simplified Chinese, are the same.
@@ -84,7 +84,7 @@ def analyse(text: str) -> list[str]:
 
 
 def analyse_passage(text: str, *, above: str = "") -> str:
-    """What `analyse` gives for a passage, with all its `lookup_tokens`, joined by spaces: none holds any.
+    """Analyse a passage as `analyse` does, with all its `lookup_tokens`, joined by spaces: none holds any.
 
     Args:
         text: the passage.
@@ -102,7 +102,7 @@ def analyse_passage(text: str, *, above: str = "") -> str:
 
 
 class Forms(NamedTuple):
-    """What a text without CJK characters is found by.
+    """Search forms of a text without CJK characters.
 
     Attributes:
         tokens: see `analyse`; each ends with a blank, and so do the next.
@@ -120,7 +120,7 @@ _NO_FORMS = Forms("", "", ())
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its tokens, and for its keywords
 def forms_of(text: str) -> Forms:
-    """What a text without CJK characters is found by."""
+    """Return the search forms of a text without CJK characters."""
     # Most pieces are words that were seen before; so all that is known of them is taken in one go.
     tokens, lookups, identifiers = zip(_NO_FORMS, *map(_forms, _pieces(text)), strict=True)
     return Forms("".join(tokens), "".join(lookups), tuple(chain.from_iterable(identifiers)))
@@ -286,7 +286,7 @@ def _plain_tokens(word: str) -> _Words:
 
 
 def _hyphened_tokens(word: str, parts: list[str]) -> _Words:
-    """What `_latin_tokens` gives for plain words that hyphens join."""
+    """Return the `_latin_tokens` of plain words that hyphens join."""
     of_parts = (_plain_tokens(part) for part in parts if len(part) > 1)
     return tuple(dict.fromkeys([_stem(word.lower()), *chain.from_iterable(of_parts)]))
 

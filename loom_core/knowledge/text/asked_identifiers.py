@@ -90,7 +90,7 @@ class AskedIdentifier:
 
     @property
     def beginning(self) -> str:
-        """What a longer hexadecimal identifier may begin with; empty where it is no such thing."""
+        """Return the beginning of a longer hexadecimal identifier; empty if it is no such thing."""
         form = self.form
         return form if self.is_code and _HEX.fullmatch(form) else ""
 

@@ -1,4 +1,4 @@
-"""What a passage would be looked up by: its identifiers, and its significant Chinese words."""
+"""Lookup terms of a passage: its identifiers, and its significant Chinese words."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
 
     Args:
         text: a passage.
-        limit: how many at the most.
+        limit: maximum number.
     """
     found: list[str] = []
     by_score = _by_score(text)

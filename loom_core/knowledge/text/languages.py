@@ -35,5 +35,7 @@ def detect_language(text: str) -> str:
 
 
 def language_group(language: str) -> str:
-    """What retrieval tells apart: `zh`, `ja`, `ko`, and `alphabetic` for every other language and code."""
+    """Return the language group of retrieval: `zh`, `ja`, `ko`, or `alphabetic` for all other languages and
+    code.
+    """
     return language if language in {"zh", "ja", "ko"} else "alphabetic"

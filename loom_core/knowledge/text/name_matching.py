@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NameIndex", "NameMatch", "bare", "is_marked"]
 
-_MAX_TOKENS = 24  # a longer title is a sentence, and nobody quotes it whole
+_MAX_TOKENS = 24  # a longer title is a sentence, and no question quotes it whole
 _LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
 _SIGNS = re.compile(r"[\W_]+")
 

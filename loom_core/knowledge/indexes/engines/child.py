@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ChildCall", "ChildError", "Json", "answer", "main", "run_in_child"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What can go to a child and come back."""
+"""Values that can go to a child and come back."""
 
 _GLANCE_SECONDS = 0.01  # of looking whether a child has ended
 
@@ -46,7 +46,7 @@ class ChildCall:
     Args:
         function: a function at the top level of a module that can be imported.
         arguments: its keyword arguments.
-        timeout: seconds until the child is killed by whoever looks after it.
+        timeout: seconds until the child is killed by its supervisor.
         memory: bytes of address space the child may take, where the system can limit it.
         background: whether everything else on the machine goes first.
 
@@ -114,7 +114,7 @@ class ChildCall:
         return True
 
     def result(self) -> object:
-        """What the function returned, as JSON has it; waits for it.
+        """Wait for the function; return its result, as JSON has it.
 
         Raises:
             ChildError: the function raised, or the child hung, crashed or was killed.

@@ -36,7 +36,7 @@ class ExactVectorIndex:
 
     16 ms for 100,000 vectors of length 384 with one thread, 170 ms for 1,000,000 (it is the speed of the
     memory), and a tenth of it where `among` names two in a hundred. One thread writes at a time, any
-    number search beside it.
+    number search concurrently.
 
     Args:
         dimension: length of the vectors.

@@ -1,4 +1,4 @@
-"""What every graph store agrees on: limits, the order of edges, the edges along a path."""
+"""Common rules of every graph store: limits, the order of edges, the edges along a path."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class KuzuGraphStore:
     """The port `GraphStore` over one Kùzu database file.
 
     The file belongs to one process, and to one store in it. Changes are one transaction a call, one call
-    at a time; readers have a connection each and run beside them. A few thousand changes go row by row
+    at a time; readers have a connection each and run concurrently. A few thousand changes go row by row
     (several hundred entities, or some 200 relations, a second): build anything larger with `load`. No
     checkpoint is ever asked for: a kill between the engine's own is survived, one around an explicit one
     not always.
@@ -77,7 +77,7 @@ class KuzuGraphStore:
         """Open the database, or make it.
 
         Args:
-            path: the database file; the engine keeps others beside it.
+            path: the database file; the engine keeps others next to it.
             module: name of the engine's Python module, `kuzu` or its fork `ladybug`.
             buffer_pool_mb: memory for pages.
             max_db_size: address space in bytes, a power of 2.
@@ -120,7 +120,7 @@ class KuzuGraphStore:
         max_db_size: int = 1 << 34,
         timeout_ms: int = 4000,
     ) -> Self:
-        """Build a database anew from all entities and relations: tens of thousands of each a second.
+        """Build a database from scratch from all entities and relations: tens of thousands of each a second.
 
         What was at `path` is deleted first; when loading fails, nothing is left there.
 

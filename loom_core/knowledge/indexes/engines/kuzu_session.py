@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 _ASK_LESS = "Ask for fewer hops or a more particular entity."
 
 ENGINE_ERRORS = (RuntimeError, IndexError, ValueError, MemoryError, OSError)
-"""What the engine raises: its own errors are all RuntimeError, the rest are translated C++ exceptions."""
+"""Exceptions of the engine: its own errors are all RuntimeError, the rest are translated C++ exceptions."""
 
 
 class KuzuSession:

@@ -49,7 +49,7 @@ class TantivyIndex:
 
         Args:
             path: a directory of its own.
-            read_only: search only, beside a writer in another process.
+            read_only: search only, next to a writer in another process.
             heap_mb: memory for additions that are not yet in a segment, at least 15.
 
         Raises:

@@ -49,7 +49,7 @@ def no_rows(dimension: int, *, room: int = 0) -> Rows:
 
 
 class VectorRows(Protocol):
-    """Rows that one thread changes, beside any number of readers that hold what `rows` was before."""
+    """Rows that one thread changes, next to any number of readers that hold what `rows` was before."""
 
     @property
     def rows(self) -> Rows:
@@ -132,7 +132,7 @@ class FileRows:
     """Rows in a file of float32 numbers and a file of int64 keys, mapped into memory.
 
     The pages are shared by all processes that read them, and opening reads none. The matrix grows in
-    steps ahead of its rows (a hole in the file until they come), so that readers seldom map it anew. Rows
+    steps ahead of its rows (a hole in the file until they come), so that readers seldom remap it. Rows
     are written before their keys; how many rows count is for the owner of both files to say, so that what
     a crash left behind the last of them is overwritten. A key is killed in its place, which is seen by
     every reader at once. Numbers are in the machine's own byte order: the files never leave it.
@@ -295,7 +295,7 @@ def checked_batch(
     if not np.isfinite(rows).all():
         raise InvalidInputError(
             "A vector holds NaN or infinity.",
-            advice="Check the embedder that made it, then embed the text anew.",
+            advice="Check the embedder that made it, then embed the text again.",
         )
     if any(key < 1 for key in keys):
         raise InvalidInputError("A key is not positive.", advice="Use the record's chunk keys.")

@@ -69,7 +69,7 @@ class OwnerClient:
         self._avoided_until = 0.0
 
     async def search(self, request: SearchRequest) -> Answer | None:
-        """What `GraphRAGKnowledgeBase.search` finds; its options without a reranker."""
+        """Search as `GraphRAGKnowledgeBase.search` does; the options are without a reranker."""
         return await self._asked("search", asdict(request), _ANSWER)
 
     async def ask(
@@ -81,7 +81,7 @@ class OwnerClient:
         filters: dict[str, Any] | None,
         vector: NDArray[np.float32] | None,
     ) -> list[KnowledgeItem] | None:
-        """What `GraphRAGKnowledgeBase.ask` finds."""
+        """Search one channel as `GraphRAGKnowledgeBase.ask` does."""
         given: object = None
         if vector is not None:
             import numpy as np

@@ -1,4 +1,4 @@
-"""What processes that share a knowledge base say to each other: JSON, one request and one answer.
+"""Protocol of processes that share a knowledge base: JSON, one request and one answer.
 
 A request names the protocol, and by `settings` what has to be equal on both sides for the answer to be the
 same. The answer is a result, an error of Loom's as it was raised, or a refusal: then the process that asked
@@ -42,7 +42,7 @@ PROTOCOL = 4
 """Goes up with every change of what is said, or of what it means."""
 
 Method = Literal["search", "ask", "embed", "wake", "status"]
-"""What an owner can be asked for."""
+"""Methods of an owner."""
 
 _Message = TypeVar("_Message", bound=BaseModel)
 _OF_THE_CALLER = {
@@ -52,7 +52,7 @@ _OF_THE_CALLER = {
 
 
 class Request(BaseModel):
-    """What one process asks of the owner.
+    """A request of one process to the owner.
 
     Attributes:
         protocol: number of the protocol it is written in.
@@ -86,13 +86,13 @@ class Failure(BaseModel):
 
 
 class Result(BaseModel):
-    """What was found."""
+    """Result of a search."""
 
     result: Any
 
 
 class Reply(BaseModel):
-    """What the owner answers."""
+    """Reply of the owner."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -160,7 +160,7 @@ def loom_version() -> str:
 
 
 def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reranks: bool) -> str:
-    """What must be equal for two processes to give the same answers from the same record, in short.
+    """Return a digest of the settings with which two processes give the same answers from the same record.
 
     Args:
         config: the settings of the knowledge base.
@@ -177,7 +177,7 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSettings:
-    """What this process is called among the others, and how long it waits for them.
+    """Name of this process among the others, and how long it waits for them.
 
     Attributes:
         program: its name, such as `loom-kb`, for people who want to know who holds what.

@@ -101,7 +101,7 @@ class _Linking:
         self._candidates = [*candidates, *led_to]
         self._words: dict[int, frozenset[str]] = {}
         self._scores = list(scores)
-        # What nobody has judged by the question counts by its share of the question's words.
+        # What was not judged by the question counts by its share of the question's words.
         whole = len(self._asked) or 1
         places = range(len(scores), len(self._candidates))
         self._own = [*scores, *(len(self._asked & self._words_of(place)) / whole for place in places)]
@@ -261,7 +261,7 @@ _CERTAIN = 0.75  # from this share of the question's words on, the best passage 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What to ask for.
+    """Follow-up query.
 
     Attributes:
         names: names, each with the source whose passage mentions it.
@@ -272,7 +272,7 @@ class Lead:
     left: tuple[str, ...]
 
     def question_for(self, source: str) -> str:
-        """What to ask a source, in words for any kind of search; empty for nothing.
+        """Return the query for a source, in words for any kind of search; empty for none.
 
         Names that its own passages mention are left out: it knows where they lead to inside itself.
         """
@@ -281,7 +281,7 @@ class Lead:
 
 
 def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]) -> Lead | None:
-    """What the sources are to be asked once more, or None where that promises nothing.
+    """Return the follow-up query, or None if it promises nothing.
 
     It does where the best passage leaves a quarter of the question's words open, and the best six mention
     names that no candidate is about. The surest names of the best passages are taken.

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 START_SECONDS = 9.0
-"""So long a question waits at the most for a source that is being started; its own time begins after that."""
+"""A question waits at most this long for a source that is being started; its own time begins after that."""
 
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ SourceState = Literal["answered", "failed", "late", "starting"]
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What became of one source that was asked.
+    """Report of one queried source.
 
     Attributes:
         source: its name.
@@ -94,7 +94,7 @@ class FederatedAnswer:
 
     @property
     def notes(self) -> list[str]:
-        """What the reader has to know: how many sources answered, and why the others did not."""
+        """Notes for the reader: how many sources answered, and why the others did not."""
         if not self.partial:
             return []
         answered = sum(report.state == "answered" for report in self.reports)
@@ -134,7 +134,7 @@ class Federation:
 
     @property
     def sources(self) -> tuple[KnowledgeBaseProvider, ...]:
-        """What is asked now, in order."""
+        """Current sources, in order."""
         return tuple(self._sources.values())
 
     def replace(
@@ -172,7 +172,7 @@ class Federation:
             source: names of the sources to ask; None asks all.
             filters: as in `KnowledgeBaseProvider.query`. A source that does not support one of them counts
                 as failed.
-            limit: how many passages at the most, 1 to 100.
+            limit: maximum number of passages, 1 to 100.
             told: called with the report of each source as soon as it is known.
 
         Raises:
@@ -294,7 +294,7 @@ def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:
 
 
 def _failure(asked: Sequence[Asking]) -> LoomError:
-    """What is raised where no source answered: the only one's own error, or all of them in one."""
+    """Return the error to raise if no source answered: the only one's own error, or all of them in one."""
     errors = [each.error for each in asked]
     if len(asked) == 1 and errors[0] is not None:
         return errors[0]
@@ -344,7 +344,7 @@ class Asking:
 
         Args:
             query: see `KnowledgeBaseProvider.query`, as for the next two.
-            limit: how many passages at the most.
+            limit: maximum number of passages.
             filters: may be empty.
             told: called with the report.
         """
@@ -358,7 +358,7 @@ class Asking:
                 found = await self._source.query(query, limit=limit, filters=dict(filters) or None)
                 self.items = found[:limit]
                 state = "answered"
-            except Exception as raised:  # noqa: BLE001 - the outermost handler of what may be anybody's code
+            except Exception as raised:  # noqa: BLE001 - the outermost handler of possibly third-party code
                 state = "starting" if isinstance(raised, SourceStartingError) else "failed"
                 error = unwrapped(raised)
                 if isinstance(error, LoomError):

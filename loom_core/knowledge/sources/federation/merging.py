@@ -1,6 +1,6 @@
 """One order of what several sources found: their scores made comparable, their duplicates merged.
 
-What a source says of its own passages holds within its answer only. So all candidates are read anew, and
+What a source says of its own passages holds within its answer only. So all candidates are read again, and
 judged by the question's words (their rarity counted among the candidates of all sources) and, where every
 source has cosines of the same vector space, by these: that is the common scale. A source's own scores are
 then stretched to it by least squares, as in L. Si and J. Callan, "A semisupervised learning method to merge
@@ -35,7 +35,7 @@ _MIN_CANDIDATES, _CANDIDATES_PER_HIT = 20, 2
 _MAX_CANDIDATES = 100
 
 # As measured (benchmarks/RESULTS.md).
-_OWN = 0.9  # how much a source's own order counts beside the common scale
+_OWN = 0.9  # how much a source's own order counts next to the common scale
 _RANK_HALF = 4.0  # ranks after which a passage of a source without scores counts half of its first
 _FEW = 4  # passages by which a source's scores are stretched through the origin alone
 
@@ -78,7 +78,7 @@ async def merge(
         query: the question.
         found: what each source found, best first, by its name. Relevances may be on any scale, or all the
             same where a source has none; where they contradict the order, the order counts.
-        limit: how many at the most.
+        limit: maximum number.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
         ask: asks a source once more, where `leads.lead` says what for; None never does.
         confidence: relevance of the best passage, where several sources found something.
@@ -96,7 +96,7 @@ async def merge(
 async def _pooled(
     query: str, having: Mapping[str, Sequence[KnowledgeItem]], spaces: Mapping[str, str]
 ) -> _Pool:
-    """What the sources found, on one scale, with the links among them followed."""
+    """Pool the hits of the sources on one scale, and follow the links among them."""
     candidates = [(name, item) for name, items in having.items() for item in items]
     if len(having) == 1:
         return _Pool(candidates, [score for items in having.values() for score in _own(items)])
@@ -226,7 +226,7 @@ def _cosine(item: KnowledgeItem) -> float | None:
 
 
 def _own(items: Sequence[KnowledgeItem]) -> list[float]:
-    """What a source says of its passages, best first, 1 for the first."""
+    """Return a source's own scores of its passages, best first, 1 for the first."""
     given = [item.relevance for item in items]
     usable = all(map(math.isfinite, given)) and given[0] > 0 and (len(given) == 1 or given[-1] < given[0])
     if usable and all(after <= before for before, after in pairwise(given)):

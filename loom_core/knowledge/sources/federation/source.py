@@ -57,17 +57,17 @@ class FederatedSource(KnowledgeBaseProvider):
 
     @property
     def name(self) -> str:
-        """What it is called where several knowledge bases are."""
+        """Name among several knowledge bases."""
         return "federation"
 
     @property
     def description(self) -> str:
-        """What is in its sources."""
+        """Description of its sources."""
         return "; ".join(f"{each.name}: {each.description}" for each in self._sources())
 
     @property
     def supported_filters(self) -> Sequence[str]:
-        """What any of its sources supports."""
+        """Filters that any of its sources supports."""
         return sorted({name for each in self._sources() for name in each.supported_filters})
 
     @property

@@ -1,4 +1,4 @@
-"""Knowledge that an HTTP API answers from: a search service, a knowledge base of somebody else."""
+"""Knowledge that an HTTP API answers from: a search service, a third-party knowledge base."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class JsonPath:
         return cls(tuple(steps))
 
     def find(self, value: JsonValue) -> JsonValue:
-        """What stands at the end of the path, or None where it leads nowhere."""
+        """Return the value at the end of the path, or None if it leads nowhere."""
         for step in self.steps:
             if isinstance(value, Mapping):
                 value = value.get(step)

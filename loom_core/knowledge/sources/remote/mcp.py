@@ -58,7 +58,7 @@ class MCPKnowledgeBase(NamedSource):
     the stretch of each that fits the question best is the passage.
 
     Args:
-        connection: the server; whoever made it runs and closes it.
+        connection: the server; its creator runs and closes it.
         config: how it is searched.
         name: its name among other sources; by default that of the server.
         description: what is in it, in one sentence.
@@ -214,7 +214,7 @@ class MCPKnowledgeBase(NamedSource):
 
 
 def _answers(result: mcp_types.CallToolResult) -> list[JsonValue]:
-    """What an answer may say as JSON, the likeliest first."""
+    """Return the possible JSON values of an answer, the likeliest first."""
     found: list[JsonValue] = []
     if result.structured_content is not None:
         found.append(result.structured_content)

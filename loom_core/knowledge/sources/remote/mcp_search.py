@@ -92,7 +92,7 @@ class SearchCall:
     fixed: Mapping[str, Any] | None = None
 
     def arguments(self, query: str, *, limit: int, filters: Mapping[str, Any]) -> dict[str, Any]:
-        """What the tool is called with.
+        """Return the arguments of the tool call.
 
         Raises:
             InvalidInputError: a filter that it does not support.
@@ -136,7 +136,7 @@ class FetchCall:
     is_list: bool = False
 
     def arguments(self, id_: str) -> dict[str, Any]:
-        """What the tool is called with."""
+        """Return the arguments of the tool call."""
         return {self.id: [id_] if self.is_list else id_}
 
 

@@ -235,7 +235,7 @@ def _places(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 
 
 def _metadata(row: Mapping[str, Json], mapping: ResultMapping) -> dict[str, Any]:
-    """What else is known of a passage: its plain fields, and those of its metadata, which come first."""
+    """Return the metadata of a passage: its plain fields, and those of its metadata, which come first."""
     known: dict[str, Any] = {}
     if mapping.metadata:
         named = JsonPath.of(mapping.metadata).find(row)
