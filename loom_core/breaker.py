@@ -1,4 +1,4 @@
-"""Leaving somebody alone for a while who has failed again and again: a model, a host."""
+"""Circuit breaker: stop calling a model or host for a while after repeated failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Breaker(ABC):
     After `failures` passing failures in a row it is open: nothing is let through for `first_pause` seconds.
     Then one request is, as a trial. If that fails, too, the next pause is twice as long, `longest_pause` at
     most; if there is an answer, all is well again. A failure that does not pass (a wrong key, a request that
-    is not taken) is an answer here: somebody is there. A request that was cancelled says nothing.
+    is not taken) is an answer here: the service is up. A request that was cancelled says nothing.
 
     Which errors are such failures is for who derives from this class to say.
     """

@@ -1,4 +1,4 @@
-"""What agents of this process are made of where nothing else is said.
+"""Defaults of this process for agents.
 
     from loom_core import config
 
@@ -8,7 +8,7 @@
     agent = Agent(tools=[search])
 
 An agent takes the defaults when it is made; what is set later changes none that there is. They may be set and
-read in any thread or task; all of them are replaced at once, so nobody sees half of a change.
+read in any thread or task; all of them are replaced at once, so no reader sees half of a change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What counts where nothing else is said.
+    """The defaults for agents.
 
     Attributes:
         llm: the model of an agent: a provider, which all agents share then, or a configuration for
@@ -58,7 +58,7 @@ _defaults = Defaults()
 
 
 def defaults() -> Defaults:
-    """What counts now."""
+    """Return the current defaults."""
     return _defaults
 
 
@@ -83,7 +83,7 @@ def set_default_llm(llm: LLMProvider | str | None) -> None:
 
 
 def set_default_memory(memory: Memory | None) -> None:
-    """What keeps the conversations of agents that are given none; see `Defaults.memory`.
+    """Set the memory that keeps the conversations of agents without one; see `Defaults.memory`.
 
     Raises:
         ConfigError: it is no memory.

@@ -140,7 +140,7 @@ class ConfigText:
 
     @property
     def value(self) -> Any:  # noqa: ANN401 - JSON
-        """What it says."""
+        """The parsed value."""
         return self._root.value
 
     def where(self, path: Sequence[str | int]) -> str:
@@ -161,7 +161,7 @@ class ConfigText:
         return ConfigError(f"{self.where(path)}: {message}", advice=advice)
 
     def validated(self, model: type[_ModelT], *, advice: str) -> _ModelT:
-        """What it says, as a model.
+        """Validate the value as a model.
 
         Args:
             model: what it has to be.
@@ -182,7 +182,7 @@ class ConfigText:
         return ConfigError(message, advice=told[0].advice or advice)
 
     def problems(self, error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigProblem]:
-        """What a model says of the value: one problem for each place."""
+        """Yield the problems that a model has with the value: one for each place."""
         found = error.errors(include_url=False, include_context=False, include_input=False)
         places: dict[ConfigPath, ErrorDetails] = {}
         for detail in found:  # of the branches of a choice, the first says enough
@@ -199,7 +199,7 @@ def read_config_file(
     required: bool = False,
     too_large: str = "It is no configuration.",
 ) -> ConfigText | None:
-    """What stands in a server's configuration; None if that is nothing, or there is no file. Blocks.
+    """Read a server's configuration; None if it is empty, or there is no file. Blocks.
 
     Args:
         path: the file.
@@ -232,7 +232,7 @@ def read_config_file(
 
 
 def standing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
-    """What of a path is in a value: Pydantic names the branches of a choice, too."""
+    """Return the part of a path that is in a value: Pydantic names the branches of a choice, too."""
     at: Any = value
     standing: list[str | int] = []
     for part in path:
@@ -245,7 +245,7 @@ def standing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
 
 
 def plain_reason(detail: ErrorDetails) -> str:
-    """What Pydantic says is wrong, without what only programmers want to know; no full stop at its end."""
+    """Return Pydantic's reason, without what only programmers want to know; no full stop at its end."""
     reason = detail["msg"].removeprefix("Value error, ").rstrip(".")
     should = _SHOULD.match(reason)
     if should is None:
@@ -280,7 +280,7 @@ def _near(path: ConfigPath, model: type[BaseModel]) -> str:
 
 
 def _branches(kind: Any) -> list[Any]:  # noqa: ANN401 - a type annotation
-    """What a value of an annotation may be."""
+    """Return the types that a value of an annotation may have."""
     origin = get_origin(kind)
     if origin is Annotated:
         return _branches(get_args(kind)[0])
@@ -290,7 +290,7 @@ def _branches(kind: Any) -> list[Any]:  # noqa: ANN401 - a type annotation
 
 
 def _below(kind: Any, part: str | int) -> list[Any]:  # noqa: ANN401 - a type annotation
-    """What stands in a value of an annotation under a key, or at a place of a list."""
+    """Return the types of a value of an annotation under a key, or at a place of a list."""
     if _is_model(kind):
         return [field.annotation for name, field in _fields(kind) if part in {name, field.alias}]
     origin, inner = get_origin(kind), get_args(kind)

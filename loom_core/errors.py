@@ -164,7 +164,7 @@ class EmbeddingError(ModelError):
 
 NetFailure = Literal[
     "refused",  # it, or where it redirects to, may not be asked, or is no address
-    "connection",  # nobody was reached; what was asked has not been done
+    "connection",  # no host was reached; the request has not been executed
     "interrupted",  # the connection broke; whether what was asked has been done is not known
     "timeout",  # there was no answer in time; whether what was asked has been done is not known
     "unavailable",  # it failed so often that it is not asked for a while
@@ -187,7 +187,7 @@ class NetError(LoomError):
 
 
 class LoginError(LoomError):
-    """An MCP server wants a token that cannot be had: nobody has logged in, or the login has failed."""
+    """An MCP server requires a token, but the user has not logged in, or the login has failed."""
 
 
 class SourceError(LoomError):

@@ -1,6 +1,6 @@
 """How the packages of this Python came to where they are, and with that how one more comes there.
 
-`pip install` changes nothing for a program that `uvx` runs, whose environment is made anew; for one of
+`pip install` changes nothing for a program that `uvx` runs, whose environment is rebuilt; for one of
 `uv tool` or `pipx` it meets another Python; and in a container nothing can be written.
 """
 

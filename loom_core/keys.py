@@ -45,7 +45,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIKE_A_KEY = re.compile(
     r"\bsk-|(?=[A-Za-z]{0,15}\d)(?=[A-Z0-9]{0,15}[a-z])[A-Za-z0-9]{16}|\b(?:[0-9a-f]{4,}-){4}", re.ASCII
 )
-"""What nobody calls a variable or an entry: OpenAI's beginning, many mixed letters and digits, a UUID."""
+"""Patterns that no name of a variable or entry has: OpenAI's prefix, mixed letters and digits, a UUID."""
 
 _URL_SAFE = str.maketrans("+/", "-_")  # the other alphabet of base64
 
@@ -194,7 +194,7 @@ def remember(secret: SecretStr) -> SecretStr:
 
 
 def known_secrets() -> tuple[SecretStr, ...]:
-    """What this process has remembered."""
+    """Return the secrets that this process has registered."""
     with _remembering:
         return tuple(_known.values())
 
@@ -248,7 +248,7 @@ def _from_keyring(name: str, service: str, seconds: float) -> SecretStr | None:
 
 
 def _asked(get: Callable[[], str | None], name: str, seconds: float) -> SecretStr | None:
-    """What the keyring has; it is asked in a thread, as it may wait for the user for ever."""
+    """Read an entry of the keyring, in a thread, as it may wait for the user for ever."""
     found: list[str] = []
 
     def ask() -> None:

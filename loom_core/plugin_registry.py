@@ -22,7 +22,7 @@ __all__ = ["PluginKind", "create", "register", "registered"]
 _log = logging.getLogger(__name__)
 
 PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
-"""What can be registered: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.runs.memory`,
+"""Kinds of plugins: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.runs.memory`,
 `Retriever` and `Reranker` of `loom_core.knowledge.interface`, `Tool` of `loom_core.tools.interface`."""
 
 _GROUP = "loom.plugins"
@@ -121,7 +121,7 @@ def registered(kind: PluginKind) -> list[str]:
 
 
 class _Registry:
-    """What has been registered so far, and whether other distributions have been asked."""
+    """The registered plugins, and whether other distributions have been loaded."""
 
     def __init__(self) -> None:
         self._factories: dict[tuple[PluginKind, str], Factory] = {}

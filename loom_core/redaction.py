@@ -1,8 +1,8 @@
 """Texts without secrets: the one place that says what must not be written down.
 
 Three things are hidden: secrets that this process knows (`keys.remember`, and what the environment holds
-under names that say so), what has the form of a key or a token, and, where a text is only for people who look
-for a fault, values that are assigned to such names. Nobody can promise that this finds every secret; what it
+under names that say so), what has the form of a key or a token, and, where a text is only for people who debug,
+ values that are assigned to such names. It cannot promise to find every secret; what it
 does find is tested with secrets planted at every entrance (`tests/e2e/test_planted_secrets.py`).
 """
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 SECRET = "[secret]"
-"""What stands in the place of a secret."""
+"""Placeholder for a secret."""
 
 _SHORTEST_FORM = 8  # characters
 _FEW = 100  # forms of secrets that are quicker looked for one by one
@@ -49,7 +49,7 @@ _NAME = (
     r"|(?:api|access|account|private|shared|signing|encryption|subscription)[-_ ]?key"
     r"|token(?!s|iz|en)|密码|口令|密钥|私钥|令牌|凭证|验证码)"
 )
-"""What is in the name of a secret; `pwd` is also a folder."""
+"""Parts of the names of secrets; `pwd` is also a folder."""
 
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -150,7 +150,7 @@ class Redaction:
         return hide_assigned(text) if self.assigned else text
 
     def identifier(self, text: str) -> str:
-        """What tells somebody or something apart: without secrets that are known, and whole otherwise.
+        """Redact an identifier: without secrets that are known, and whole otherwise.
 
         Such as `token:3f2a…` or `oauth:https://issuer:client:ada@example.org`, which looks like a secret.
         """
@@ -190,7 +190,7 @@ def without_assigned(text: str) -> str:
 
 
 def hide_forms(text: str) -> str:
-    """A text without what has the form of a key or a token, whoever it belongs to."""
+    """Return a text without anything in the form of a key or a token."""
     if len(text) >= _SHORTEST_FORM:
         for pattern, instead in _FORMS:
             text = pattern.sub(instead, text)
@@ -211,7 +211,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def member_names(members: Collection[tuple[object, object]]) -> list[str]:
-    """What each member of an object is called: its key, or what stands in `name` beside a `value`."""
+    """Return the name of each member of an object: its key, or the `name` next to a `value`."""
     called = [key if isinstance(key, str) else "" for key, _ in members]
     if "value" in called:
         title = next((each for key, each in members if key in {"name", "key"}), None)
@@ -221,7 +221,7 @@ def member_names(members: Collection[tuple[object, object]]) -> list[str]:
 
 
 def item_names(items: Sequence[object]) -> list[str]:
-    """What each item of a list is called: as the option before it, or the first of a pair; empty if nothing.
+    """Return the name of each item of a list: the option before it, or the first of a pair; empty if nothing.
 
     Two plain words are no pair: a list of names may have two.
     """
@@ -235,7 +235,7 @@ def item_names(items: Sequence[object]) -> list[str]:
 
 
 def secrets_in_environment(environment: Mapping[str, str] | None = None) -> list[SecretStr]:
-    """What the environment holds of secrets: by the names of variables, and passwords in addresses.
+    """Collect the secrets of the environment: by the names of variables, and passwords in addresses.
 
     Args:
         environment: variables; by default those of the process, as they are now.

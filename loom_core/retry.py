@@ -70,10 +70,10 @@ class RetryPolicy:
         provider: str = "",
         kind: type[ModelError] = LLMError,
     ) -> _T:
-        """What an attempt returns, at last.
+        """Return the result of an attempt, with retries and backoff.
 
         Args:
-            attempt: makes the request once. It is called anew for each attempt.
+            attempt: makes the request once. It is called again for each attempt.
             title: whom people know the vendor as, for messages.
             provider: `ModelError.provider` of the error that says that the deadline has passed.
             kind: class of that error.

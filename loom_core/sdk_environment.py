@@ -1,4 +1,4 @@
-"""What the vendors' SDKs take from the environment, and send to whoever is asked."""
+"""Environment variables that the vendors' SDKs read, and send to any server."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def modules() -> ImportGraph:
 
 @cache
 def imports() -> Imports:
-    """What each package of `loom_core`, and each server, imports of the others; types alone do not count."""
+    """Return the imports among packages of `loom_core` and servers; types alone do not count."""
     graph = modules()
     found: dict[str, set[str]] = {}
     for module in graph.modules:

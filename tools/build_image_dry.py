@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--at", type=Path, help="where the roots are made and kept (default: not kept)")
     args = parser.parse_args()
     if not can_isolate():
-        print("This machine lets nobody make namespaces (unshare of util-linux): nothing was built.")
+        print("This machine does not allow namespaces (unshare of util-linux): nothing was built.")
         sys.exit(_CANNOT)
     try:
         with _place(args.at) as place:

@@ -89,7 +89,7 @@ def _default(written: str, field: FieldInfo) -> str:
 
 
 def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
-    """What is said of a field: its description, or the docstring of its class or of what it holds."""
+    """Return the meaning of a field: its description, or the docstring of its class or of what it holds."""
     _, _, listed = (getdoc(model) or "").partition("Attributes:\n")
     told = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE))
     held = [(getdoc(each) or "").partition("\n")[0] for each in _models(field.annotation)]

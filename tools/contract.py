@@ -62,7 +62,7 @@ def main() -> None:
 
 
 async def loom_kb() -> Contract:
-    """What loom-kb promises now."""
+    """Return the current contract of loom-kb."""
     contract = dict(await _surfaces(_kb))
     with tempfile.TemporaryDirectory() as home:
         settings = KbSettings(Path(home), roots=(Path("/notes"),), allow_urls=True, embedder="hashing")
@@ -71,7 +71,7 @@ async def loom_kb() -> Contract:
 
 
 async def loom_query() -> Contract:
-    """What loom-query-server promises now."""
+    """Return the current contract of loom-query-server."""
 
     def server(home: Path, profile: _Profile) -> Client:
         return Client(build_query(QuerySettings(home, home / "query.json", profile=profile)).protocol)
@@ -80,7 +80,7 @@ async def loom_query() -> Contract:
 
 
 async def loom_agent() -> Contract:
-    """What loom-agent-server promises now: the same whatever there is."""
+    """Return the current contract of loom-agent-server, which is the same for any configuration."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         async with Client(build_agent(AgentSettings(home, home / "agent.json")).protocol) as client:
@@ -88,7 +88,7 @@ async def loom_agent() -> Contract:
 
 
 async def loom_flow() -> Contract:
-    """What loom-flow-server promises now: without flows that are tools of their own."""
+    """Return the current contract of loom-flow-server, without flows that are tools of their own."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         async with Client(build_flow(FlowSettings(home, home / "flow.json")).protocol) as client:
@@ -144,7 +144,7 @@ def answer_schemas(server: str, profile: _Profile = "full") -> Mapping[str, Mapp
 
 
 async def surface(client: Client) -> Surface:
-    """What a server tells a client of itself."""
+    """Return a server's surface as a client sees it."""
     found: dict[str, list[dict[str, Any]]] = {
         "tools": [_sent(tool) for tool in (await client.list_tools()).tools],
         "prompts": [_sent(prompt) for prompt in (await client.list_prompts()).prompts],
@@ -156,7 +156,7 @@ async def surface(client: Client) -> Surface:
 
 
 def accepted(server: str) -> Contract:
-    """What the server in this folder has promised."""
+    """Return the accepted contract of the server in this folder."""
     if not _file(server).exists():
         return {}
     contract: dict[str, dict[str, Any]] = json.loads(_file(server).read_text(encoding="utf-8"))

@@ -68,7 +68,7 @@ _CALLED = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-_READ = {  # what says it in its files only, as somebody has read it there
+_READ = {  # licences that stand in files only, read by a person
     "promql-parser": "MIT",
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",
     "wordllama": "MIT",
@@ -81,7 +81,7 @@ def pins(text: str) -> dict[str, str]:
 
 
 def requirement_problems(text: str, *, name: str) -> list[str]:
-    """What is wrong with a file of pins: something without an exact version or hashes, or from elsewhere."""
+    """List the problems of a file of pins: what has no exact version or hashes, or is from elsewhere."""
     problems: list[str] = []
     for entry in _entries(text):
         found = _PIN.match(entry)
@@ -93,7 +93,7 @@ def requirement_problems(text: str, *, name: str) -> list[str]:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """What stands in a file of pins, each with its hashes; no comments."""
+    """Yield the entries of a file of pins, each with its hashes; no comments."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     entry: list[str] = []
     for line in lines:

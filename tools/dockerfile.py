@@ -154,7 +154,7 @@ def _instruction(text: str, line: int) -> Instruction:
 
 
 def assignments(instruction: Instruction, variables: Mapping[str, str]) -> dict[str, str]:
-    """What an ENV or a LABEL sets."""
+    """Return the assignments of an ENV or a LABEL."""
     pairs = (word.partition("=") for word in shlex.split(instruction.value))
     return {name: expanded(value, variables) for name, _, value in pairs}
 

@@ -66,7 +66,7 @@ def diagram(source: str, *_fence: object, **_settings: object) -> str:
 
 
 def _targets(page: Path) -> Iterator[Path]:
-    """What a page links to outside docs/."""
+    """Yield a page's links to places outside docs/."""
     for link in _LINK.finditer(page.read_text(encoding="utf-8")):
         target = page.parent.joinpath(link[1]).resolve()
         if not target.is_relative_to(_DOCS):

@@ -28,7 +28,7 @@ RUN --follow --json`, the resource `loom://runs/{id}/events`, `Agent.stream` in 
 
 An event is a JSON object with `type`, `payload`, `run_id`, `seq` (its place in the run, from 1, without a
 gap) and `at` (seconds since 1970). Who has seen `seq` 41 asks for what comes after 41, and misses nothing.
-The events marked with ∎ end a run, until somebody resumes it.
+The events marked with ∎ end a run, until a user resumes it.
 """
 
 _KEYS = re.compile(r"(?:\w+|…)(?: \(`\w+`\))?(?:, (?:\w+|…)(?: \(`\w+`\))?)*")

@@ -25,7 +25,7 @@ _COLUMNS = 3
 
 @dataclass(frozen=True)
 class Query:
-    """What a panel shows: `$here` stands for the chosen servers, `{{label}}` in the legend for a value."""
+    """A panel's query: `$here` stands for the chosen servers, `{{label}}` in the legend for a value."""
 
     expression: str
     legend: str

@@ -71,7 +71,7 @@ AREAS = {
     "other users of the machine": "Strangers at the local socket, folders and files that others may enter.",
     "secrets": "Secrets planted everywhere, looked for in everything that is written.",
 }
-"""What a test may be marked with, and what such tests send."""
+"""Marks of hostile tests, and what such tests send."""
 
 _HEAD = """\
 # Hostile input

@@ -21,7 +21,7 @@ _PROGRAMS = "/base"  # Python's
 _START_SECONDS = 60.0
 
 BASE_PATH = f"{_PROGRAMS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What `PATH` is in the base image."""
+"""`PATH` in the base image."""
 
 _ENTER = r"""
 root=$1 home=$2 read_only=$3 cache=$4 user=$5; shift 5
@@ -100,7 +100,7 @@ def entering(
 
 
 def joining(one: int, user: str) -> list[str]:
-    """The command that runs another beside process 1, as `docker exec` does; variables follow."""
+    """Return the command that runs another next to process 1, as `docker exec` does; variables follow."""
     own, _, group = user.partition(":")
     ids = [f"--setuid={own}", f"--setgid={group}"] if user else []
     spaces = [

@@ -55,7 +55,7 @@ def denied(root: Path = _ROOT) -> list[str]:
 
 
 def figures(root: Path = _ROOT) -> dict[str, str]:
-    """What is counted of a working tree, by what it is."""
+    """Return the figures of a working tree, by name."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in modules(root)}
     functions = [name for tree in trees.values() for name in _functions(tree)]
     participles = sum(map(_is_participle, functions))

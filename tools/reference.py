@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 
 def pages(name: str) -> Mapping[Path, str]:
-    """What the generator of this name makes: the texts of pages, from the code as it is, by their files."""
+    """Return the pages that the generator of this name makes from the current code, by their files."""
     module = import_module(f"tools.{name}{_SUFFIX}")
     return module.pages() if hasattr(module, "pages") else {module.PAGE: module.page()}
 

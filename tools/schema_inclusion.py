@@ -132,7 +132,7 @@ def _forms(schema: Schema, root: Schema) -> list[Schema]:
 
 
 def _others(schema: Schema) -> Schema | None:
-    """What properties without a name must be: {} for anything, None where there may be none."""
+    """Return the schema of properties without a name: {} for anything, None where there may be none."""
     others = schema.get("additionalProperties", True)
     if isinstance(others, bool):
         return {} if others else None

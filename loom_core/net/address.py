@@ -60,11 +60,11 @@ _GLOBAL = IPv6Network("2000::/3")
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
-"""What stands before the IPv4 address in the last half of an ISATAP address, whatever its first half."""
+"""Bits before the IPv4 address in the last half of an ISATAP address, whatever its first half."""
 
 
 def refusal_of(address: Address) -> str:
-    """What an address is if it is no place on the open internet, or empty.
+    """SSRF guard: name the kind of an address that is not on the open internet, or return an empty text.
 
     An IPv6 address that stands for IPv4 addresses (mapped, 6to4, NAT64, Teredo) is what they are. One that a
     tunnel may take for an IPv4 address (ISATAP) is what either is.
@@ -85,7 +85,7 @@ def is_metadata(address: Address) -> bool:
     """Whether an address is one where a cloud gives its machines their credentials.
 
     An IPv6 address that ends in such an IPv4 address is one, too: gateways have prefixes of their own for
-    IPv4 addresses, which nobody else knows.
+    IPv4 addresses, which only they know.
     """
     ends = () if isinstance(address, IPv4Address) else (_last_four(address),)
     return any(form in network for form in (*forms_of(address), *ends) for network in _METADATA_NETWORKS)

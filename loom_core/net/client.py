@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 _IDEMPOTENT: frozenset[Method] = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-"""What may arrive twice without harm: RFC 9110, section 9.2.2."""
+"""Idempotent methods: RFC 9110, section 9.2.2."""
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HARMLESS = frozenset(
@@ -87,7 +87,7 @@ class HttpClient:
         policy: what is allowed, and the limits.
         resolve: finds the addresses of names.
         tls: what certificates are checked against; by default those that the system trusts.
-        keep_seconds: so long a connection is kept that nobody uses; less than servers wait, 5 seconds often.
+        keep_seconds: keep-alive of an idle connection; less than that of servers, often 5 seconds.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class HttpClient:
         await self._connections.aclose()
 
     def check(self, url: str) -> str:
-        """An address in its canonical form, if nothing in it speaks against asking it. Asks nobody.
+        """Return an address in its canonical form if the policy allows it. Sends nothing.
 
         Raises:
             NetError: it is no address, or of a place that may not be asked.
@@ -147,14 +147,14 @@ class HttpClient:
             content: what is sent.
             seconds: for everything together, where that is less than the policy grants.
             repeatable: whether it does no harm if it arrives twice; by default what HTTP says of its method.
-                A server may close a kept connection just when it is used, and nobody knows what it has done:
-                so only what may be repeated goes over one, and is sent once more, over a new one.
+                A server may close a kept connection just when it is used, so that it is unknown what it has
+                done: so only what may be repeated goes over one, and is sent once more, over a new one.
 
         Returns:
             The answer, whatever its status.
 
         Raises:
-            NetError: the address may not be asked, nobody answers in time, or the answer is too large or
+            NetError: the address may not be asked, no host answers in time, or the answer is too large or
                 broken. Its message has no query strings.
         """
         target = parse_url(url)
@@ -341,7 +341,7 @@ def _too_large(target: httpx2.URL, limit: int, what: str, *, advice: str) -> Net
 
 
 ACCEPTED = "gzip, deflate"
-"""What is asked for. Every server speaks these, and both are in the standard library."""
+"""Requested encodings. Every server speaks these, and both are in the standard library."""
 
 _UNPACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _PIECE = 256 << 10
@@ -362,7 +362,7 @@ class Unpacking:
         self._inflating: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What the next bytes unpack to, in pieces of bounded size.
+        """Decompress the next bytes, in pieces of bounded size.
 
         Raises:
             NetError: they are packed as was not asked for (also as several codings on top of each other), or

@@ -20,7 +20,7 @@ _SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tupl
 class CheckedBackend(httpcore2.AsyncNetworkBackend):
     """Opens connections for an HTTP pool: resolves once, checks all addresses, connects to one of them.
 
-    TLS and the `Host` header keep the name, which the pool gives them. Nobody else resolves it again.
+    TLS and the `Host` header keep the name, which the pool gives them. Nothing resolves it again.
     """
 
     def __init__(self, gate: Gate) -> None:

@@ -49,7 +49,7 @@ class Connections:
         policy: the proxy, if there is one.
         gate: checks.
         tls: what certificates are checked against; None for those that the system trusts.
-        keep_seconds: so long a connection is kept that nobody uses; 0: each has one request.
+        keep_seconds: keep-alive of an idle connection; 0: each has one request.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ def _hide_headers() -> None:
 
 
 def system_trust() -> ssl.SSLContext:
-    """What the certificates of servers are checked against: those that the system trusts.
+    """Return the TLS context that trusts the system's certificate authorities.
 
     All connections share it, as it takes a tenth of a second of work to make. `SSL_CERT_FILE` and
     `SSL_CERT_DIR` name others.

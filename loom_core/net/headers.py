@@ -17,7 +17,7 @@ _VALUE = re.compile(r"[\t\x20-\x7e]*")
 _OF_THE_CLIENT = frozenset(
     {"connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""What says where a message ends and who is asked: two programs that read it differently can be fooled."""
+"""Headers that set a message's end or its host: two programs that read them differently can be fooled."""
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What may be asked of the network, and how much of an answer is taken."""
+"""Network policy: which requests are allowed, and how much of a reply is read."""
 
 from __future__ import annotations
 

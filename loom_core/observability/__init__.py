@@ -1,4 +1,4 @@
-"""What Loom tells of its own work: traces, through the OpenTelemetry API, and numbers, for Prometheus."""
+"""Observability: traces through the OpenTelemetry API, metrics for Prometheus, and structured logs."""
 
 from __future__ import annotations
 

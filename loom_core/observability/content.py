@@ -1,4 +1,4 @@
-"""What people and models wrote, in traces: only where the operator wants it, and never with known secrets."""
+"""Content of people and models in traces: only if the operator enables it, and never with known secrets."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def exported_traces(
     """Send the spans of the block to the collector that the environment names, if it names one.
 
     A collector that does not answer delays nothing: spans wait in a bounded queue, and at the end for
-    `flush_seconds` at the most. What stands in the way is a warning in the log, never an error: the variables
+    at most `flush_seconds`. What stands in the way is a warning in the log, never an error: the variables
     may be meant for other programs.
 
     Args:

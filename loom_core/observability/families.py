@@ -264,7 +264,7 @@ FLOW_REQUESTS = Metric(
     "loom_flow_requests_total",
     "counter",
     "HTTP requests of flow files, by what came of them in the end: a class of status codes, why there was no"
-    " answer (`NetFailure`), or that nobody waited for it any more. One that is sent again counts once.",
+    " answer (`NetFailure`), or that no caller waited for it any more. One that is sent again counts once.",
     ("method", "status"),
     {
         "method": ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),

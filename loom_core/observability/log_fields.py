@@ -1,4 +1,4 @@
-"""What a line of a log knows beside its message: whose work it was written in.
+"""Context fields of log lines: the work that a line was written in.
 
 Fields belong to a context (`contextvars`), so that they reach tasks, and threads of `anyio.to_thread`, that
 are begun in a block, without being handed on.
@@ -21,7 +21,7 @@ __all__ = ["LOG_FIELDS", "ContextField", "current_fields", "fields_now", "loggin
 ContextField: TypeAlias = Literal[
     "request_id", "method", "tool", "session", "caller", "client", "conversation", "run_id"
 ]
-"""What is known of the work that a line was written in."""
+"""Name of a field: a fact of the work that a line was written in."""
 
 LOG_FIELDS: Mapping[str, str] = MappingProxyType(
     {
@@ -37,7 +37,7 @@ LOG_FIELDS: Mapping[str, str] = MappingProxyType(
         "session": "What tells sessions of the handshake era apart over HTTP: the beginning of a hash of "
         "the id, as the id itself lets others in",
         "caller": "Name of the token or subject that has sent the request, or has asked for the run; "
-        "`local` where nobody is asked",
+        "`local` without authentication",
         "client": "Name and version that the client gives itself; not to be trusted",
         "conversation": "The session of an agent or a flow (`session_id`) that a run or a message belongs to",
         "run_id": "The run of an agent or a flow",
@@ -58,16 +58,16 @@ _current: ContextVar[Mapping[ContextField, str]] = ContextVar("loom_log_fields",
 
 
 @contextmanager
-def logging_with(fields: Mapping[ContextField, str], *, anew: bool = False) -> Generator[None]:
+def logging_with(fields: Mapping[ContextField, str], *, fresh: bool = False) -> Generator[None]:
     """Put fields into every line that is logged in the block, and in tasks and threads that it begins.
 
     Args:
         fields: what is known; what is empty is left out.
-        anew: whether nothing of what was known before holds any more, as for work that outlives the request
+        fresh: whether earlier fields are dropped, as for work that outlives the request
             which has begun it.
     """
     known: dict[ContextField, str] = {name: value for name, value in fields.items() if value}
-    before = _current.set(known if anew else {**_current.get(), **known})
+    before = _current.set(known if fresh else {**_current.get(), **known})
     try:
         yield
     finally:
@@ -75,7 +75,7 @@ def logging_with(fields: Mapping[ContextField, str], *, anew: bool = False) -> G
 
 
 def current_fields() -> Mapping[ContextField, str]:
-    """What is known of the work that is being done."""
+    """Return the fields of the current work."""
     return _current.get()
 
 

@@ -1,6 +1,6 @@
 """The log of a server: lines for people or lines of JSON, on standard error, without secrets.
 
-Whatever a library logs goes through here, and so do warnings of Python and exceptions that nobody has caught.
+Logs of libraries go through here, and so do warnings of Python and uncaught exceptions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def chosen_level(given: str = "") -> int:
 
 
 def log_formatter(form: LogFormat = "text", *, service: str = "") -> logging.Formatter:
-    """What writes lines, for a handler of one's own, such as one to a file.
+    """Create a formatter of lines, for a handler of one's own, such as one to a file.
 
     Args:
         form: text or JSON.
@@ -117,7 +117,7 @@ def _redaction() -> Redaction:
 
 
 class _Formatter(logging.Formatter):
-    """What both forms have in common: messages and tracebacks without secrets."""
+    """Common base of both forms: messages and tracebacks without secrets."""
 
     converter = time.gmtime
 
@@ -138,7 +138,7 @@ class _Formatter(logging.Formatter):
         return hidden.text(text)[-_MOST_TRACEBACK:]
 
     def _known(self, hidden: Redaction) -> dict[str, str]:
-        """What is known of the work; cut when secrets are out, as half of one is not recognised."""
+        """Return the fields of the work; cut when secrets are out, as half of one is not recognised."""
         return {name: hidden.text(value)[:_LONGEST_FIELD] for name, value in fields_now().items()}
 
 
@@ -184,7 +184,7 @@ class _JsonFormatter(_Formatter):
 
 
 def _given(record: logging.LogRecord, names: Iterable[str]) -> dict[str, object]:
-    """What a line was given as `extra`."""
+    """Return the `extra` of a line."""
     return {name: record.__dict__[name] for name in names if name in record.__dict__}
 
 

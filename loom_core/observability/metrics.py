@@ -83,4 +83,4 @@ class LoomMetrics:
 
 
 process_metrics = LoomMetrics(registry=new_registry(), enabled=False)
-"""Where the parts of Loom count that nobody has given other metrics to."""
+"""Default metrics of parts of Loom that were given no others."""

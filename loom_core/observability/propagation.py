@@ -32,7 +32,7 @@ def carried() -> dict[str, str]:
 
 
 def parent_of(carrier: object) -> Context | None:
-    """What was carried, to begin spans under; None where it is nothing, or nonsense.
+    """Extract the parent context for spans; None if there is none, or it is invalid.
 
     Args:
         carrier: a mapping with `traceparent`; whatever else is in it is passed over.
@@ -80,11 +80,11 @@ def continued(context: Context | None) -> Generator[None]:
 def detached() -> Generator[None]:
     """Let what the block does belong to no trace and no request, for work that one only happens to begin.
 
-    So its lines in the log name nobody whose work it is not.
+    So its lines in the log name no caller whose work it is not.
     """
     from opentelemetry.context import Context
 
-    with continued(Context()), logging_with({}, anew=True):
+    with continued(Context()), logging_with({}, fresh=True):
         yield
 
 

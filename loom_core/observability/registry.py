@@ -21,7 +21,7 @@ __all__ = ["CONTENT_TYPE", "OTHER", "Metric", "Reader", "Registry", "Sample"]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
-"""What stands for the values of a label that are too many."""
+"""Stand-in for the values of a label that are too many."""
 
 _MOST_VALUES = 100
 _MOST_SERIES = 1000  # of a metric: labels that are few each may be many together
@@ -120,7 +120,7 @@ class Registry:
             buckets.observe(value)
 
     def watch(self, metric: Metric, read: Reader) -> None:
-        """Have a gauge read when numbers are collected, instead of whoever gave it before."""
+        """Have a gauge read when numbers are collected, instead of the earlier reader."""
         self._readers[metric] = read
 
     def samples(self, metric: Metric) -> dict[tuple[str, ...], float]:

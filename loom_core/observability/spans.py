@@ -39,7 +39,7 @@ SpanKind: TypeAlias = Literal["internal", "client", "server"]
 
 @dataclass(frozen=True, slots=True)
 class AttributeForm:
-    """What an attribute says.
+    """Form of an attribute.
 
     Attributes:
         about: in a sentence.
@@ -258,7 +258,7 @@ FLOW_MESSAGE = SpanForm(
     name="flow_message",
     scope="loom_core.flow",
     about="A message of a conversation with flows is taken: what is to be done with it, and that at once, an"
-    " answer in words included. A run that it begins goes on beside it.",
+    " answer in words included. A run that it begins goes on next to it.",
     attributes=(
         "loom.flow.action",
         "loom.flow.how",
@@ -277,8 +277,8 @@ FLOW_DECISION = SpanForm(
 FLOW_KNOWLEDGE = SpanForm(
     name="flow_knowledge",
     scope="loom_core.flow",
-    about="What is known about a message is asked for, beside the decision; of no length where it is kept, or"
-    " asked for already.",
+    about="Knowledge about a message is requested next to the decision; of no length where it is kept,"
+    " or asked for already.",
     attributes=("gen_ai.operation.name", "loom.flow.knowledge", "retrieval.result_count", "error.type"),
 )
 FLOW_STEP = SpanForm(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["AttributeValue", "LoomTracer", "failed", "span", "start_span"]
 
 AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
-"""What an attribute may be."""
+"""Type of an attribute's value."""
 
 
 class LoomTracer:
@@ -35,7 +35,7 @@ class LoomTracer:
         kb = GraphRAGKnowledgeBase.from_config(tracer=tracer)
 
     Args:
-        agent_id: stands in its spans as `gen_ai.agent.id`; empty for nobody's.
+        agent_id: stands in its spans as `gen_ai.agent.id`; empty for no agent.
         provider: where they go; by default the program's own OpenTelemetry provider.
     """
 
@@ -57,7 +57,7 @@ class LoomTracer:
             yield started
 
     def otel(self, scope: str) -> Tracer:
-        """What makes the spans of a part of Loom."""
+        """Return OpenTelemetry's tracer for a part of Loom."""
         return _program_tracer(scope) if self._provider is None else self._provider.get_tracer(scope)
 
 

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Living(Generic[_T]):
-    """Remembers objects as long as somebody else holds them. It may be used by several threads."""
+    """Weak registry of instances: it keeps no object alive. It may be used by several threads."""
 
     def __init__(self) -> None:
         self._objects: WeakSet[_T] = WeakSet()

@@ -234,7 +234,7 @@ class Driving(ABC, Generic[_R]):
             "conversation": run.request.session_id,
             "run_id": run.id,
         }
-        with logging_with(known, anew=True), run_span(self.span_form, self._record.run) as told:
+        with logging_with(known, fresh=True), run_span(self.span_form, self._record.run) as told:
             while await self._drive_once():  # what was said in the moment in which it ended is heard, too
                 await self._record.commit()
             told(self._record.run)

@@ -1,4 +1,4 @@
-"""What the vendors' SDKs raise, as errors of Loom.
+"""Errors of the vendors' SDKs, converted to errors of Loom.
 
 The SDKs of OpenAI and Anthropic are made by one generator: their errors have the same class names and
 attributes, so neither is imported here. What passes through them as it is, such as errors of `httpx2` in the

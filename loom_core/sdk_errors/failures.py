@@ -75,7 +75,7 @@ _CODES: Mapping[ModelFailure, str] = {
     ),
     "invalid_request": "invalidparameter missingparameter invalid_argument",
 }
-"""What vendors call what happened, in small letters. Most say more than their status does: a 429 may be an
+"""Vendors' error codes, in small letters. Most say more than their status does: a 429 may be an
 empty account, a 400 a wrong key, and an error in a stream has the status 200."""
 
 _FAILURE_OF_CODE: Mapping[str, ModelFailure] = {
@@ -97,7 +97,7 @@ _FAILURE_OF_BEGINNING: Mapping[str, ModelFailure] = {
 """Codes that go on after a dot: `Throttling.RateQuota`, `RateLimitExceeded.EndpointTPMExceeded`."""
 
 _VAGUE: frozenset[ModelFailure] = frozenset({"invalid_request", "server", "other"})
-"""What vendors also say where their words tell more."""
+"""Failures for which the vendor's message says more than its code."""
 
 _WORDS: tuple[tuple[ModelFailure, re.Pattern[str]], ...] = (
     (
@@ -192,7 +192,7 @@ def _by_class(error: Exception) -> ModelFailure:
 
 
 def _codes(body: object) -> Iterator[str]:
-    """What the vendor calls it: the names that say most come first."""
+    """Yield the vendor's error codes: the most precise first."""
     fields = list(fields_of(body))
     for wanted in ("error_code", "reason", "code", "status_code", "type", "status", "error"):
         for name, value in fields:

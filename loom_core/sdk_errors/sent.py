@@ -1,4 +1,4 @@
-"""What a vendor sent in place of an answer, as far as an error holds it."""
+"""The body that a vendor sent instead of an answer, as far as an error holds it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def status_of(error: Exception, body: object) -> int | None:
 
 
 def body_of(error: Exception) -> object:
-    """What the vendor sent, read as JSON where it is JSON."""
+    """Return the vendor's body, parsed as JSON where it is JSON."""
     body: object = getattr(error, "body", None)
     if isinstance(body, str):
         try:
@@ -59,7 +59,7 @@ def fields_of(body: object, depth: int = 0) -> Iterator[tuple[str, object]]:
 
 
 def words_of(error: Exception, body: object) -> str:
-    """What was said, for people: by the vendor, else by the error; the beginning of it, if it is long."""
+    """Return the message for people: the vendor's, else the error's; the beginning of it, if it is long."""
     return (_vendors_words(body) or _own_words(error))[:_MOST_WORDS]
 
 
@@ -76,7 +76,7 @@ def _vendors_words(body: object) -> str:
 
 
 def _own_words(error: Exception) -> str:
-    """What the error says by itself; errors of connections tell the reason in their cause only."""
+    """Return the error's own message; errors of connections tell the reason in their cause only."""
     cause = error.__cause__
     own = str(error).strip() or type(error).__name__
     reason = str(cause).strip() if isinstance(cause, Exception) else ""

@@ -48,7 +48,7 @@ _ADVICE: Mapping[ModelFailure, str] = {
 
 
 class NoAnswerError(Exception):
-    """What came in place of an answer says why there is none.
+    """A reply says why it has no answer.
 
     Attributes:
         body: what came.
@@ -68,7 +68,7 @@ def model_error(
     model: str,
     key_variable: str = "",
 ) -> _E:
-    """What an SDK raised, said so that people know what to do, and programs whether to try again.
+    """Convert an SDK's error so that people know what to do, and programs whether to try again.
 
     Raise it `from None`: the vendor's own message may quote the key, and would be logged with it.
 
@@ -123,7 +123,7 @@ _SECRETS = re.compile(
     r"|\b(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[\w-]{32,}(?:\.[\w-]+)*",
     re.IGNORECASE | re.ASCII,
 )
-"""What looks like a key: with a vendor's beginning, behind `Bearer`, or long and of letters and digits."""
+"""Pattern of a key: with a vendor's beginning, behind `Bearer`, or long and of letters and digits."""
 
 
 def quoted(words: str, error: Exception) -> str:

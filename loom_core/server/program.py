@@ -28,7 +28,7 @@ __all__ = ["HomeSettings", "ServerProgram", "run_server", "served_arguments"]
 
 
 class HomeSettings(Protocol):
-    """What the settings of every server have.
+    """The settings of every server.
 
     Attributes:
         home: Loom's folder.
@@ -192,7 +192,7 @@ def _install(server: ServerProgram[_Settings], args: argparse.Namespace, served:
 def served_arguments(
     server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str] = ()
 ) -> list[str]:
-    """What a client is to give to a server: it is started in another folder, with hardly any environment.
+    """List the options that a client must pass to a server: it starts elsewhere, with little environment.
 
     Args:
         server: the one.

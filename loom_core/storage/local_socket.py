@@ -1,8 +1,8 @@
 """A local socket between the processes of one user: one request and one answer a connection.
 
-A Unix-domain socket in a folder that nobody else can enter, or a port of the loopback interface where there
+A Unix-domain socket in a folder that no other user can enter, or a port of the loopback interface where there
 are none. Both sides prove that they know a secret before anything else is said, so that neither another
-user's process nor whoever has taken over a port after its owner died learns or says anything.
+user's process nor one that has taken over a dead owner's port learns or says anything.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 Transport = Literal["unix", "tcp"]
-"""What a local socket is made of."""
+"""Transport of a local socket."""
 
 MOST_BYTES = 64 << 20
-"""Length of a request or an answer at the most."""
+"""Maximum length of a request or an answer."""
 
 _LOOPBACK = "127.0.0.1"
 _NONCE = 32
@@ -62,7 +62,7 @@ _GONE = (
     anyio.EndOfStream,
     anyio.IncompleteRead,
 )
-"""What a connection raises whose other end has gone; a deadline's `TimeoutError` is an `OSError`, too."""
+"""Exceptions of a connection whose other end has gone; a deadline's `TimeoutError` is an `OSError`, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,13 @@ def default_transport() -> Transport:
 
 
 def socket_folder() -> Path:
-    """The folder for this user's sockets, made if absent; nobody else can enter it.
+    """The folder for this user's sockets, made if absent; no other user can enter it.
 
     It is `loom-<user id>` under `$XDG_RUNTIME_DIR` or else the folder for temporary files, as the path of a
     socket must be short.
 
     Raises:
-        PeerError: it belongs to somebody else, others can enter it, or its path is too long.
+        PeerError: it belongs to another user, others can enter it, or its path is too long.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     places = [runtime] if runtime and os.access(runtime, os.W_OK) else []
@@ -133,7 +133,7 @@ async def listen(transport: Transport) -> tuple[MultiListener[SocketStream], Add
 
 
 def forget(address: Address) -> None:
-    """Remove the file of a socket at which nobody listens any more.
+    """Remove the file of a socket without a listener.
 
     Only a socket in this user's own folder is ever removed, whatever the address says.
     """
@@ -155,7 +155,7 @@ async def answer_requests(
     patience: float = 5.0,
     heartbeat: float = 0.5,
 ) -> None:
-    """Answer whoever knows the secret, until cancelled.
+    """Answer peers that know the secret, until cancelled.
 
     A peer that says nothing, too much or the wrong thing is cut off; nothing is allocated for it before it
     has proved to know the secret.

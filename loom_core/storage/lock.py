@@ -52,19 +52,19 @@ class ProcessLock:
                     os.ftruncate(file, 0)
                     os.lseek(file, 0, os.SEEK_SET)
                     os.write(file, str(os.getpid()).encode())
-                except OSError:  # the disk is full: nobody would ever give the lock back
+                except OSError:  # the disk is full: no process would ever release the lock
                     os.close(file)
                     raise
                 self._file = file
                 return True
             if _is_locked(file):
                 break
-            time.sleep(_LOOK_SECONDS)  # somebody only has a look, see `is_held`
+            time.sleep(_LOOK_SECONDS)  # another process only looks, see `is_held`
         os.close(file)
         return False
 
     def is_held(self) -> bool:
-        """Whether anybody holds the lock, in this process or another; nobody is kept from taking it."""
+        """Whether any process holds the lock, this one included; looking blocks no other process."""
         if self._file is not None:
             return True
         try:
@@ -84,11 +84,11 @@ class ProcessLock:
         they take this process for its holder.
 
         Yields:
-            Whether nobody holds the lock; if somebody does, nobody is kept from anything.
+            Whether the lock is free; if it is held, looking blocks no other process.
         """
         try:
             file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-        except FileNotFoundError:  # nobody has ever held it
+        except FileNotFoundError:  # no process has ever held it
             yield True
             return
         except OSError:  # no right to lock it

@@ -1,6 +1,6 @@
 """Which process works on a folder, and where it can be asked.
 
-The lock file `lock` decides who owns a folder; `owner.json` beside it says how to reach the owner. The
+The lock file `lock` decides who owns a folder; `owner.json` next to it says how to reach the owner. The
 latter may be out of date, as a killed process takes nothing back; the lock is never.
 """
 
@@ -45,7 +45,7 @@ class Holder:
 
 
 class OwnerCard(BaseModel):
-    """What `owner.json` says: who the owner is, and how it is asked.
+    """Content of `owner.json`: who the owner is, and how it is asked.
 
     Attributes:
         protocol: number of the protocol that it speaks.
@@ -92,7 +92,7 @@ def holder_of(folder: Path) -> Holder | None:
 
 
 def read_card(folder: Path) -> OwnerCard | None:
-    """What the last owner of a folder wrote down; None if there is nothing, or nothing that can be read."""
+    """Read the card of a folder's last owner; None if there is none, or it cannot be read."""
     try:
         with (folder / "owner.json").open("rb") as file:
             return OwnerCard.model_validate_json(file.read(_MOST_BYTES))

@@ -1,4 +1,4 @@
-"""A small file that several processes read and write, and that nobody but its owner may read."""
+"""A small file that several processes read and write, and that only its owner may read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Seen = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Draft:
-    """What is to be written: `raw`, changed in the block of `PrivateFile.writing`."""
+    """Draft of the new content: `raw`, changed in the block of `PrivateFile.writing`."""
 
     raw: bytes | None
 
@@ -45,7 +45,7 @@ class PrivateFile:
         self._raw: bytes | None = None
 
     def read(self) -> bytes | None:
-        """What is in it now; None if there is no such file. Blocks; a file that has not changed is not read.
+        """Return the content; None if there is no such file. Blocks; a file that has not changed is not read.
 
         Raises:
             ConfigError: it cannot be read.

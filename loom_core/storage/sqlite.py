@@ -36,7 +36,7 @@ class Database:
     Args:
         path: the database file, made if absent; None for a database in memory.
         schema: one SQL script per version; version n of a file means that the first n scripts ran. Those
-            that are missing run in one transaction, after a copy of the file was put beside it (`back_up`).
+            that are missing run in one transaction, after a copy of the file was put next to it (`back_up`).
         read_only: refuse to change anything.
         busy_seconds: how long to wait for another process that writes.
         repair: what to do where the file is damaged, in a sentence.
@@ -206,7 +206,7 @@ class Database:
         with self._borrowed() as connection:
             if self._version_of(connection) == known:
                 return
-            # Whoever is first migrates; the others wait for as long as that takes.
+            # The first process migrates; the others wait for as long as that takes.
             connection.execute(f"PRAGMA busy_timeout={1000 * _MIGRATION_SECONDS}")
             try:
                 with self.write() as db:
@@ -215,7 +215,7 @@ class Database:
                 connection.execute(f"PRAGMA busy_timeout={round(1000 * self._busy_seconds)}")
 
     def _run_missing(self, db: sqlite3.Connection) -> None:
-        """Bring the file up to date; part of a transaction, so that nobody writes meanwhile."""
+        """Bring the file up to date; part of a transaction, so that no other process writes meanwhile."""
         version, known = self._version_of(db), len(self._schema)
         if version == known:
             return
@@ -279,7 +279,7 @@ _SPARE = 64 << 20  # bytes that what comes after the copy may take
 
 
 def back_up(path: Path, *, version: int) -> Path:
-    """Write what a database has committed to `<name>.v<version>.backup` beside it.
+    """Write what a database has committed to `<name>.v<version>.backup` next to it.
 
     However it is cut short, that file is whole, or as it was before. An older one is replaced. Call it while
     holding the database's write lock, so that the copy is the last word of that version.

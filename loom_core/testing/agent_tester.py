@@ -95,7 +95,7 @@ class AgentTester:
 
     @property
     def result(self) -> RunResult[Any]:
-        """What came of the last run."""
+        """Result of the last run."""
         assert self._result is not None, "Nothing has run yet: await run() first."
         return self._result
 

@@ -28,7 +28,7 @@ def call(tool: str, /, **arguments: object) -> MockCall:
 
 
 MockTurn: TypeAlias = "str | MockCall | Sequence[MockCall] | MockAnswer | LLMError"
-"""What a model does when it is asked: gives an answer; makes a call, or several at once; something that needs
+"""Scripted reaction of a model: an answer; a call, or several at once; something that needs
 more words (`MockAnswer`: thinking, delays, a stream that breaks); or fails."""
 
 _Decide: TypeAlias = "Callable[[ChatRequest], MockTurn]"
@@ -64,7 +64,7 @@ class MockLLM(MockProvider):
 
     @property
     def told(self) -> list[str]:
-        """What it was told of its calls when it was asked last, in their order."""
+        """Results of its calls that it got with the last request, in their order."""
         if not self.calls:
             return []
         return [message.text for message in self.calls[-1].messages if isinstance(message, ToolMessage)]

@@ -31,7 +31,7 @@ def open_session(
     """A session on the processor that runs on the calling thread alone and may be called from many.
 
     Args:
-        graph: the ONNX file, or where it is; one that keeps weights in a file beside it is opened by its
+        graph: the ONNX file, or where it is; one that keeps weights in a file next to it is opened by its
             place.
         model: name of the model, for errors.
         weights: what the graph refers to by name and does not hold.
@@ -97,7 +97,7 @@ def run_session(
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What onnxruntime raises; these have no base in common."""
+    """Return the exceptions of onnxruntime; these have no base in common."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     return (

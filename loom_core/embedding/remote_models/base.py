@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _C = TypeVar("_C")
 
 _LEAST_TOKENS = 32
-"""Room for text that is left in a request beside a prefix; a server that takes less is none for passages."""
+"""Room for text that is left in a request next to a prefix; a server that takes less is none for passages."""
 
 
 class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
@@ -63,7 +63,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     def __init__(
         self, vendor: EmbeddingVendor, *, model: str, base_url: str, **options: Unpack[RemoteOptions]
     ) -> None:
-        """Remember whom to ask; nobody is asked yet. See `RemoteSettings.of`."""
+        """Store the settings; nothing is sent yet. See `RemoteSettings.of`."""
         self._settings = RemoteSettings.of(vendor, model=model, base_url=base_url, **options)
         self._vendor, self._model = vendor, self._settings.model
         self._dimension = self._settings.dimension
@@ -84,7 +84,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     @property
     def config(self) -> dict[str, str]:
-        """What makes this embedder again, with all that is known today written out; never a key.
+        """Configuration that recreates this embedder, with all that is known today written out; never a key.
 
         Raises:
             ConfigError: the dimension is not known yet, see `prepare`.
@@ -119,7 +119,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """ISO 639-1 codes the model covers, or None for about every language, or where nobody knows."""
+        """ISO 639-1 codes the model covers, or None for about every language, or if unknown."""
         return self._settings.known.languages
 
     @property
@@ -176,7 +176,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     @abstractmethod
     def _make_client(self) -> _C:
-        """What requests are made with. Called in a worker thread: it may import and read the key.
+        """Create the client for requests. Called in a worker thread: it may import and read the key.
 
         Raises:
             EmbeddingError: a package or the key is missing.
@@ -191,7 +191,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         return {}
 
     def _wanted_dimension(self) -> int | None:
-        """What the server is asked for, if it is to be asked: a length that is not the model's own."""
+        """Return the dimension to request, if any: a length that is not the model's own."""
         known, wanted = self._settings.known, self._settings.dimension
         return wanted if known.shortens and wanted != known.dimension else None
 
@@ -234,7 +234,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         return self._unreadable(f"{where}: {first['msg']}")
 
     def _failed(self, error: Exception) -> EmbeddingError:
-        """What the SDK or the HTTP client raised, see `model_error`."""
+        """Convert an error of the SDK or the HTTP client, see `model_error`."""
         return model_error(
             error,
             kind=EmbeddingError,
@@ -315,7 +315,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             raise self._error(
                 f"{capitalised(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
                 f" not of {self._dimension:,}.",
-                advice="Have the model back that was there under this name, or make all vectors anew.",
+                advice="Bring back the earlier model of this name, or rebuild all vectors.",
                 failure="invalid_request",
             )
 
@@ -463,7 +463,7 @@ _POLICIES: Mapping[EmbeddingKind, RetryPolicy] = {
     "query": RetryPolicy(attempts=2, base=0.2, longest_wait=2.0, deadline=10.0),
     "passage": RetryPolicy(attempts=4, base=0.5, longest_wait=60.0, deadline=60.0),
 }
-"""Somebody waits for a question, and words and graph can answer it; passages are tried again later."""
+"""A user waits for a question, and words and graph can answer it; passages are tried again later."""
 
 _SLOW_ADVICE = (
     "The server may still be loading the model: try again in a moment, or allow it more time (timeout)."
@@ -511,7 +511,7 @@ class Patience:
             )
 
     async def run(self, attempt: Callable[[], Awaitable[_T]], *, policy: RetryPolicy) -> _T:
-        """What a request returns, at last; see `RetryPolicy.run`.
+        """Return the result of a request, with retries; see `RetryPolicy.run`.
 
         Raises:
             EmbeddingError: the last attempt failed, or the time is over.
@@ -540,7 +540,7 @@ class Patience:
     async def _tell(self) -> None:
         await anyio.sleep(_WAITING_SECONDS)
         _log.warning(
-            "%s has not answered with %s yet, and may be loading it: that is waited for, %g s at the most.",
+            "%s has not answered with %s yet, and may be loading it: waiting for up to %g s.",
             self._title,
             self._settings.model,
             self._settings.timeout,

@@ -46,7 +46,7 @@ class _RemoteConfig(BaseModel):
 
 
 def remote_embedder(config: Mapping[str, object]) -> OllamaEmbedder | OpenAICompatibleEmbedder:
-    """The embedder that a configuration describes; nobody is asked yet.
+    """The embedder that a configuration describes; nothing is sent yet.
 
     Args:
         config: `provider`, a name of `EMBEDDING_VENDORS`, and what else it takes.
@@ -87,7 +87,7 @@ def remote_embedder(config: Mapping[str, object]) -> OllamaEmbedder | OpenAIComp
 
 
 def config_of_text(text: str) -> dict[str, object] | None:
-    """What a text on a command line names: `openai`, `ollama:bge-m3`, or JSON; None for no remote model.
+    """Parse a text on a command line: `openai`, `ollama:bge-m3`, or JSON; None for no remote model.
 
     Raises:
         ConfigError: it begins as JSON does and is none, or no object.

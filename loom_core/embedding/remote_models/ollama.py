@@ -61,7 +61,7 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
     """
 
     def __init__(self, *, model: str, base_url: str = "", **options: Unpack[RemoteOptions]) -> None:
-        """Remember whom to ask; nobody is asked yet.
+        """Store the settings; nothing is sent yet.
 
         Args:
             model: a model that has been pulled, such as `bge-m3`.

@@ -66,7 +66,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
         passage_input_type: str = "",
         **options: Unpack[RemoteOptions],
     ) -> None:
-        """Remember whom to ask; nobody is asked yet.
+        """Store the settings; nothing is sent yet.
 
         Args:
             provider: name of a row of `EMBEDDING_VENDORS`; it says where, and within which limits.
@@ -109,7 +109,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
 
         key = self._key()
         client = AsyncOpenAI(
-            # Without any, the SDK takes that of OpenAI from the environment, whoever is asked.
+            # Without any, the SDK takes that of OpenAI from the environment, whatever the server.
             api_key=key.get_secret_value() if key is not None else _NO_KEY,
             base_url=self._settings.base_url,
             timeout=httpx2.Timeout(self._settings.timeout, connect=min(5.0, self._settings.timeout)),
@@ -147,7 +147,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
             raise self._unreadable("a vector is neither numbers nor base64 of numbers") from None
 
     async def _post(self, client: AsyncOpenAI, texts: list[str], kind: EmbeddingKind) -> bytes:
-        """The body of an answer, read by nobody yet: the SDK checks nothing, and believes the order."""
+        """Return the unparsed body of a reply: the SDK checks nothing, and trusts the order."""
         import httpx2
         from openai import OpenAIError, omit
 

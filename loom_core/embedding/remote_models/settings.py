@@ -1,4 +1,4 @@
-"""What a remote embedding model is asked with: what the user says, then what is known of model and vendor."""
+"""Settings of a remote embedding model: the user's options, then known facts of model and vendor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ USUAL_CONCURRENCY = 4
 
 
 class RemoteOptions(TypedDict, total=False):
-    """What every remote embedder may be told.
+    """Options of every remote embedder.
 
     Attributes:
         api_key: the key, where it does not come from the environment or the keyring.
@@ -66,7 +66,7 @@ class RemoteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """The same, with nothing left open but the dimension of a model nobody knows.
+    """The same, with nothing left open but the dimension of an unknown model.
 
     Attributes:
         vendor: where the model is.
@@ -341,6 +341,6 @@ _MODELS = (
 
 
 def known_model(name: str) -> KnownModel:
-    """What is known of a model; of one nobody knows, that it takes 8192 tokens and about every language."""
+    """Return the facts of a model; an unknown one takes 8192 tokens and about every language."""
     folded = name.casefold()
     return next((model for model in _MODELS if fnmatchcase(folded, model.pattern)), KnownModel(pattern=name))

@@ -23,9 +23,9 @@ class EmbeddingVendor:
         name: what it is called in a configuration.
         title: what people call it.
         base_url: where its interface is; empty where the user has to say.
-        model: the model that is asked when nobody chooses; empty where the user has to say.
+        model: the default model; empty where the user has to say.
         key_variable: the environment variable that holds the key; empty where the user has to say.
-        needs_key: whether it answers nobody without one.
+        needs_key: whether it requires one.
         docs: the vendor's page that says all this.
         encoding: see `Encoding`.
         max_texts: how many texts a request may hold.

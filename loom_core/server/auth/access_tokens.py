@@ -1,4 +1,4 @@
-"""OAuth 2.1 resource server: access tokens that somebody else issues, as signed JWTs (RFC 9068).
+"""OAuth 2.1 resource server: access tokens from an external issuer, as signed JWTs (RFC 9068).
 
 What is checked: the signature, by a key of the issuer and an algorithm of the list; `iss`; `aud`, which must
 be this server, so that a token for another service is worth nothing here; `exp` and `nbf`; and that it is an
@@ -91,7 +91,7 @@ class VerifiedJwt:
 
 
 class IssuerUnavailableError(NetError):
-    """The issuer's keys cannot be had: nobody can be told whether a token holds."""
+    """The issuer's keys are unavailable, so no token can be validated."""
 
 
 class JwtVerifier:
@@ -108,7 +108,7 @@ class JwtVerifier:
         self._keys = SigningKeys(issuer.url, issuer.jwks_url, client=client)
 
     async def verify(self, token: str) -> VerifiedJwt | None:
-        """What a token allows, or None if it does not hold; the log says why.
+        """Return the permissions of a valid token, or None if it is invalid; the log says why.
 
         Raises:
             IssuerUnavailableError: the keys of the issuer cannot be had.

@@ -1,4 +1,4 @@
-"""Who sent an HTTP request: bearer tokens of ours and of an issuer, and what is said to whoever has none."""
+"""Authentication of HTTP requests: our bearer tokens, access tokens of an issuer, challenges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AuthSettings:
 
     Attributes:
         tokens: the file of our own bearer tokens, see `paths.token_path`; None for none.
-        issuer: who issues access tokens for this server; None for nobody.
+        issuer: who issues access tokens for this server; None for no issuer.
     """
 
     tokens: Path | None = None
@@ -40,13 +40,13 @@ class AuthSettings:
 
     @property
     def demanded(self) -> bool:
-        """Whether anybody is asked who they are."""
+        """Whether requests must authenticate."""
         return self.tokens is not None or self.issuer is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What let a request in.
+    """The credential that admitted a request.
 
     Attributes:
         caller: who it is.
@@ -132,7 +132,7 @@ class Authentication:
         return Credential(verified.caller, verified, None)
 
     def _unknown(self, reason: _TokenProblem, text: str, *, caller: Caller | None = None) -> RefusedError:
-        # Whoever has sent no credentials is told no error (RFC 6750, 3.1).
+        # A request without credentials gets no error code (RFC 6750, 3.1).
         told = {} if reason == "no_token" else {"error": "invalid_token", "error_description": text}
         challenge = self._header(**told, scope="read write")
         code = "unauthorized" if reason == "no_token" else "invalid_token"

@@ -25,13 +25,13 @@ SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request.
+    """The sender of a request.
 
     Attributes:
         name: for people and logs, such as the name of a token.
         scopes: what they may do.
         sources: what they may use of the server's data, such as knowledge bases; None for all.
-        id: what tells one caller from another, even of one name; empty where nobody is asked.
+        id: what tells one caller from another, even of one name; empty without authentication.
         context: variables that are theirs whatever a call says, such as their tenant.
     """
 
@@ -51,13 +51,13 @@ class Caller:
 
 
 EVERYTHING = Caller("local", SCOPES)
-"""Whoever started the server over stdio, or asks it on this machine while it demands no authentication."""
+"""The user of a stdio server, or a local client of a server that demands no authentication."""
 
 _current: ContextVar[Caller] = ContextVar("loom_caller", default=EVERYTHING)
 
 
 def current_caller() -> Caller:
-    """The caller that is being served; `EVERYTHING` where nobody is, as in background work."""
+    """The caller that is being served; `EVERYTHING` outside of requests, as in background work."""
     return _current.get()
 
 

@@ -1,4 +1,4 @@
-"""The public keys of an issuer of access tokens: found, fetched, kept, and fetched anew when they change."""
+"""The public keys of an issuer of access tokens: discovery, cache, and refresh after key rotation."""
 
 from __future__ import annotations
 

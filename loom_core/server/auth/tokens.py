@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is kept of a token.
+    """The stored facts of a token.
 
     Attributes:
         name: what it is called; unique in its file.
@@ -112,9 +112,9 @@ class TokenFile:
         self._tokens: dict[str, Token] = {}
 
     def find(self, token: str) -> Token | None:
-        """What is known of a token, expired or not; None if there is no such token.
+        """Return the stored facts of a token, expired or not; None if there is no such token.
 
-        A file that cannot be read counts as empty: then nobody is let in, and the log says why.
+        A file that cannot be read counts as empty: then no request is admitted, and the log says why.
         """
         if not has_token_form(token):
             return None
@@ -153,7 +153,7 @@ class TokenFile:
         seconds: float | None = None,
         context: Mapping[str, str] | None = None,
     ) -> tuple[Token, SecretStr]:
-        """Make a token; returns what is kept of it, and the token itself, which nobody can find out again.
+        """Make a token; returns what is kept of it, and the token itself, which cannot be recovered later.
 
         Args:
             name: what it is called: letters and digits of any script, and `_.-`.
@@ -228,7 +228,7 @@ class TokenFile:
     def _unreadable(self, reason: str) -> ConfigError:
         return ConfigError(
             f"The file of tokens {self.path} cannot be read: {reason}.",
-            advice="Put it right, or move it away and create the tokens anew.",
+            advice="Repair it, or move it away and create the tokens again.",
         )
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a call needs from its client in the middle: above all what its user answers.
+"""Input that a call requests from its client while it runs, such as the answers of its user.
 
 | client | way |
 |---|---|
@@ -68,7 +68,7 @@ class ClientInput(Protocol):
 
     @property
     def kept(self) -> dict[str, str]:
-        """What the function puts here it finds again when it is run again with the client's responses.
+        """State that the function keeps between its runs: it gets it back with the client's responses.
 
         Such as the id of what it has started: put it here before anything is fetched. It goes along sealed.
         """
@@ -220,7 +220,7 @@ class LiveRequests:
 
 
 def response_to(request: InputRequest, name: str, given: object) -> InputResponse:
-    """What a client gave, as the response to a request.
+    """Parse a client's reply as the response to a request.
 
     Raises:
         MCPError: it is none (-32602).

@@ -1,4 +1,4 @@
-"""What a tool, a prompt, a resource or a completion may know about the call it serves."""
+"""The context of a call for tools, prompts, resources and completions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Capability", "ToolContext", "parameters", "taking_context"]
 
 Capability = Literal["sampling", "roots", "elicitation"]
-"""What a client may be able to do for a server; all else is an extension, named like `example.com/name`."""
+"""Capabilities a client may offer to a server; all else is an extension, named like `example.com/name`."""
 
 T = TypeVar("T")
 

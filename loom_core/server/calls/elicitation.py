@@ -42,7 +42,7 @@ _FIELD_TYPES = {"string", "number", "integer", "boolean", "array"}
 _FIELD_FORMATS = {"email", "uri", "date", "date-time"}
 
 Outcome = Literal["accepted", "declined", "cancelled", "timed_out", "unavailable"]
-"""What came of a question: answered, refused, closed without an answer, not answered in time, not asked."""
+"""Outcome of an elicitation: answered, refused, closed without an answer, timed out, not asked."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
@@ -50,7 +50,7 @@ ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[ModelT_co]):
-    """What the user answered.
+    """The user's answer.
 
     Attributes:
         outcome: what came of the question.
@@ -63,7 +63,7 @@ class Answer(Generic[ModelT_co]):
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """What the user filled into a form that is known as a JSON Schema only.
+    """The user's answer to a form that is known as a JSON Schema only.
 
     Attributes:
         outcome: what came of the question.
@@ -165,7 +165,7 @@ async def ask_form(
 def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """The form for what a JSON Schema describes; None if no form has room for it.
 
-    Forms know plain fields only, and few keywords: what is said with others, whoever asks has to check.
+    Forms know plain fields only, and few keywords: the caller has to check all others.
 
     Args:
         schema: of an object, or empty for a form without fields.
@@ -214,7 +214,7 @@ async def consent(
         ctx: the call.
         question: what is to be agreed to, for people.
         confirmed: whether the model says that the user has agreed. It counts only where the client cannot
-            ask: else whoever wrote what the model reads could agree in the user's place.
+            ask: else the author of text that the model reads could agree for the user.
         otherwise: how to call again once the user has agreed in the conversation, for a model whose client
             cannot ask: “call `add` again with confirm: true”.
         name: as for `ask`.

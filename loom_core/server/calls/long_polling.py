@@ -96,14 +96,14 @@ class Attending:
     ) -> Run:
         """Wait for a run, in one call of a client.
 
-        It ends when the run has ended or is paused, when it waits for somebody who cannot be asked here, or
+        It ends when the run has ended or is paused, when it waits for input that cannot be requested here, or
         when the time is over. What the run does is not affected by that.
 
         Args:
             ctx: the call.
             run_id: which run.
             after: seq of the last event that is known already.
-            seconds: how long to wait at the most.
+            seconds: how long to wait at most.
             task: whether the call may become a task, which has no limit; and what a client does that cancels
                 it: it does not wait any more, or the run it has started is not wanted any more.
 
@@ -172,7 +172,7 @@ class Attending:
         check_fits(pending, order)
         try:
             await self.runs.decide(run, order)
-        except InvalidInputError:  # somebody else, or the deadline, was faster: the run says what holds
+        except InvalidInputError:  # another decision, or the deadline, came first: the run has it
             return True
         return True
 
@@ -243,12 +243,12 @@ class _Lines:
 
 
 def decided_by(ctx: ToolContext) -> str:
-    """What stands in the journal for who has decided."""
+    """Return the name of the decider for the journal."""
     return ctx.caller.name if ctx.caller.id else "the user"
 
 
 def _name(ctx: ToolContext, pending: Pending) -> str:
-    """What a question is called in this call: another each time that the run asks the same."""
+    """Return the name of a question in this call: another each time that the run asks the same."""
     times = ctx.client_input.kept.get(f"answered {pending.id}")
     return f"{pending.id}.{times}" if times else pending.id
 

@@ -20,7 +20,7 @@ _Send = Callable[[float, float | None, str | None], Awaitable[None]]
 def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
     """The reporter of one call; it does nothing where the client did not ask for progress.
 
-    Once the call has become a task, the task tells it to whoever asks.
+    Once the call has become a task, clients get it by polling the task.
 
     Args:
         ctx: the call.

@@ -123,7 +123,7 @@ def _checked(keys: Sequence[str], where: str) -> Sequence[str]:
 
 
 def _shared_key(path: Path) -> str:
-    """The key in a file; it is written whole under another name first, so that nobody reads half of it."""
+    """The key in a file; it is written under another name first, so that no process reads half of it."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

@@ -110,7 +110,7 @@ class TaskCall:
         self._scope.cancel()
 
     async def answered(self) -> HandlerResult | Task:
-        """What to answer the call with: its result, or the task that it has become.
+        """Return the reply to the call: its result, or the task that it has become.
 
         Raises:
             Exception: what the function raised before.
@@ -118,7 +118,7 @@ class TaskCall:
         try:
             await self._settled.wait()
         except anyio.get_cancelled_exc_class():
-            self._scope.cancel()  # nobody waits for an answer any more, and there is no task
+            self._scope.cancel()  # no caller waits for an answer any more, and there is no task
             raise
         if self._task is not None:
             return self._task
@@ -162,7 +162,7 @@ class TaskCall:
     async def _call_off(self, on_cancel: Callable[[], Awaitable[None]]) -> None:
         try:
             await on_cancel()
-        except Exception:  # noqa: BLE001 - the outermost handler of work that nobody waits for
+        except Exception:  # noqa: BLE001 - the outermost handler of work that no caller waits for
             _log.exception("the work behind a cancelled task goes on")
 
 
@@ -292,7 +292,7 @@ class Task:
 
     @property
     def requests(self) -> dict[str, InputRequest]:
-        """What it needs from its client now, by keys that are never used again."""
+        """Pending requests to its client, by keys that are never used again."""
         return {key: question.request for key, question in self._questions.items()}
 
     def become(self, status: TaskStatus, *, message: str | None = None) -> None:

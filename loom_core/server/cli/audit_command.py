@@ -118,10 +118,10 @@ def _verify(path: Path, args: argparse.Namespace) -> int:
 
 
 def unkept_told(lines: int) -> str:
-    """What it means that nobody kept the end of some lines."""
+    """Explain lines whose end was not kept."""
     return (
-        f"Lines whose end was not kept beside the audit: {lines:,}. A process died as it wrote them, or"
-        " somebody has put them in."
+        f"Lines whose end was not kept next to the audit: {lines:,}. A process died as it wrote them, or"
+        " another program inserted them."
     )
 
 
@@ -183,7 +183,7 @@ def _line(entry: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditedCommand:
-    """What of a command is on the audit.
+    """The facts of a command that its audit entry has.
 
     Attributes:
         arguments: these of its arguments; others may be secret, as what `mcp add` puts into an environment.

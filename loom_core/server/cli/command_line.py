@@ -1,6 +1,6 @@
-"""What the command lines of all servers share: how a command is declared, how it ends, how it answers.
+"""The common parts of all servers' command lines: declaring commands, exit codes, printing answers.
 
-Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 nobody reads the answer any more; a server
+Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 broken pipe; a server
 may have others of its own.
 """
 
@@ -45,22 +45,22 @@ _NOT_READ = 141
 _SPLIT = {"install", "mcp"}
 _OF_THE_PROGRAM = {"-h", "--help", "--version"}
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
-"""What `ArgumentParser.add_subparsers` gives."""
+"""The return type of `ArgumentParser.add_subparsers`."""
 
 _REFERENCE = "${user_config."
 
 
 class CommandReport(Protocol):
-    """What a command has done, where its code is shared and prints nothing."""
+    """Outcome of a command whose code is shared and prints nothing."""
 
     @property
     def lines(self) -> Sequence[str]:
-        """What stands on standard output, line by line."""
+        """Lines for standard output."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What people are told beside the answer."""
+        """Notes for people, in addition to the answer."""
         ...
 
     @property
@@ -111,7 +111,7 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
 
 
 def parsed(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
-    """What a line says, with options between the arguments of a command, too.
+    """Parse a line, with options between the arguments of a command, too.
 
     A command whose last argument may be there several times names it as the default `takes_more`. What a
     command does not know is answered with its own usage.
@@ -271,7 +271,7 @@ def serve_as_asked(
 
 
 def show_report(report: CommandReport, *, as_json: bool) -> None:
-    """Print what a shared command has done: the answer on standard output, the rest beside it."""
+    """Print a shared command's report: the answer to standard output, notes to standard error."""
     from loom_core.server.cli.console import out, out_json, say
 
     if as_json:

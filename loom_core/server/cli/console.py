@@ -40,7 +40,7 @@ def accept_any_text() -> None:
 
 
 def close_answer() -> None:
-    """Drop what is not written yet, as nobody reads it any more, so that the interpreter ends quietly."""
+    """Drop unwritten output after a broken pipe, so that the interpreter ends quietly."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -62,7 +62,7 @@ def out_json(value: BaseModel | dict[str, object]) -> None:
 
 
 def say(text: str) -> None:
-    """A line beside the answer, on standard error."""
+    """Print a line to standard error, apart from the answer."""
     sys.stderr.write(f"{_harmless(text)}\n")
 
 

@@ -1,4 +1,4 @@
-"""What `doctor` commands find out about an installation, as data, and how a person reads it."""
+"""Health report of an installation (`doctor`): the data, and its text for people."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
 
 
 def ready_lines(name: str, url: str, settings: HttpSettings) -> list[str]:
-    """What a person who has started a server on HTTP wants to know: where it is, for whom, how to use it.
+    """Describe a started HTTP server to a person: where it is, for whom, how to use it.
 
     Args:
         name: the server's name.

@@ -1,6 +1,6 @@
 """The commands that every server has, declared; what they do is in `server.program`.
 
-A server has others of its own beside them, and leaves out what makes no sense for it.
+A server adds others of its own, and leaves out what makes no sense for it.
 """
 
 from __future__ import annotations

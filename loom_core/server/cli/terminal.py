@@ -97,7 +97,7 @@ async def _answered(keyboard: Keyboard, pending: Pending, by: str) -> Answered |
 
 
 def _value(said: str, kind: str) -> object:
-    """What was typed as the type that is wanted, where it can be."""
+    """Convert typed text to the requested type, where possible."""
     if kind == "boolean":
         return said.strip().lower() in {"y", "yes", "true", "1", "是"}
     if kind in {"integer", "number"}:
@@ -212,7 +212,7 @@ class Interrupts:
             raise error
 
     async def next(self) -> None:
-        """Returns when Ctrl-C is pressed, or was and nobody has heeded it."""
+        """Returns when Ctrl-C is pressed, or was pressed earlier and not handled yet."""
         while not self._count:
             self._came = anyio.Event()
             await self._came.wait()

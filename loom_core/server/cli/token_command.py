@@ -24,11 +24,11 @@ _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 
 @dataclass(frozen=True, slots=True)
 class TokenReport:
-    """What the command answers.
+    """Outcome of the command.
 
     Attributes:
         lines: for standard output; of `create` the token alone, so that it can go on into a secret store.
-        notes: for people, beside the answer.
+        notes: for people, in addition to the answer.
         data: the same for programs.
     """
 

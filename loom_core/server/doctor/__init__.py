@@ -1,4 +1,4 @@
-"""What every server's `doctor` looks at. None of it changes anything, and nothing can make it wait for long.
+"""Checks of every server's `doctor`. They change nothing, and each has a deadline.
 
 | module | what it is for |
 |---|---|

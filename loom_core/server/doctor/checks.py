@@ -58,7 +58,7 @@ _LITTLE_DISK = 500 << 20  # bytes; an ingest that fills the disk stops there
 _REPORTS = Path("Microsoft", "DeveloperTools", ".onnxruntime")
 _TRUE = {"1", "true", "yes", "on"}
 _SECTIONS = {client.section for client in CLIENTS.values()}
-"""What clients call the part that holds the servers; people take the one of another client."""
+"""Names of the clients' sections of servers; a frequent mistake is to use another client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _report_folder(variables: Mapping[str, str], user_home: Path) -> Path:
 def paste_safe(
     report: HealthReport, *, home: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> HealthReport:
-    """A report without what is nobody else's business, whoever has put it there.
+    """Return a report without private data, from whichever check.
 
     Names of knowledge bases, and of folders that are not under the home folder, stay.
 
@@ -382,14 +382,14 @@ def _section_findings(client: Client, path: Path, configuration: Mapping[str, An
 
 def _entry_findings(host: _Host, program: str) -> Iterator[Finding]:
     client, title = host.client, host.client.title
-    anew = f"Write the entry anew: {program} install {client.id}"
+    again = f"Write the entry again: {program} install {client.id}"
     for name, entry in host.entries.items():
         command = str(entry.get("command", entry.get("cmd")))
         if shutil.which(Path(command).expanduser()) is None:
             message = f"{title} starts {name!r} by {command}, and there is no such command."
-            yield problem("command-missing", message, anew)
+            yield problem("command-missing", message, again)
         if not client.names.fullmatch(name):
-            yield warning("host-name", f"{title} may refuse a server of the name {name!r}.", anew)
+            yield warning("host-name", f"{title} may refuse a server of the name {name!r}.", again)
     if len(host.entries) > 1:
         names = ", ".join(map(repr, host.entries))
         first, *rest = (_started(entry) for entry in host.entries.values())
@@ -450,14 +450,14 @@ def _python_findings(top: Distribution, interpreter: RunningPython) -> Iterator[
 
 
 def _package_findings(top: Distribution, direct: dict[str, str]) -> Iterator[Finding]:
-    """What is missing or of a wrong version; Loom's own requirements come before those of others.
+    """Find missing packages and wrong versions; Loom's own requirements come before those of others.
 
     Args:
         top: whose requirements, and theirs in turn.
         direct: gets the versions of what Loom's own distributions require, by name.
     """
     program = top.metadata["Name"]
-    remedy = f"Install {program} anew in a place of its own: uv tool install --force {program}"
+    remedy = f"Install {program} again in its own environment: uv tool install --force {program}"
     waiting: deque[tuple[Distribution, frozenset[str]]] = deque([(top, frozenset())])
     seen: set[tuple[str, frozenset[str]]] = set()
     told: set[str] = set()
@@ -487,7 +487,7 @@ def _package_findings(top: Distribution, direct: dict[str, str]) -> Iterator[Fin
 
 
 def _required(owner: Distribution, extras: Collection[str]) -> Iterator[Requirement]:
-    """What a distribution requires on this machine, with these extras."""
+    """Yield a distribution's requirements on this machine, with these extras."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in owner.requires or ():

@@ -39,7 +39,7 @@ class Check:
 
 
 async def examine(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
-    """Run checks, and report on them in their order. It takes as long as the longest deadline at the most.
+    """Run checks, and report on them in their order. It takes at most the longest deadline.
 
     A check that hangs or fails becomes a finding of its section.
 
@@ -77,7 +77,7 @@ def blocking(look: Callable[[], _T]) -> Callable[[], Awaitable[_T]]:
                 results.append(look())
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 failures.append(error)
-            with suppress(RunFinishedError):  # nobody waits any more
+            with suppress(RunFinishedError):  # no caller waits any more
                 from_thread.run_sync(done.set, token=token)
 
         threading.Thread(target=work, name="doctor", daemon=True).start()
@@ -109,8 +109,6 @@ async def _looked(check: Check, program: str) -> Sequence[Section]:
         _log.debug("the check %r failed", check.name, exc_info=cause)
         reason = str(cause).partition("\n")[0]
         message = f"It cannot be examined: {type(cause).__name__}: {reason}"
-        remedy = (
-            f"Install {program} anew, with all that it requires." if isinstance(cause, ImportError) else again
-        )
+        remedy = f"Install {program} again with all it requires." if isinstance(cause, ImportError) else again
         finding = problem("cannot-be-examined", message, remedy)
     return (Section(name=check.name, findings=[finding]),)

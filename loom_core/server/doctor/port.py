@@ -72,7 +72,7 @@ def _bind(address: str, port: int) -> None:
 
 
 def _served(address: str, port: int) -> str:
-    """What a Loom server that listens there calls itself, or empty."""
+    """Return the name of the Loom server that listens there, or empty."""
     connection = http.client.HTTPConnection(address, port, timeout=_HTTP_SECONDS)
     try:
         connection.request("GET", "/healthz")

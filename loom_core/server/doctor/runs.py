@@ -21,7 +21,7 @@ _MOST_RUNS = 1000
 
 
 async def runs_section(path: Path, *, see: str, drive: str) -> Section | None:
-    """What a journal holds; None if there is none.
+    """Summarize a journal; None if there is none.
 
     Args:
         path: its file.

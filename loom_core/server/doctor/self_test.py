@@ -142,7 +142,7 @@ def _failure(probe: ServerProbe, program: str) -> Finding:
         return problem("too-slow", message, _faster(program))
     ended = "" if probe.exit_code is None else f" (exit code {probe.exit_code})"
     message = f"In the {probe.era} era {probe.failure}{ended}{_said(probe)}."
-    remedy = f"Run the command of this section by hand to see its log; then install {program} anew."
+    remedy = f"Run the command of this section by hand to see its log; then install {program} again."
     return problem("does-not-serve", message, remedy)
 
 

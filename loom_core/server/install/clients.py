@@ -74,7 +74,7 @@ class Client:
         return machine.project.joinpath(*self.project_file) if self.project_file else None
 
     def entry(self, server: InstalledServer) -> dict[str, Any]:
-        """What stands in the configuration for a server. It holds no secret."""
+        """Return a server's entry in the configuration. It holds no secret."""
         command, arguments, variables = self.keys
         entry: dict[str, Any] = dict(self.fixed(server))
         if self.typed:

@@ -49,7 +49,7 @@ class Program:
 
 
 class InstallReport(BaseModel):
-    """What a command did.
+    """Outcome of a command.
 
     Attributes:
         action: what happened to the entry; `printed` where it is only shown.
@@ -74,7 +74,7 @@ class InstallReport(BaseModel):
     notes: list[str] = []
 
     def lines(self) -> list[str]:
-        """What a person is told, after the diff."""
+        """Lines for people, after the diff."""
         title = CLIENTS[self.client].title if self.client in CLIENTS else "any client that reads mcpServers"
         would = "would be " if self.dry_run else ""
         said = {
@@ -109,7 +109,7 @@ def install(
     Raises:
         InvalidInputError: no client is named; it has no such scope, or takes no such name.
         ConfigError: the server would not start, or the configuration cannot be changed; the message says why.
-        StoreBusyError: somebody else changed it just now.
+        StoreBusyError: another process changed it just now.
     """
     if args.client is None and not args.print_only:
         raise InvalidInputError("Which client?", advice=f"Name one: {', '.join(CLIENTS)}; or give --print.")
@@ -159,7 +159,7 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
     Raises:
         InvalidInputError: the client has no such scope, or takes no such name.
         ConfigError: its configuration cannot be changed; the message says where and why.
-        StoreBusyError: somebody else changed it just now.
+        StoreBusyError: another process changed it just now.
     """
     client = CLIENTS[args.client]
     file = ConfigFile.read(_file(client, args, program.machine))
@@ -303,7 +303,7 @@ def planned_uninstall(
 
     Raises:
         ConfigError: the file is broken, or written too unusually; the entry is that of something else, or
-            somebody has put into it what would be lost.
+            it has additions by hand that would be lost.
     """
     old, servers = _found(client, name, file)
     if old is None:
@@ -317,7 +317,7 @@ def planned_uninstall(
     if more and not force:
         raise ConfigError(
             f"The entry {name!r} of {client.title} holds what `install` does not write: {', '.join(more)}.",
-            advice="Give --force to remove it with all that. The file as it was is kept beside it.",
+            advice="Give --force to remove it with all that. The file as it was is kept next to it.",
         )
     diff = _diff(client, name, file.path, old, None)
     before = _before_install(client, name, file, old)

@@ -48,7 +48,7 @@ class ConfigFile:
 
     @property
     def text(self) -> str:
-        """What is in it, without a byte order mark and with the line ends that it has.
+        """Content of the file, without a byte order mark, with its own line ends.
 
         Raises:
             ConfigError: it is no UTF-8.
@@ -70,7 +70,7 @@ class ConfigFile:
         """Put another text into the file; all of it or nothing. Mode, owner, link and mark stay.
 
         Returns:
-            A copy of what was there, beside it; None if nothing was.
+            The backup of the previous file, next to it; None if nothing was.
 
         Raises:
             ConfigError: it cannot be written.
@@ -111,7 +111,7 @@ class ConfigFile:
 
         Raises:
             ConfigError: it cannot be deleted.
-            StoreBusyError: somebody else has changed it since it was read. It was left as it is.
+            StoreBusyError: another process has changed it since it was read. It was left as it is.
         """
         with self._writing():
             self._check_unchanged()

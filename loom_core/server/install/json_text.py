@@ -1,4 +1,4 @@
-"""Editing JSON: one entry of a section changes, and not a byte beside it."""
+"""Editing JSON: one entry of a section changes, and no other byte."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class JsonText:
 
 
 def _unit(text: str, root: JsonNode) -> str:
-    """What a level is indented by: as the first member of the outermost object is."""
+    """Return the indentation of a level: that of the first member of the outermost object."""
     if not root.members:
         return _UNIT
     start, blanks = line_start(text, root.members[0].start)

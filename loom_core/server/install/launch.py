@@ -361,7 +361,7 @@ def runs(entry: Mapping[str, Any], *, program: str, module: str) -> bool:
 
 
 def _started(word: str) -> str:
-    """What a word starts: a package, as in `loom-kb@1.2` and `loom-kb[extra]==1.2`, or a script by its path.
+    """Return what a word starts: a package, as `loom-kb@1.2` and `loom-kb[extra]==1.2`, or a script's path.
 
     A path that leads elsewhere is something to work with: a folder may well have the name of a program.
     """

@@ -1,4 +1,4 @@
-"""What it takes to edit one entry of a configuration file and keep every other byte."""
+"""Interface of text formats: edit one entry of a configuration file and keep every other byte."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TextFormat(Protocol):
     """
 
     def read(self, text: str) -> dict[str, Any]:
-        """What a text says; empty for an empty one."""
+        """Parse a text; an empty one is an empty object."""
         ...
 
     def put(self, text: str, section: str, name: str, entry: Mapping[str, Any]) -> str:

@@ -185,7 +185,7 @@ def _joined(lines: list[str], newline: str) -> str:
 
 
 def _unit(holder: _Value) -> str:
-    """What a level is indented by: as the first entry is."""
+    """Return the indentation of a level: that of the first entry."""
     key, value = holder.entries[0]
     return " " * (value.entries[0][0].column - key.column) if value.entries and not value.flow else _UNIT
 

@@ -138,7 +138,7 @@ def check_entry(name: str, entry: Mapping[str, Any]) -> None:
 
 
 def notes_on_entry(name: str, entry: Mapping[str, Any]) -> list[str]:
-    """What is missing for an entry to be used, and what had better be written in another way."""
+    """List what an entry lacks to be usable, and what would better be written in another way."""
     unset = dict.fromkeys(
         variable for text in texts_of(entry) for variable in variables_of(text) if variable not in os.environ
     )
@@ -176,11 +176,11 @@ def texts_of(value: object) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class McpReport:
-    """What a verb has done. No secret is in it.
+    """Outcome of a verb. It holds no secret.
 
     Attributes:
         lines: for standard output.
-        notes: for people, beside the answer.
+        notes: for people, in addition to the answer.
         data: the same for programs.
         code: the exit code: 1 where a server that was tested cannot be used.
     """

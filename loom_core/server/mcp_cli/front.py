@@ -178,7 +178,7 @@ class Listed:
     problem: str = ""
 
     def lines(self) -> Iterator[str]:
-        """What a person is told."""
+        """Lines for people."""
         status = "" if self.status == "ready" else f"  [{self.status}]"
         yield f"{self.name}  {self.transport}  {self.target}  ({self.scope}){status}"
         if self.problem:
@@ -232,7 +232,7 @@ def listed_entries(path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
 
 
 def target_of(entry: Mapping[str, Any]) -> str:
-    """What an entry starts or asks, without secrets."""
+    """Return the command or URL of an entry, without secrets."""
     if isinstance(url := entry.get("url"), str):
         return shown_url(url)
     arguments: object = entry.get("args")

@@ -48,7 +48,7 @@ _HOME_VARIABLE = "USERPROFILE" if sys.platform == "win32" else "HOME"
 
 @dataclass(slots=True)
 class _Taken:
-    """What is taken over, and what has to be said of it."""
+    """The imported entries, and notes on them."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     notes: list[str] = field(default_factory=list[str])
@@ -227,7 +227,7 @@ def _notes_on_inputs(configuration: Mapping[str, Any]) -> Iterator[str]:
             described = f" ({asked['description']})" if asked.get("description") else ""
             name = str(asked["id"])
             yield (
-                f"VS Code asks for {name!r}{described}; Loom asks nobody: set the variable {_variable(name)}."
+                f"VS Code asks for {name!r}{described}; Loom does not: set the variable {_variable(name)}."
             )
 
 

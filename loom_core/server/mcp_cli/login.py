@@ -42,8 +42,8 @@ def log_in(
     Raises:
         NotFoundError: there is no such server.
         ConfigError: its entry cannot be used, or the port of the redirect is taken.
-        InvalidInputError: nobody logs in at it: it is configured without, or for a client's own login.
-        LoginError: nobody has logged in, or it was refused.
+        InvalidInputError: it takes no login of a user: it has no OAuth, or a client's own login.
+        LoginError: the user has not logged in, or the login was refused.
         ServerError: the server cannot be reached, or does not speak MCP.
     """
     config = _config(args.name, home, project)
@@ -95,7 +95,7 @@ def _config(name: str, home: Path, project: Path | None) -> ServerConfig:
     config = servers.ready[0]
     if config.auth != "oauth":
         raise InvalidInputError(
-            f"Nobody logs in at {name!r}: its entry says nothing of OAuth.",
+            f"{name!r} takes no login: its entry does not mention OAuth.",
             advice='If it wants that, write "loom": {"auth": "oauth"} into the entry.',
         )
     return config

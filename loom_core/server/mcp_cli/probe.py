@@ -53,7 +53,7 @@ class Probed:
     advice: str = ""
 
     def lines(self) -> list[str]:
-        """What a person is told."""
+        """Lines for people."""
         if self.state == "failed":
             return [f"{self.name}  FAILED  {self.problem}", *([f"  {self.advice}"] if self.advice else [])]
         tools = "1 tool" if self.tools == 1 else f"{self.tools:,} tools"

@@ -80,7 +80,7 @@ def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, asking: As
         return McpReport([], ["Nothing was changed."], {"file": str(path), "trusted": False}, code=1)
     trusted.trust(path, file.raw)
     lines = [
-        f"{path} is trusted as it is now. When it changes, its servers are not started until you agree anew."
+        f"{path} is trusted as it is now. When it changes, its servers are not started until you agree again."
     ]
     return McpReport(lines, data={"file": str(path), "trusted": True, "servers": list(entries)})
 
@@ -99,7 +99,7 @@ def _path(given: Path | None, folder: Path) -> Path:
 
 
 def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
-    """What trusting a file means: everything it says of its servers but secrets, and what it reads."""
+    """Describe what trusting a file allows: all it says of its servers but secrets, and what it reads."""
     yield f"{path} would start or ask these servers whenever they are wanted:"
     for name, written in entries.items():
         yield f"{visible(name)}: {json.dumps(_disclosed(object_of(written)), ensure_ascii=False)}"
@@ -147,7 +147,7 @@ class _Shown:
 
     @property
     def changes(self) -> list[str]:
-        """What it says otherwise than when it was approved; nothing where that was not kept."""
+        """Differences to the approved version; nothing where that was not kept."""
         if self.state != "changed" or self.pinned is None or not self.pinned.says:
             return []
         before, now = (_json_lines(says) for says in (self.pinned.says, self.tool.pin.says))
@@ -155,7 +155,7 @@ class _Shown:
         return [line for line in lines if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
 
     def lines(self) -> Iterator[str]:
-        """What a person is told."""
+        """Lines for people."""
         states = {"new": "not approved yet", "changed": "has changed since it was approved"}
         yield f"{visible(self.tool.name)}  [{states.get(self.state, 'approved already')}]"
         if self.state == "approved":
@@ -274,7 +274,7 @@ def _arguments(schema: Mapping[str, Any]) -> str:
 
 
 def _claim(tool: MCPTool) -> str:
-    """What a tool says that calling it may do, in words."""
+    """Describe in words what a tool declares that calling it may do."""
     does = tool.claimed
     what = "only reads" if does.read_only else "may remove or overwrite" if does.destructive else "may add"
     return f"{what}{', and reaches beyond a closed set of things' if does.open_world else ''}."

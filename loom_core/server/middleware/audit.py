@@ -1,4 +1,4 @@
-"""What a server writes into the audit: calls that may change something, and who was not let in."""
+"""Audit middleware: records calls that may change something, and refused requests."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Auditing:
 class RefusalAudit:
     """Has on file who was not let in over HTTP: once a minute for each kind and address, and how often.
 
-    What was only counted is written with the next refusal of anybody that comes when its minute is over, and
+    What was only counted is written with the next refusal of any source after its minute is over, and
     by `write_counts` at the end.
 
     Args:
@@ -127,7 +127,7 @@ class RefusalAudit:
         self._due = 0.0  # when one of them may be written
 
     async def note(self, refusal: Refusal, *, source: str, request: str) -> None:
-        """Write it down, if it is about who somebody is and the time for it has come.
+        """Write it down, if it concerns the identity of the sender and is due.
 
         Args:
             refusal: why, and whom, as far as that is known.
@@ -155,12 +155,12 @@ class RefusalAudit:
             await self._audit.try_write(*self._taken(now))
 
     async def write_counts(self) -> None:
-        """Write what was counted since the last lines, as nobody may come any more."""
+        """Write what was counted since the last lines, as no further request may come."""
         if self._audit is not None and (entries := self._taken(self._clock(), all_of_them=True)):
             await self._audit.try_write(*entries)
 
     def _taken(self, now: float, *, all_of_them: bool = False) -> list[AuditEntry]:
-        """What is to be written now; sources about which nothing is left to be said are forgotten."""
+        """Take the entries that are due; forget sources of which none is left."""
         counted = self._seen.items()
         due = {key: each for key, each in counted if all_of_them or now - each.written >= self._pause}
         entries = [each.latest for each in due.values() if each.latest is not None]

@@ -1,4 +1,4 @@
-"""What stands around every request of the protocol: who it is from, whether they may, how it ended."""
+"""Middleware for every request of the protocol: caller, authorization, metrics of the outcome."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Admission:
             if self._tool_scope(name) is None:
                 if ctx.method != "tools/call":
                     return await call_next(ctx)
-                name = UNKNOWN_TOOL  # anybody may write anything
+                name = UNKNOWN_TOOL  # clients may send any name
             return await self._counted(name, ctx, call_next)
 
     async def _counted(
@@ -92,7 +92,7 @@ class Admission:
 
 
 def required_scope(method: str, params: Mapping[str, Any] | None, tool_scope: ToolScope) -> Scope | None:
-    """What a request of the protocol needs, or None if any caller may send it."""
+    """Return the scope that a request of the protocol needs, or None if any caller may send it."""
     if method.startswith(_READING):
         return "read"
     return tool_scope(_tool_of(method, params))

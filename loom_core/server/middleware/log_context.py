@@ -1,4 +1,4 @@
-"""What the log knows of the request that is served: the SDK's middleware that says so."""
+"""Middleware that adds the request to the log's context."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RequestLog:
     """Puts the fields of a request into all lines that are logged while it is served.
 
     Args:
-        is_tool: whether there is a tool of a name; what is none is not told, as anybody may write anything.
+        is_tool: whether there is a tool of a name; other names are not logged, as clients may send any.
     """
 
     def __init__(self, is_tool: Callable[[str], bool]) -> None:
@@ -54,7 +54,7 @@ def client_of(ctx: ServerRequestContext[Any, Any]) -> str:
 
 
 def session_of(ctx: ServerRequestContext[Any, Any]) -> str:
-    """What tells a session of the handshake era over HTTP from others, and does not let anybody into it."""
+    """Identify a session of the handshake era over HTTP without revealing the id that grants access."""
     headers = getattr(ctx.request, "headers", None)
     session = headers.get(_SESSION_HEADER) if headers is not None else None
     return sha256(session.encode()).hexdigest()[:_SHOWN] if session else ""

@@ -36,7 +36,7 @@ def page(
     data: Mapping[str, object],
     policy: Sequence[str] = (),
 ) -> str:
-    """A page of HTML that needs nothing beside itself.
+    """Render a self-contained page of HTML.
 
     `base.css` and `base.js` stand before the page's own: colours and type for light and dark, switches of
     theme and language, and `Page`, through which scripts read `data` and build elements.

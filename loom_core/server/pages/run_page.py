@@ -164,7 +164,7 @@ class Span:
 
 
 def spans_of(events: Iterable[StreamEvent]) -> list[Span]:
-    """What took time, by when it began."""
+    """Return the spans of a run, by when they began."""
     reader = _Reader()
     for event in events:
         reader.read(event)
@@ -261,7 +261,7 @@ class _Reader:
                 pass
 
     def _begin(self, kind: Kind, key: str, event: StreamEvent, *, title: str = "") -> None:
-        self._close(kind, key, event, "cut")  # it begins anew, as a process had died
+        self._close(kind, key, event, "cut")  # it starts again, as a process had died
         known = self.announced.get(key) if kind in {"tool", "people"} else None
         events = (event.seq,) if known is None else (known, event.seq)
         self.open[kind, key] = Span(kind=kind, title=title, start=event.at, key=key, events=events)
@@ -310,7 +310,7 @@ def _status(payload: Mapping[str, Any], name: str) -> str:
 
 
 def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> list[dict[str, _Json]]:
-    """What the script of the page reads: each run behind the one that had it done.
+    """Return the data for the page's script: each run behind its parent.
 
     Times of a run are seconds since it was asked for.
 
@@ -583,7 +583,7 @@ async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds)
 
 
 class _Reading:
-    """What is left of what may be read."""
+    """The remaining budget of what may be read."""
 
     def __init__(self, journal: Journal, bounds: Bounds) -> None:
         self._journal = journal
@@ -627,7 +627,7 @@ class _Reading:
 
 
 def _calls(events: Sequence[StreamEvent]) -> list[str]:
-    """What may have a run of its own: calls of an agent, steps of a flow. Each once, in their order."""
+    """List calls that may have runs of their own (of an agent, steps of a flow): each once, in order."""
     began = {"tool_start": "call_id", "step_start": "key"}
     found = [str(event.payload.get(began[event.type], "")) for event in events if event.type in began]
     return [call for call in dict.fromkeys(found) if call]

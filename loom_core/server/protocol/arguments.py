@@ -24,7 +24,7 @@ def arguments_of(
     kind: Literal["tool", "prompt"] = "tool",
     keywords: Mapping[str, Any] | None = None,
 ) -> FunctionArguments:
-    """What a function accepts that is to be served.
+    """Derive the arguments of a function that is to be served.
 
     Args:
         function: the function.

@@ -38,10 +38,10 @@ _Owner = types.PromptReference | types.ResourceTemplateReference
 
 
 class Completions:
-    """Who knows the values of which argument. A server claims to complete once anybody does."""
+    """Who knows the values of which argument. A server declares the capability once there is a completer."""
 
     def __init__(self, protocol: Server[object], prompts: Prompts, resources: Resources) -> None:
-        """Start with nobody who knows.
+        """Start without completers.
 
         Args:
             protocol: the SDK's server, which gets the handler.

@@ -1,4 +1,4 @@
-"""What tools and prompts can say beyond plain text: pictures, sounds, whole resources, and links to them."""
+"""Content of tools and prompts other than plain text: pictures, sounds, embedded resources, and links."""
 
 from __future__ import annotations
 

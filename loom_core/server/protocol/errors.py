@@ -1,4 +1,4 @@
-"""What a client is told when something fails, and what only the log is told."""
+"""Errors: which text a client gets when something fails, and what only the log gets."""
 
 from __future__ import annotations
 

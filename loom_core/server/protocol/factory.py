@@ -397,7 +397,7 @@ class LoomServer:
         return register
 
     def tool_scope(self, name: str) -> Scope | None:
-        """What a caller needs to use a tool, or None if there is no such tool."""
+        """Return the scope a caller needs to use a tool, or None if there is no such tool."""
         return self._tools.scope(name)
 
     def answer_schemas(self) -> dict[str, Mapping[str, Any]]:

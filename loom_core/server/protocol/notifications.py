@@ -30,7 +30,7 @@ _MAX_WATCHED = 1000  # resources that one client may subscribe to
 
 
 class Changes:
-    """What has changed on a server, and who wants to know."""
+    """Changes of a server, and the clients subscribed to them."""
 
     def __init__(self, protocol: Server[object]) -> None:
         """Serve the requests that are about changes.
@@ -117,7 +117,7 @@ class Changes:
 
 
 class _Client:
-    """What one client wants to know and has not been told yet.
+    """The subscriptions of one client, and the events not sent to it yet.
 
     All events say no more than "look again", so each is kept once however often it happens: a client that
     does not read makes nothing grow.

@@ -101,7 +101,7 @@ def _check_text(function: PromptFunction, name: str, context_name: str) -> None:
 
 
 class Prompts:
-    """What a host can offer as commands, in the order of registration.
+    """Prompts that a host can offer as commands, in the order of registration.
 
     A server without any gives an empty list rather than an unknown method: what the conformance suite asks of
     every server.

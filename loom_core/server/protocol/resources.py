@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ResourceContent:
-    """What a resource holds: text, or bytes of the given media type, and its `_meta`, if it has any."""
+    """Content of a resource: text, or bytes of the given media type, and its `_meta`, if it has any."""
 
     data: str | bytes = field(repr=False)
     mime_type: str = "text/plain"
@@ -210,7 +210,7 @@ _SHOWN = 200  # characters of an address in messages
 
 
 class Resources:
-    """What can be read from a server. It claims to have resources as soon as there are any."""
+    """Resources of a server. It declares the capability as soon as there are any."""
 
     def __init__(self, protocol: Server[object]) -> None:
         """Start without any.

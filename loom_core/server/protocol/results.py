@@ -1,4 +1,4 @@
-"""What a tool answers: a text for the model, the same facts as data, and a limit on both."""
+"""Results of tools: a text for the model, the same facts as data, and a limit on both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ToolReply(Generic[ModelT_co]):
-    """What a tool returns. The model named in the annotation becomes the tool's output schema.
+    """Return value of a tool. The model named in the annotation becomes the tool's output schema.
 
     Attributes:
         text: what the language model reads; it must hold every fact, for most hosts show nothing else. It is

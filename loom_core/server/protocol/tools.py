@@ -140,7 +140,7 @@ class Tool:
 
     @property
     def scope(self) -> Scope:
-        """What a caller needs to use it."""
+        """Scope a caller needs to use it."""
         annotations = self._definition.annotations
         return "read" if annotations is not None and annotations.read_only_hint else "write"
 
@@ -150,7 +150,7 @@ class Tool:
         return self._wording is not None
 
     async def definition(self, context: ToolContext) -> ToolDefinition:
-        """What `tools/list` says of it, now.
+        """Return its current definition for `tools/list`.
 
         A wording that fails is logged and the fixed definition given: one source that cannot be described
         must not hide the tool.
@@ -235,7 +235,7 @@ LiveTools: TypeAlias = "Callable[[], Sequence[SchemaTool]]"
 
 
 class Tools:
-    """What models can call, in the order of registration."""
+    """Tools for models, in the order of registration."""
 
     def __init__(self, protocol: Server[object]) -> None:
         """Start without any.
@@ -278,7 +278,7 @@ class Tools:
         return tool
 
     def scope(self, name: str) -> Scope | None:
-        """What a caller needs to use a tool, or None if there is no such tool."""
+        """Return the scope a caller needs to use a tool, or None if there is no such tool."""
         tool = self._find(name)
         return None if tool is None else tool.scope
 
@@ -294,13 +294,13 @@ class Tools:
         return self._live() if self._live is not None else ()
 
     def _usable(self) -> list[Tool | SchemaTool]:
-        """What the current caller may use."""
+        """Return the tools that the current caller may use."""
         caller = current_caller()
         live = [tool for tool in self._others() if tool.name not in self._tools]
         return [tool for tool in (*self._tools.values(), *live) if caller.may(tool.scope)]
 
     def _input_schema(self, name: str) -> dict[str, Any] | None:
-        """What the transport checks the headers against that repeat arguments."""
+        """Return the schema against which the transport checks headers that repeat arguments."""
         tool = self._find(name)
         return None if tool is None else dict(tool.input_schema)
 
@@ -365,7 +365,7 @@ class SchemaTool:
 
     @property
     def scope(self) -> Scope:
-        """What a caller needs to use it."""
+        """Scope a caller needs to use it."""
         return "read" if self.read_only else "write"
 
     @property
@@ -374,7 +374,7 @@ class SchemaTool:
         return True
 
     async def definition(self, _context: ToolContext) -> ToolDefinition:
-        """What `tools/list` says of it."""
+        """Return its definition for `tools/list`."""
         schema: dict[str, Any] = {"type": "object", "properties": {}, **self.input_schema}
         return ToolDefinition(
             name=self.name,

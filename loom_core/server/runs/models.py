@@ -1,4 +1,4 @@
-"""What servers tell of runs, as data."""
+"""Data models of runs in the servers' answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PendingInfo(BaseModel):
 
     id: str = Field(description="What a decision names.")
     kind: Literal["approval", "unknown", "question"] = Field(
-        description="May a call be made; may one be made again of which nobody knows whether it was done; or "
+        description="May a call be made; may one be made again that may already have been done; or "
         "the question of a tool."
     )
     tool: str

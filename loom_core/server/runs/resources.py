@@ -47,11 +47,11 @@ class ReadableRuns(Protocol):
         ...
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> Sequence[StreamEvent]:
-        """What happened in a run, oldest first; `NotFoundError` as for `run`."""
+        """Return the events of a run, oldest first; `NotFoundError` as for `run`."""
         ...
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
-        """What was too large for an event, and its media type; `NotFoundError` if there is none."""
+        """Return data too large for an event, and its media type; `NotFoundError` if there is none."""
         ...
 
 

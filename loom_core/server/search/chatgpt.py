@@ -53,7 +53,7 @@ class ChatDocument(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ChatGPTWording:
-    """What a server says of its two tools.
+    """The wording of a server for its two tools.
 
     Attributes:
         search_title: name of `search` for people.

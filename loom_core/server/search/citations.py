@@ -1,4 +1,4 @@
-"""What was found, as text for a model: where each passage is from, and its words quoted as data."""
+"""Passages as text for a model: where each is from, and its words quoted as data."""
 
 from __future__ import annotations
 

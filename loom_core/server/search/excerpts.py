@@ -67,7 +67,7 @@ def read(
         id_: id of a document or a passage, or a URI.
         start: offset to read from; None begins where the document does, or so far before a passage that it
             is shown amid what is around it.
-        tokens: what the text costs at the most.
+        tokens: limit of the text's tokens.
 
     Returns:
         The text with its place, or None if there is nothing with this id.

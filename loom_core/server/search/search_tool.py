@@ -89,7 +89,7 @@ Question = Annotated[
     str,
     Field(description="The question, or keywords.", min_length=1),
 ]
-"""What is searched for."""
+"""The search query."""
 
 Filters = Annotated[
     dict[str, Any] | None,
@@ -100,7 +100,7 @@ Filters = Annotated[
 """Conditions on documents. Models are shown a list of them; a mapping is accepted, too."""
 
 PassageLimit = Annotated[int, Field(ge=1, le=50)]
-"""How many passages are answered at the most."""
+"""Maximum number of passages in an answer."""
 
 Detail = Annotated[
     Literal["concise", "detailed"],

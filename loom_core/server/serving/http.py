@@ -39,10 +39,10 @@ async def serve_http(
         server: what to serve.
         settings: where to listen; `HttpSettings()` if not given.
         on_ready: called with the URL of the endpoint, with the real port, as soon as it can be reached.
-        on_stop: called once when nobody is let in any more.
+        on_stop: called once when no more requests are admitted.
 
     Raises:
-        ConfigError: the host is not a loopback address and nobody would be asked who they are, or the port
+        ConfigError: the host is not a loopback address and there is no authentication, or the port
             cannot be had.
         Exception: whatever the server's lifespan raises.
     """

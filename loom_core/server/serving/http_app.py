@@ -1,4 +1,4 @@
-"""The ASGI application of a server: the MCP endpoint, and beside it what operators and OAuth clients read."""
+"""The ASGI application of a server: the MCP endpoint, and the routes for operators and OAuth clients."""
 
 from __future__ import annotations
 

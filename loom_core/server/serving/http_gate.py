@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """What the gate goes by.
+    """The rules of the gate.
 
     Attributes:
         security: the hosts and origins that are let in.
@@ -170,7 +170,7 @@ class HttpGate:
             await self._serve(request, credential, body, answer, opened=opened)
 
     async def _identified(self, request: Request) -> Credential | None:
-        """Who is asking; None where nobody is asked."""
+        """Who is asking; None without authentication."""
         wrong = await self._checks.validate_request(request)
         if wrong is not None and wrong.status_code == 421:
             text = "This server is not known by the name in the header Host."
@@ -182,7 +182,7 @@ class HttpGate:
         return await self._rules.authentication.authenticate(request.headers.getlist("authorization"))
 
     def _check_operator(self, request: Request, credential: Credential | None) -> None:
-        """Let only operators read what is for them; where nobody is asked, everybody is one."""
+        """Let only operators read what is for them; without authentication, every caller is one."""
         if credential and self._rules.authentication and request.url.path in self._rules.operator_paths:
             self._rules.authentication.demand("admin", credential.caller)
 
@@ -276,7 +276,7 @@ class HttpGate:
 
     async def _watch(self, credential: Credential, running: anyio.CancelScope) -> None:
         """End what runs for a token that does not hold any more."""
-        while credential.holds():  # noqa: ASYNC110 - a file and a clock tell nobody
+        while credential.holds():  # noqa: ASYNC110 - files and clocks send no notifications
             await anyio.sleep(_RECHECK)
         running.cancel()
 
@@ -299,7 +299,7 @@ class HttpGate:
 
     async def _refuse(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
         self._metrics.add(HTTP_REFUSED, refusal.reason)
-        who = refusal.caller.name if refusal.caller else "somebody"
+        who = refusal.caller.name if refusal.caller else "an unauthenticated client"
         place = request.client.host if request.client else "nowhere"
         path = request.url.path[:_SHOWN]
         _log.warning("refused %s at %s: %s %r (%s)", who, place, request.method, path, refusal.reason)

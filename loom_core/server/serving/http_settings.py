@@ -21,7 +21,7 @@ class HttpSettings:
     Attributes:
         host: an address; one that is not loopback is refused without authentication.
         port: TCP port, or 0 for any free one.
-        path: path of the MCP endpoint; `/healthz`, `/readyz` and `/metrics` are beside it.
+        path: path of the MCP endpoint; `/healthz`, `/readyz` and `/metrics` are next to it.
         allowed_hosts: further names that a `Host` header may carry, such as that of a proxy in front.
         auth: who is let in; None for everybody who can reach the address.
         limits: the share of each caller who has authenticated.

@@ -31,7 +31,7 @@ _KEPT = 10_000  # callers that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The share of each caller that has authenticated; whoever has not is on this machine, and has none.
+    """The share of each authenticated caller; callers without authentication are local, and have no limits.
 
     Attributes:
         per_minute: requests a minute, in bursts of up to ten seconds' worth.
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Share:
-    """What one caller has used."""
+    """The usage of one caller."""
 
     credit: float
     at: float
@@ -151,20 +151,20 @@ class SessionCount:
         return len(self._sessions)
 
     def of(self, owner: str) -> int:
-        """How many sessions somebody has."""
+        """How many sessions a caller has."""
         self._drop_idle()
         open_now = sum(session.owner == owner for session in self._sessions.values())
         return open_now + self._opening[owner]
 
     def has(self, owner: str, id_: str) -> bool:
-        """Whether a session is open and somebody's own."""
+        """Whether a session is open and the caller's own."""
         self._drop_idle()
         session = self._sessions.get(id_)
         return session is not None and session.owner == owner
 
     @contextmanager
     def opening(self, owner: str) -> Generator[Callable[[str], None]]:
-        """The time in which somebody may be opening a session, which counts as one.
+        """The time in which a caller may be opening a session, which counts as one.
 
         Yields:
             What to call with the session's id as soon as it has begun: from then on it counts by itself.

@@ -1,4 +1,4 @@
-"""The numbers of a server in a file, for servers over stdio, which nobody can ask for them.
+"""Metrics in a file for node_exporter's textfile collector: a stdio server has no metrics endpoint.
 
 It is made for the textfile collector of Prometheus's node_exporter: that reads files whose names end in
 `.prom`, whole, and takes no two numbers of the same name and labels, so each says of which server it is.
@@ -27,7 +27,7 @@ __all__ = ["kept_metrics"]
 
 _PID = "{pid}"
 _EVERY_SECONDS = 15.0
-_LEFT_AFTER = 4  # times as long has nobody written a file whose process was killed
+_LEFT_AFTER = 4  # intervals without a write: its process was killed
 _END_SECONDS = 2.0  # for the last writing: a disk that hangs does not keep the process
 _READABLE = 0o644  # by the collector, which is another user
 
@@ -47,7 +47,7 @@ def kept_metrics(
         file: its folder is there. Where several processes of one server run at the same time, each needs a
             file of its own: `{pid}` in the name is the number of the process. Such a file goes with its
             process, and its numbers have the label `pid`, too; one that a killed process has left goes with
-            the next writing of another, when nobody has written it for a while.
+            the next writing of another, once it has not been written for a while.
         server: whose numbers.
         every_seconds: how often.
 

@@ -1,4 +1,4 @@
-"""What a server's command calls once it knows what to serve and how.
+"""Run a server over stdio or HTTP, once its command knows what to serve and how.
 
 Nothing heavy is imported here before standard output is safe.
 """
@@ -33,7 +33,7 @@ __all__ = ["serve", "set_for_serving"]
 
 _log = logging.getLogger(__name__)
 
-# The SDK tells of each session when it begins and when it ends, with its id, which is nobody's business.
+# The SDK tells of each session when it begins and when it ends, with its id, which is private.
 _SESSION_LOGS = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager")
 
 
@@ -130,7 +130,7 @@ def _start_deadline(seconds: float) -> None:
     threading.Thread(target=end, name="deadline", daemon=True).start()
 
 
-# A question gives the interpreter's lock away some dozens of times, and beside a thread that computes, such
+# A question gives the interpreter's lock away some dozens of times, and next to a thread that computes, such
 # as an ingest, it waits so long to get it back each time. Python's own 5 ms made questions during an ingest
 # 2.3 to 5.5 times as slow as at rest (p95), this 1.9 to 2.8 times; the ingest's pace did not tell them apart.
 _SWITCH_SECONDS = 0.0005

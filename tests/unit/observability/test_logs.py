@@ -108,7 +108,7 @@ async def test_fields_reach_tasks_and_threads_and_no_others(logger: logging.Logg
         async with anyio.create_task_group() as group:
             group.start_soon(task, "query")
             group.start_soon(task, "fetch")
-        with logging_with({"run_id": "run_1"}, anew=True):
+        with logging_with({"run_id": "run_1"}, fresh=True):
             logger.info("the run")
         logger.info("after")
     logger.info("outside")

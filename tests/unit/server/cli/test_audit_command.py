@@ -112,7 +112,7 @@ def test_verify_says_whether_the_audit_is_whole_and_what_its_head_is(
     path.with_suffix(".head").unlink()
     capsys.readouterr()
     assert run("verify") == 0
-    assert "Lines whose end was not kept beside the audit: 2." in capsys.readouterr().err
+    assert "Lines whose end was not kept next to the audit: 2." in capsys.readouterr().err
     findings = audit_section(tmp_path).findings
     assert [(each.code, each.severity) for each in findings] == [("audit", "ok"), ("audit-unkept", "warning")]
 

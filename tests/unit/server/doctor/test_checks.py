@@ -312,7 +312,7 @@ def test_a_command_that_is_not_there_is_a_problem(
     [found] = looked().findings
     assert (found.code, found.severity) == ("command-missing", "problem")
     assert f"'kb' by {gone}" in found.message
-    assert found.remedy == "Write the entry anew: loom-kb install claude-code"
+    assert found.remedy == "Write the entry again: loom-kb install claude-code"
 
 
 def test_the_same_server_twice_is_told_and_how_the_entries_differ(

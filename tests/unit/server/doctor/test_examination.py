@@ -62,7 +62,7 @@ async def test_a_check_that_hangs_is_given_up_and_told():
     [
         (ConfigError("The file is broken.", advice="Mend it."), "The file is broken.", "Mend it."),
         (ValueError("一\nsecond line"), "It cannot be examined: ValueError: 一", "`loom-x doctor` again"),
-        (ImportError("No module named 'x'"), "No module named 'x'", "Install loom-x anew"),
+        (ImportError("No module named 'x'"), "No module named 'x'", "Install loom-x again"),
         (
             ExceptionGroup("in a task group", [OSError("no disk")]),
             "It cannot be examined: OSError: no disk",

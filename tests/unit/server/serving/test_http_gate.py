@@ -274,7 +274,7 @@ async def test_the_log_names_who_was_refused_and_never_the_token(sample, tokens,
         await ask.rpc("tools/list", known)
         await ask.rpc("tools/list", expired)
 
-    assert "refused somebody at 127.0.0.1" in caplog.text
+    assert "refused an unauthenticated client at 127.0.0.1" in caplog.text
     assert "refused old at 127.0.0.1" in caplog.text
     for headers in (known, expired):
         assert headers["Authorization"].removeprefix("Bearer ") not in caplog.text
