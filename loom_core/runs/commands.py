@@ -1,4 +1,4 @@
-"""What people tell a run while it is under way.
+"""Commands that people give a run while it is under way.
 
 Orders go through the journal, so that any process can give them, and none is lost.
 """
@@ -28,12 +28,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What becomes of a call that has to be approved, or of which it is not known whether it was done.
+    """Decision on a call that needs approval, or of which it is not known whether it was done.
 
     Attributes:
         id: `Pending.id`.
         action: run it; do not; run it with other arguments. For an unknown call, `approve` runs it again and
-            `deny` tells the model that nobody knows.
+            `deny` tells the model that it is unknown.
         arguments: for `edit`.
         reason: shown to the model where it is denied.
         by: who decided.

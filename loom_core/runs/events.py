@@ -1,4 +1,4 @@
-"""What happens in a run, as everybody sees it: the events that are journalled, streamed and replayed."""
+"""Public events of a run: they are journalled, streamed and replayed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EventType = Literal[
 """Each with the keys of its payload."""
 
 FINAL_EVENTS: frozenset[EventType] = frozenset({"agent_finish", "flow_finish", "error", "aborted"})
-"""After one of these a run goes on only if somebody resumes it."""
+"""After one of these a run goes on only if it is resumed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,12 +92,12 @@ class RecordedRun(ABC, Generic[_State]):
     @property
     @abstractmethod
     def spent(self) -> Spent:
-        """What it has taken until now."""
+        """Budget spent so far."""
 
     @property
     @abstractmethod
     def granted_from(self) -> Spent:
-        """What it had taken when its budget was granted."""
+        """Budget spent when the current budget was granted."""
 
     @property
     def paused(self) -> bool:
@@ -146,13 +146,13 @@ class RecordedRun(ABC, Generic[_State]):
         self._add("approval_decided", payload, asdict(decision), **self._waiting())
 
     def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
-        """A question of a tool is answered, or nobody waits for the answer any more."""
+        """A question of a tool is answered, or no tool waits for the answer any more."""
         self.state.pending.pop(id_, None)
         payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
         self._add("approval_decided", payload, None, **self._waiting())
 
     def paused_by(self, by: str) -> None:
-        """Nothing new begins until somebody resumes it."""
+        """Nothing new begins until the run is resumed."""
         self._paused = True
         self._add("paused", {"by": by}, None, **self._waiting(), spent=self.spent)
 
@@ -162,7 +162,7 @@ class RecordedRun(ABC, Generic[_State]):
         self._end("error", payload, "failed", output=output, problem=str(error))
 
     def _shown(self, pending: Pending) -> Pending:
-        """What people are asked, as its event has it."""
+        """Return the question to people in the form of its event."""
         return replace(pending, arguments_schema={})  # it may be long, and says nothing of the call
 
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
@@ -172,7 +172,7 @@ class RecordedRun(ABC, Generic[_State]):
         self._add(type_, payload, None, status=status, pending=(), spent=self.spent, **changes)
 
     def _waiting(self) -> dict[str, object]:
-        """What the run waits for, and the status that follows from it; as it waits, time stands still."""
+        """Return the pending questions and the resulting status; the clock stops while the run waits."""
         pending = tuple(self.state.pending.values())
         status: RunStatus = "paused" if self._paused else "input_required" if pending else "working"
         if status == "working":
@@ -243,7 +243,7 @@ class Driving(ABC, Generic[_R]):
     async def leave(self) -> None:
         """Begin nothing new, and wait until no call runs that must not be made twice, in runs for calls, too.
 
-        Who drives the run can be cancelled then, and nobody has to be asked about a call afterwards.
+        Who drives the run can be cancelled then, and no call needs a decision afterwards.
         """
         self._leaving = True
         await self._left()
@@ -262,7 +262,7 @@ class Driving(ABC, Generic[_R]):
 
     @abstractmethod
     async def _end_aborted(self, abort: Abort) -> None:
-        """Write down that somebody has ended it."""
+        """Journal that the run was aborted."""
 
     @abstractmethod
     def _revive(self, order: Order) -> None:
@@ -270,7 +270,7 @@ class Driving(ABC, Generic[_R]):
 
     @abstractmethod
     def _over_time(self) -> LoomError:
-        """What to say where the time is over."""
+        """Return the error for a run that is over its time."""
 
     @abstractmethod
     async def _left(self) -> None:

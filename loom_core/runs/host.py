@@ -1,4 +1,4 @@
-"""Drives the runs of a server beside the requests that start them, and those that dead processes left."""
+"""Drives the runs of a server outside the requests that start them, and those that dead processes left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunDriver(Protocol):
 
 
 class Runner(Protocol):
-    """What drives the runs of a profile, such as an `Agent`."""
+    """Executor of the runs of a profile, such as an `Agent`."""
 
     def loop(self, log: RunLog) -> RunDriver:
         """Take a run up."""
@@ -47,7 +47,7 @@ class Runner(Protocol):
 
 
 RunnerSource: TypeAlias = "Mapping[str, Runner] | Callable[[str], Awaitable[Runner]]"
-"""What drives runs, by the names of profiles; or a function that makes the one of a profile when it is first
+"""Runners by the names of profiles; or a function that makes the runner of a profile when it is first
 wanted, and raises `NotFoundError` where there is none."""
 
 
@@ -56,9 +56,9 @@ class RunHost:
 
     A request only starts a run, or looks at one; when it goes, the run goes on. When the block ends, nothing
     new begins, calls that must not be made twice have a moment to end, everything else is cancelled where it
-    is, and the runs stay in the journal as they are: this program takes them up again when it is started
-    anew, or another one that shares the journal does within seconds. So it does with the runs of a program
-    that was killed. A run of a profile that there is not here is left to others. A run for a call of another
+    is, and the runs stay in the journal as they are: this program takes them up again when it
+    restarts, or another one that shares the journal does within seconds. So it does with the runs of a
+    program that was killed. A run of a profile that there is not here is left to others. A run for a call of another
     one (see `AgentTool`) is driven by that one: so it is that one that is taken up for both.
 
     Args:
@@ -66,7 +66,7 @@ class RunHost:
         runners: see `RunnerSource`.
         max_runs: so many are driven at the same time, and the others wait for their turn. One that waits for
             a person counts.
-        look_seconds: how often is looked for runs that nobody drives; None for never.
+        look_seconds: how often to look for runs that no process drives; None for never.
         grace_seconds: so long may calls that must not be made twice take to end when the block does.
     """
 
@@ -115,7 +115,7 @@ class RunHost:
         return run
 
     async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
-        """Tell a run something; see `Journal.order`. One that nobody drives is taken up here.
+        """Tell a run something; see `Journal.order`. One that no process drives is taken up here.
 
         Raises:
             InvalidInputError: as there; or a run for a call of another one is to be resumed, which is not
@@ -127,14 +127,14 @@ class RunHost:
             run = await self.journal.order(run_id, *orders, caller=caller)
         except InvalidInputError:
             run = await self.journal.get(run_id, caller=caller)
-            if is_overdue(run):  # nobody has answered in time, and so it goes on
+            if is_overdue(run):  # no answer came in time, and so it goes on
                 await self._take_outermost(run)
             raise
         await self._take_outermost(run)
         return run
 
     async def take_up(self, run_id: str) -> None:
-        """Drive a run here, if nobody does: such as one whose program was killed.
+        """Drive a run here, if no process does: such as one whose program was killed.
 
         Raises:
             NotFoundError: there is no such run.
@@ -187,11 +187,11 @@ class RunHost:
                 for run_id in await self.journal.unclaimed():
                     await self._adopt(run_id)
             except LoomError as error:
-                _log.warning("runs that nobody drives cannot be looked for: %s", error)
+                _log.warning("cannot look for runs that no process drives: %s", error)
             await anyio.sleep(seconds)
 
     async def _adopt(self, run_id: str) -> None:
-        """Take up a run that nobody drives."""
+        """Take up a run that no process drives."""
         if run_id not in self._taken and run_id not in self._strange:
             run = await self.journal.get(run_id)
             if is_for_call(run) and run.status not in FINAL_STATUSES:
@@ -258,7 +258,7 @@ class RunHost:
             return None
 
     async def _runner(self, profile: str) -> Runner:
-        """What drives the runs of a profile.
+        """Return the runner of a profile.
 
         Raises:
             NotFoundError: there is none.

@@ -59,7 +59,7 @@ class Asking:
 
     @property
     def anybody(self) -> bool:
-        """Whether there is anybody to ask."""
+        """Whether there is a person to ask."""
         return self.orders or self.approve is not None
 
     def deadline(self) -> float | None:
@@ -68,16 +68,16 @@ class Asking:
 
 
 class AskingState(Protocol):
-    """What a run has asked people; it changes by the journalled events only."""
+    """Questions of a run to people; the state changes by the journalled events only."""
 
     @property
     def pending(self) -> Mapping[str, Pending]:
-        """What they have not answered, by id."""
+        """Unanswered questions, by id."""
         ...
 
     @property
     def decisions(self) -> Mapping[str, Decided]:
-        """What they have decided, by id."""
+        """Decisions, by id."""
         ...
 
     @property
@@ -107,12 +107,12 @@ class AskingRecord(Protocol):
         ...
 
     def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
-        """A question of a tool is answered, or nobody waits for the answer any more."""
+        """A question of a tool is answered, or no tool waits for the answer any more."""
         ...
 
 
 class People:
-    """What one run asks people."""
+    """Human-in-the-loop broker of one run."""
 
     def __init__(self, record: AskingRecord, asking: Asking, group: TaskGroup) -> None:
         self._record = record
@@ -123,12 +123,12 @@ class People:
 
     @property
     def anybody(self) -> bool:
-        """Whether there is anybody to ask."""
+        """Whether there is a person to ask."""
         return self._asking.anybody
 
     @property
     def unapproved(self) -> str:
-        """What they are told of tools that no operator has approved; see `Asking`."""
+        """Note for people about tools that no operator has approved; see `Asking`."""
         return self._asking.unapproved
 
     def deadline(self) -> float | None:
@@ -136,7 +136,7 @@ class People:
         return self._asking.deadline()
 
     def question(self, tool: Tool, arguments: Mapping[str, Any], *, reason: str) -> str:
-        """What they are asked about a call; `reason` says why, for operators."""
+        """Return the question about a call; `reason` says why, for operators."""
         confirmation = self._asking.confirmation
         return reason if confirmation is None else confirmation(tool, arguments)
 
@@ -149,7 +149,7 @@ class People:
             self._group.start_soon(self._consult, self._asking.approve, pending)
 
     def say(self, said: Decided | Answered) -> None:
-        """Somebody has said something. What nobody waits for any more, or was decided before, is left."""
+        """Accept a decision or an answer. Ignore it if nothing waits for it, or it was decided before."""
         pending = self._record.state.pending.get(said.id)
         if pending is None or (pending.kind == "question") != isinstance(said, Answered):
             return
@@ -178,7 +178,7 @@ class People:
                     self._said[other.id].set()
 
     async def decision(self, pending: Pending) -> Decided:
-        """What was decided of a call that was asked about; after the deadline, that it was refused."""
+        """Return the decision about a call; after the deadline, a refusal."""
         decisions = self._record.state.decisions
         if pending.id not in decisions:
             await self.waited(pending)
@@ -221,17 +221,17 @@ class People:
 
 
 def refused_by_time(id_: str) -> Decided:
-    """The decision about a call that nobody decided until the deadline."""
+    """The decision about a call that was not decided before the deadline."""
     return Decided(id=id_, action="deny", by=_DEADLINE)
 
 
 def was_refused_by_time(decision: Decided) -> bool:
-    """Whether nobody decided until the deadline."""
+    """Whether the deadline passed without a decision."""
     return decision.action == "deny" and decision.by == _DEADLINE
 
 
 def _answer(decision: Decided) -> Answer:
-    """What a tool is told of a decision about a call that it asked about; see `Answer`."""
+    """Return the answer that a tool gets for a decision about a call that it asked about; see `Answer`."""
     if decision.action == "deny":
         return Answer("decline", {"reason": decision.reason})
     kept = {} if decision.keep else {"keep": False}

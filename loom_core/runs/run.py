@@ -1,4 +1,4 @@
-"""What a run is: what was asked for, how far it is, and what came of it."""
+"""Data of a run: its request, its progress and its result."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ PARENT_CALL = "parent_call"
 """Where a run (`RunRequest.metadata`) says for which call of which run it is."""
 
 TRACE = "trace"
-"""Where a run says which trace it was asked for in (`traceparent`), for whoever takes it up elsewhere."""
+"""Where a run says which trace it was asked for in (`traceparent`), for another process that takes it up."""
 
 CALLER_NAME = "caller_name"
 """Where a run says what the caller is called, whom `RunRequest.caller` tells apart; see `caller_name`."""
 
 BESIDE = "beside"
-"""Where a run says beside which others of its session it begins, by their ids: they need not be at their end.
+"""Where a run names the others of its session that it runs in parallel with, by id: they need not have ended.
 It is for runs that leave the session's memory alone."""
 
 RunStatus = Literal["working", "input_required", "paused", "completed", "failed", "aborted"]
@@ -51,7 +51,7 @@ _COUNTED = frozenset({"iterations", "tokens", "tool_calls"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a run may take at the most. What is reached ends it as `failed`, with what was done so far.
+    """Limits of a run. A limit that is reached ends it as `failed`, with what was done so far.
 
     Attributes:
         iterations: turns of the model.
@@ -88,7 +88,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a run has taken; see `Budget`."""
+    """Resources that a run has used; see `Budget`."""
 
     iterations: int = 0
     usage: Usage = Usage()  # noqa: RUF009 - frozen
@@ -98,7 +98,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What a run is asked to do. It is in the journal before anything is done.
+    """Request for a run. It is in the journal before anything is done.
 
     Attributes:
         goal: what the user wants, in their words.
@@ -134,7 +134,7 @@ class Pending:
     Attributes:
         id: what the answer names: the id of the call that has to be approved, or of the question.
         kind: `approval`: may the call run, or the flow go on; `unknown`: the call had begun when the process
-            died, and nobody knows whether it was done: run it again, or not; `question`: a tool or a flow
+            died, and it is unknown whether it was done: run it again, or not; `question`: a tool or a flow
             asks for something (`schema`).
         tool: which tool it is about, as people call it: `researcher/read_file` for one that another agent
             wants to call for a call; the id of a flow that asks; empty for a question of the agent itself.
@@ -204,12 +204,12 @@ class Run:
 
 
 def caller_name(run: Run) -> str:
-    """What people call who has asked for a run; empty where nobody knows."""
+    """Return the display name of a run's caller; empty if unknown."""
     return str(run.request.metadata.get(CALLER_NAME, ""))
 
 
 def is_for_call(run: Run) -> bool:
-    """Whether a run is for a call of another one: who drives that one drives it, and nobody else."""
+    """Whether a run is for a call of another one: only the process that drives that one drives it."""
     return PARENT_RUN in run.request.metadata
 
 

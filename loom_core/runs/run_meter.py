@@ -28,8 +28,8 @@ class RunMeter:
     Args:
         metrics: where it counts.
         kind: whether it is a run of an agent or a flow, as far as that is known; its events say it, too.
-        calls: whether calls of tools and of the model are counted from the events. Else whoever makes them
-            does: in a process they are counted once, also those that no run makes.
+        calls: whether calls of tools and of the model are counted from the events. Else their caller
+            counts them: in a process they are counted once, also those that no run makes.
 
     Attributes:
         active: whether it is a run of an agent that is worked on now.

@@ -32,7 +32,7 @@ _SAME = {
     "output_schema": "output schema",
     "budget": "budget",
 }
-"""What two requests with the same key have to have in common, and what people call it."""
+"""Fields that two requests with the same idempotency key must share, and their names for people."""
 
 
 def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: bool = False) -> Run:
@@ -92,7 +92,7 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
 
 
 def _difference(known: RunRequest, request: RunRequest) -> str:
-    """What the second request with a key asks for otherwise than the first; empty if it is the same one."""
+    """Name what differs in the second request with an idempotency key; empty if both are the same."""
     if request.session_id not in {"", known.session_id}:
         return "session"
     before, now = (from_column(request_column(each)) for each in (known, request))
@@ -134,7 +134,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def new_id(kind: str) -> str:
-    """An id that nobody can guess."""
+    """An id that cannot be guessed."""
     return _id(kind, secrets.token_bytes(_ID_BYTES))
 
 

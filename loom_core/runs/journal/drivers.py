@@ -100,7 +100,7 @@ class Drivers:
             return
         for path in self._folder.glob("*.lock"):
             lock = ProcessLock(path)
-            # Whoever is about to take this lock sees then that the file has gone.
+            # A process that is about to take this lock sees then that the file has gone.
             if path.stem != self.own and not lock.is_held() and lock.acquire():
                 _remove(path)
                 lock.release()
@@ -140,7 +140,7 @@ class Claim:
 
 
 def claim_run(db: sqlite3.Connection, run_id: str, drivers: Drivers) -> Claim | None:
-    """Take a run that nobody drives; part of a transaction, and of this process's turn with it.
+    """Take a run that no process drives; part of a transaction, and of this process's turn with it.
 
     Raises:
         NotFoundError: there is no such run.
@@ -157,7 +157,7 @@ def claim_run(db: sqlite3.Connection, run_id: str, drivers: Drivers) -> Claim | 
 
 
 def unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers: Drivers) -> list[str]:
-    """Runs that have something to do, and that nobody drives; oldest first.
+    """Runs that have something to do, and that no process drives; oldest first.
 
     Args:
         db: where they are.

@@ -86,8 +86,8 @@ class Journal:
 
         Args:
             request: what is asked for.
-            begins_session: whether a session that is not known here, to anybody, begins with it, under the id
-                that it has elsewhere.
+            begins_session: whether a session that is not known here, to any caller, begins with it, under the
+                id that it has elsewhere.
 
         Raises:
             InvalidInputError: the key was used for another request; or the session has a run that is not at
@@ -105,7 +105,7 @@ class Journal:
         """A run as it stands.
 
         Raises:
-            NotFoundError: there is none, or it is another caller's (None: whoever).
+            NotFoundError: there is none, or it is another caller's (None: any caller).
         """
         drivers = await self.store.drivers()
         return await self.store.read(lambda db: drivers.shown(db, [find_run(db, run_id, caller)])[0])
@@ -137,7 +137,7 @@ class Journal:
         return session_id
 
     async def session_state(self, session_id: str, *, caller: str = "") -> SessionState:
-        """What is kept of a session besides its runs.
+        """State of a session in addition to its runs.
 
         Raises:
             NotFoundError: there is no such session of this caller.
@@ -180,7 +180,7 @@ class Journal:
             profiles: those of these are among them, whosever they are.
             session_id: of which session; empty for all.
             status: how they are; empty for whatever.
-            limit: how many at the most.
+            limit: at most so many.
         """
         drivers = await self.store.drivers()
         where, parameters = condition(caller, profiles=profiles, session_id=session_id, status=status)
@@ -194,7 +194,7 @@ class Journal:
         Args:
             run_id: which run.
             after: seq of the last one that is known already.
-            limit: how many at the most.
+            limit: at most so many.
 
         Raises:
             NotFoundError: there is no such run.
@@ -224,7 +224,7 @@ class Journal:
         Args:
             run_id: which run.
             after: seq of the last event that is known already.
-            seconds: how long to wait at the most.
+            seconds: the longest wait.
 
         Returns:
             The run as it stands then, also where the time was over.
@@ -241,7 +241,7 @@ class Journal:
 
         Args:
             run_id: which run.
-            seconds: how long to wait at the most.
+            seconds: the longest wait.
 
         Returns:
             The run as it stands then, also where the time was over.
@@ -254,12 +254,12 @@ class Journal:
         return await self.get(run_id)
 
     async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
-        """Record orders, all of them or none; they are obeyed by whoever drives the run, now or later.
+        """Atomically enqueue commands for a run; the process that drives the run applies them.
 
         Args:
             run_id: which run.
             orders: what it shall do, in this order.
-            caller: whose run it must be; None for whoever's.
+            caller: whose run it must be; None for any caller's.
 
         Returns:
             The run as it stands; the orders are on their way to it.
@@ -285,7 +285,7 @@ class Journal:
             sql = "INSERT INTO orders (run, body) VALUES (?, ?)"
             keys = [db.execute(sql, (stored.key, column)).lastrowid or 0 for column in columns]
             given = [GivenOrder(key, order) for key, order in zip(keys, orders, strict=True)]
-            # With those before them, which other processes may have given and nobody has seen here yet.
+            # With those before them, which other processes may have given and this one has not seen yet.
             return stored.key, [*waiting, *given], drivers.shown(db, [stored])[0]
 
         def deliver(given: tuple[int, list[GivenOrder], Run], wake: Wake) -> None:
@@ -294,7 +294,7 @@ class Journal:
         return (await self.store.write(give, after=deliver))[2]
 
     async def claim(self, run_id: str) -> RunLog | None:
-        """The only one that may write to a run; None while somebody drives it, in whichever process.
+        """The only log that may write to a run; None while any process drives it.
 
         Enter it at once with `async with`: the run is free again at the end of the block.
 
@@ -360,7 +360,7 @@ class Journal:
         )
 
     async def unclaimed(self) -> list[str]:
-        """Runs that nobody drives and that have something to do, oldest first.
+        """Runs that no process drives and that have something to do, oldest first.
 
         They are working, have orders to obey, or wait for an answer whose deadline has passed.
         """
@@ -385,7 +385,7 @@ class Journal:
             profiles: as for `runs`.
             session_id: as for `runs`.
             status: as for `runs`.
-            limit: how many at the most.
+            limit: at most so many.
         """
         while await self.store.write(read_runs):
             pass
@@ -396,7 +396,7 @@ class Journal:
         )
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
-        """What was too large for an event, and its media type.
+        """Return a blob that was too large for an event, and its media type.
 
         Raises:
             NotFoundError: there is no such run, or it has no such blob.
@@ -407,7 +407,7 @@ class Journal:
         """Remove all that there is of a run. What its session remembers in a memory stays there.
 
         Raises:
-            InvalidInputError: somebody drives it.
+            InvalidInputError: a process drives it.
             NotFoundError: there is no such run of this caller.
         """
         drivers = await self.store.drivers()
@@ -449,7 +449,7 @@ class Observer(Protocol):
         ...
 
     def on_left(self, run: Run) -> None:
-        """The run is not driven here any more: it has ended, waits for somebody, or was left."""
+        """The run is not driven here any more: it has ended, waits for a person, or was left."""
         ...
 
 
@@ -457,8 +457,8 @@ class RunLog:
     """The one writer of a run, as long as it is held: `async with log:`. It is used in one event loop.
 
     `add` is synchronous and cheap: it gives the event its number and queues the row. Rows are written by one
-    thread for all runs, everything queued in one transaction, and only then do followers see them: so nobody
-    ever sees an event that a crash takes back. `commit` waits until all added so far is in the file; with
+    thread for all runs, everything queued in one transaction, and only then do followers see them: so no
+    reader ever sees an event that a crash takes back. `commit` waits until all added so far is in the file; with
     `durable` also that a power cut cannot take it (fsync): needed right before a call that must not happen
     twice. A process that is killed loses nothing committed either way.
 
@@ -521,11 +521,11 @@ class RunLog:
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What was journalled with a state before this, oldest first: what the loop goes on from."""
+        """Steps that were journalled with a state before this, oldest first: the loop goes on from them."""
         return self._steps
 
     def observe(self, observer: Observer) -> None:
-        """Have somebody told of each event as it is added, before it is in the file, and of the end.
+        """Notify an observer of each event as it is added, before it is in the file, and of the end.
 
         What an observer raises is logged, and the run goes on.
         """
@@ -616,7 +616,7 @@ class RunLog:
     def orders(self) -> list[Order]:
         """Orders that have come since, oldest first; they count as obeyed with the next `commit`.
 
-        Whoever takes them adds what follows from them before anything else is awaited, as another task of the
+        The taker adds what follows from them before anything else is awaited, as another task of the
         run may commit then.
         """
         taken = self._inbox.take()
@@ -659,14 +659,14 @@ class RunLog:
             raise RecordError(f"Run {self._run.id} is not driven here any more.", advice="Claim it again.")
 
 
-_PORTION = 20  # so few that nobody waits long for the writer
+_PORTION = 20  # so few that no caller waits long for the writer
 
 
 def forget_run(db: sqlite3.Connection, stored: StoredRun, drivers: Drivers) -> None:
     """Remove all that there is of a run, and its session with the last one; part of a transaction.
 
     Raises:
-        InvalidInputError: somebody drives it.
+        InvalidInputError: a process drives it.
     """
     if drivers.alive(stored.driver):
         raise InvalidInputError(

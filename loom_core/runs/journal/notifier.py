@@ -39,12 +39,12 @@ class Wake:
         self._calls[loop].append(function)
 
     def send(self) -> None:
-        """Wake the loops; those that are closed have nobody left who waits."""
+        """Wake the loops; those that are closed have no waiters left."""
         for loop, functions in self._calls.items():
             try:
                 loop.call_soon_threadsafe(_call_all, functions)
             except RuntimeError:
-                _log.debug("Nobody is told of %d changes: the event loop is closed.", len(functions))
+                _log.debug("%d changes reach no waiter: the event loop is closed.", len(functions))
         self._calls.clear()
 
 
@@ -54,7 +54,7 @@ def _call_all(functions: Sequence[Callable[[], object]]) -> None:
 
 
 class Watch:
-    """What those who wait for one run know of it.
+    """State of one run that its waiters share.
 
     Attributes:
         status: how the run was when something last happened; empty as long as nothing has.
@@ -124,7 +124,7 @@ class Switchboard:
     """Who waits for which run, and which runs are driven here.
 
     Attributes:
-        nudge: called when somebody begins to wait for what other processes may write, and nobody did before.
+        nudge: called when the first waiter for what other processes may write arrives.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Switchboard:
 
     @property
     def polling(self) -> bool:
-        """Whether anybody waits for what other processes may write."""
+        """Whether there are waiters for what other processes may write."""
         return bool(self._watches) or self._for_orders > 0
 
     @contextmanager
@@ -194,7 +194,7 @@ class Switchboard:
             receiver.receive(orders, wake)
 
     def poll(self, db: sqlite3.Connection, wake: Wake) -> None:
-        """Look what other processes have done in the runs that somebody waits for."""
+        """Look what other processes have done in the runs that have waiters."""
         with self._lock:
             watches = list(self._watches.items())
             # All of them: this is not done again before another process writes, and they may wait by then.
@@ -241,7 +241,7 @@ class Inbox:
         wake.call(self._loop, self._tell)
 
     def take(self) -> list[GivenOrder]:
-        """What has come since it was last taken."""
+        """Return the commands that came since the last call."""
         with self._lock:
             orders, self._orders = self._orders, []
         return orders

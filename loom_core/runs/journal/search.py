@@ -114,7 +114,7 @@ class WordTable:
 RUN_WORDS = WordTable("run_words", "runs")
 MESSAGE_WORDS = WordTable("message_words", "messages")
 
-_PORTION = 8  # so few that nobody waits long for the writer
+_PORTION = 8  # so few that no caller waits long for the writer
 
 
 def read_some(db: sqlite3.Connection) -> bool:

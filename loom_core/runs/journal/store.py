@@ -33,7 +33,7 @@ _READERS = 4
 
 
 class _Opened:
-    """What there is as long as the file is open."""
+    """Resources that exist while the file is open."""
 
     def __init__(self, path: Path | None, switchboard: Switchboard) -> None:
         if path is not None:
@@ -153,7 +153,7 @@ class Store:
                 self._opened = opened = _Opened(self.path, self.switchboard)
                 if self.path is not None:
                     self.switchboard.nudge = opened.writer.nudge
-                # Whoever forgets to close it leaves no thread behind.
+                # If a program forgets to close it, no thread is left behind.
                 weakref.finalize(self, opened.writer.stop).atexit = False
             return self._opened
 

@@ -1,4 +1,4 @@
-"""Waiting for what happens in a run, whoever drives it."""
+"""Waiting for what happens in a run, in whichever process it is driven."""
 
 from __future__ import annotations
 
@@ -86,5 +86,5 @@ def _standing(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
     run, orders = stored.run, [each.order for each in given_orders(db, stored.key)]
     if run.status not in FINAL_STATUSES:
         return run, bool(orders)
-    # One for a call of another run has ended with that: nobody would take it up.
+    # One for a call of another run has ended with that: no process would take it up.
     return run, not is_for_call(run) and any(revives(order, run.status) for order in orders)

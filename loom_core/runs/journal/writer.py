@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
-_CHECKPOINT_PAGES = 4000  # 16 MB: few enough to be copied back while nobody notices
+_CHECKPOINT_PAGES = 4000  # 16 MB: few enough to be copied back unnoticed
 # Rows of one statement: many in one go, as the thread lets others run, and waits for its turn, after each.
 _ROWS = (128, 32, 8, 1)
 
@@ -54,7 +54,7 @@ class Batch:
         return self._db
 
     def execute(self, sql: str, parameters: Sequence[object]) -> None:
-        """Change something beside events."""
+        """Change something other than events."""
         self._db.execute(sql, parameters)
 
     def add_events(self, rows: Sequence[EventRow]) -> None:
@@ -77,7 +77,7 @@ class Work(ABC):
     """Something to be written. Its methods run in the writer's thread."""
 
     def take(self) -> bool:
-        """What has come so far is to be written now: whether a power cut must not take it."""
+        """Take the queued changes for writing; return whether they must survive a power cut."""
         return False
 
     @abstractmethod
@@ -119,7 +119,7 @@ class _Job(Work, Generic[_T]):
         wake.call(self._loop, lambda: self._tell(error))
 
     def _tell(self, error: Exception | None) -> None:
-        if self.done.done():  # whoever waited was cancelled
+        if self.done.done():  # the waiter was cancelled
             return
         if error is None:
             self.done.set_result(self._result[0])
@@ -136,7 +136,7 @@ class Writer:
         database: where to; its tables are there.
         poll: called with the connection every fifth of a second while `polling` says so, when another
             process has written. None where there is no other process.
-        polling: whether anybody waits for what other processes write.
+        polling: whether there are waiters for what other processes write.
         idle: called in a transaction when there has been nothing to write for a while; says whether it has
             to be called again.
         last: called when all is written after `stop`; nothing can be written any more.
@@ -186,7 +186,7 @@ class Writer:
 
         Args:
             function: takes the connection. A LoomError that it raises before it has written anything
-                concerns nobody else. It may be called twice.
+                concerns no other caller. It may be called twice.
             after: called in the writer's thread with the result once that is in the file.
 
         Raises:
@@ -284,7 +284,7 @@ class Writer:
                 batch.flush()
                 if durable and db.total_changes == before:  # only what changes something is flushed
                     db.execute("UPDATE syncs SET count = count + 1")
-        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the thread goes on
+        except Exception as error:  # noqa: BLE001 - the waiters are told, and the thread goes on
             if not isinstance(error, LoomError):
                 _log.error("The journal cannot be written.", exc_info=error)
             return begun, error
@@ -308,7 +308,7 @@ class Writer:
 
 @dataclass(slots=True)
 class _Parcel:
-    """What goes into one transaction.
+    """Changes of one transaction.
 
     Attributes:
         events: what happened.
@@ -319,7 +319,7 @@ class _Parcel:
         blobs: number, media type and content.
         waiting: who waits for it.
         durable: whether one of them wants it flushed.
-        release: whether the run is driven by nobody afterwards.
+        release: whether the run has no driver afterwards.
     """
 
     events: list[StreamEvent] = field(default_factory=list["StreamEvent"])

@@ -22,7 +22,7 @@ __all__ = ["InMemoryMemory"]
 @dataclass(slots=True)
 class _Entry:
     message: Message
-    counted: Mapping[str, int] | None = None  # its words, once somebody has searched
+    counted: Mapping[str, int] | None = None  # its words, after the first search
 
     @property
     def words(self) -> Mapping[str, int]:

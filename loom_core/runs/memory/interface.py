@@ -1,4 +1,4 @@
-"""What a memory is to an agent."""
+"""Interface of an agent's memory."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Memory(ABC):
 
         Args:
             query: words; each counts by how rare it is, and not all need be there.
-            limit: how many at the most.
+            limit: at most so many.
             session_id: only of this session; empty for all, whosever they are.
         """
 

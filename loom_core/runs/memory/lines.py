@@ -22,7 +22,7 @@ __all__ = ["read_lines", "write_lines"]
 
 
 async def write_lines(path: Path, conversations: Mapping[str, Sequence[Message]]) -> None:
-    """Write conversations by session, whole or not at all; nobody else may read the file.
+    """Write conversations by session, whole or not at all; no other user may read the file.
 
     Raises:
         RecordError: it cannot be written.

@@ -136,7 +136,7 @@ def _check_retry(run: Run, soon: Run) -> None:
     if run.request.metadata.get("kind") != "flow":
         raise InvalidInputError(f"Run {run.id} is no flow: it has no steps.", advice="Resume it instead.")
     if soon.status == "completed":
-        raise InvalidInputError(f"Run {run.id} is completed.", advice="Begin the flow anew.")
+        raise InvalidInputError(f"Run {run.id} is completed.", advice="Start the flow again.")
     if soon.status not in {"failed", "aborted"}:
         raise InvalidInputError(
             f"Run {run.id} goes on already: it is {soon.status}.", advice="Abort it first, or wait."

@@ -35,5 +35,5 @@ def to_column(value: object) -> str:
 
 
 def from_column(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """What `to_column` wrote."""
+    """Parse what `to_column` wrote."""
     return json.loads(text)

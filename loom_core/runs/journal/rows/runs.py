@@ -79,7 +79,7 @@ def request_column(request: RunRequest) -> str:
 
 
 def standing_column(run: Run) -> str:
-    """What changes in a run as JSON, but for its status."""
+    """Return the mutable part of a run as JSON, without its status."""
     usage = {name: getattr(run.spent.usage, name) for name in _USAGE}
     return to_column(
         {
@@ -102,7 +102,7 @@ def run_rows(
         where: the condition, on `runs` and `sessions`.
         parameters: of the condition.
         order: what they are ordered by.
-        limit: how many at the most; below 0 for all.
+        limit: at most so many; below 0 for all.
     """
     sql = f"{_SELECT} WHERE {where} {f'ORDER BY {order}' if order else ''} LIMIT ?"
     found = [_stored(row) for row in db.execute(sql, [*parameters, min(limit, MOST_ROWS)])]
@@ -113,7 +113,7 @@ def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> 
     """One run.
 
     Raises:
-        NotFoundError: there is none, or it is another caller's (None: whoever).
+        NotFoundError: there is none, or it is another caller's (None: any caller).
     """
     # No id holds anything else, and SQLite takes no half surrogates.
     for stored in run_rows(db, "runs.id = ?", (run_id,)) if run_id.isascii() else ():
@@ -173,7 +173,7 @@ def condition(
     session_id: str = "",
     status: Sequence[RunStatus] = (),
 ) -> tuple[str, list[str]]:
-    """What picks runs, and its parameters; see `Journal.runs`."""
+    """Return the SQL condition that selects runs, and its parameters; see `Journal.runs`."""
     conditions, parameters = ["TRUE"], list[str]()
     if caller is not None:
         marks = ",".join("?" * len(profiles))

@@ -18,7 +18,7 @@ __all__ = ["SessionState", "begin_session", "find_session", "keep_state", "sessi
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What is kept of a session besides its runs.
+    """State of a session in addition to its runs.
 
     Attributes:
         content: JSON; empty where nothing was kept.
@@ -58,7 +58,7 @@ def find_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
 
 
 def session_state(db: sqlite3.Connection, session_id: str, caller: str) -> SessionState:
-    """What is kept of a session.
+    """Return the state of a session.
 
     Raises:
         NotFoundError: there is no such session of this caller.
