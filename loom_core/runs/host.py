@@ -58,8 +58,8 @@ class RunHost:
     new begins, calls that must not be made twice have a moment to end, everything else is cancelled where it
     is, and the runs stay in the journal as they are: this program takes them up again when it
     restarts, or another one that shares the journal does within seconds. So it does with the runs of a
-    program that was killed. A run of a profile that there is not here is left to others. A run for a call of another
-    one (see `AgentTool`) is driven by that one: so it is that one that is taken up for both.
+    program that was killed. A run of a profile that is not here is left to others. A run for a call of
+    another one (see `AgentTool`) is driven by that one: so it is that one that is taken up for both.
 
     Args:
         journal: where the runs are; that of the runners, too.

@@ -35,7 +35,5 @@ def detect_language(text: str) -> str:
 
 
 def language_group(language: str) -> str:
-    """Return the language group of retrieval: `zh`, `ja`, `ko`, or `alphabetic` for all other languages and
-    code.
-    """
+    """Return the language group of retrieval: `zh`, `ja`, `ko`, or `alphabetic` for all else, code too."""
     return language if language in {"zh", "ja", "ko"} else "alphabetic"

@@ -30,8 +30,8 @@ def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
 def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
     """Return the tokens of a chunk for the lexical index: of the same text as is embedded.
 
-    In addition to the tokens that questions are made of there are those by which names are looked up, as far as
-    they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
+    In addition to the tokens that questions are made of there are those by which names are looked up, as far
+    as they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
     return joined_index_tokens(title, heading_path, text).split()
 

@@ -458,9 +458,9 @@ class RunLog:
 
     `add` is synchronous and cheap: it gives the event its number and queues the row. Rows are written by one
     thread for all runs, everything queued in one transaction, and only then do followers see them: so no
-    reader ever sees an event that a crash takes back. `commit` waits until all added so far is in the file; with
-    `durable` also that a power cut cannot take it (fsync): needed right before a call that must not happen
-    twice. A process that is killed loses nothing committed either way.
+    reader ever sees an event that a crash takes back. `commit` waits until all added so far is in the file;
+    with `durable` also that a power cut cannot take it (fsync): needed right before a call that must not
+    happen twice. A process that is killed loses nothing committed either way.
 
     Events that follow `orders` are held back until the next `commit`, and written with the orders' being
     obeyed in one transaction: each order is obeyed once, whenever the process is killed. What is left at
