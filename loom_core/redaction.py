@@ -1,9 +1,9 @@
 """Texts without secrets: the one place that says what must not be written down.
 
 Three things are hidden: secrets that this process knows (`keys.remember`, and what the environment holds
-under names that say so), what has the form of a key or a token, and, where a text is only for people
-who debug, values that are assigned to such names. It cannot promise to find every secret; what it
-does find is tested with secrets planted at every entrance (`tests/e2e/test_planted_secrets.py`).
+under names that say so), what has the form of a key or a token, and, where a text is only for people who
+debug, values that are assigned to such names. It cannot promise to find every secret; what it does
+find is tested with secrets planted at every entrance (`tests/e2e/test_planted_secrets.py`).
 """
 
 from __future__ import annotations
