@@ -210,7 +210,7 @@ def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Findi
 
 
 def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
-    """Chroma has every chunk that has a vector once, some with their own vector. Let no process write meanwhile.
+    """Chroma has every chunk that has a vector once, some with their own. No process may write meanwhile.
 
     Args:
         record: says what it should hold.
