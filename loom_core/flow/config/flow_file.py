@@ -82,7 +82,7 @@ class LoadedFlows:
 
 
 def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
-    """Parse a file. Blocks.
+    """Parse a flow file. Blocks.
 
     Args:
         path: the file.
@@ -96,7 +96,7 @@ def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
 
 
 def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str] = ()) -> LoadedFlows:
-    """Parse a text.
+    """Parse the text of a flow file.
 
     Args:
         text: what stands in the file.

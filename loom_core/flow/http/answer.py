@@ -134,7 +134,7 @@ _DEEPEST_PART = 3
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Interpret a response.
+    """Interpreted response of an endpoint.
 
     Attributes:
         is_success: whether the endpoint did it.

@@ -27,7 +27,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Menu:
-    """The choices.
+    """Action space: what can be done with one message.
 
     Attributes:
         flows: flows that may be begun.

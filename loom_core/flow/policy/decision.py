@@ -60,7 +60,7 @@ _PENDING = """
 
 
 class _Written(BaseModel):
-    """Decide what to do with the user's message."""
+    """The decision: what to do with the user's message."""
 
     action: str = Field(description="What is to be done.")
     target: str = Field(default="", description="The id of the flow or skill, or the name of the tool.")
@@ -170,7 +170,7 @@ def _schema(menu: Menu) -> type[_Written]:
     """A model of the answers that a menu allows: what is not on it is shown to the model as a mistake."""
 
     class Decision(_Written):
-        """Decide what to do with the user's message."""
+        """The decision: what to do with the user's message."""
 
         @model_validator(mode="after")
         def check(self) -> Self:

@@ -55,7 +55,7 @@ class Offer:
         return cls(kept["message"], tuple(kept["flows"]), kept["parameters"], kept["reason"])
 
     def question(self, flows: Sequence[FlowConfig], phrases: Phrases, *, unwanted: bool = False) -> Pending:
-        """The question.
+        """Build the question.
 
         Args:
             flows: those that are offered.

@@ -97,7 +97,7 @@ class Sources:
         """The address of the only server, or empty."""
 
     def operation(self, step: JsonPart) -> Operation:
-        """The target of a step's call.
+        """Return the target of a step's call.
 
         Raises:
             ConfigError: it calls nothing, or what is not in the descriptions.
