@@ -89,9 +89,7 @@ def _texts(root: Path) -> Iterator[Path]:
     yield from sorted(root.glob("*.md"))
     for folder in _FOLDERS:
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix in {".py", ".md"} and not {"node_modules", ".venv", "demo_documents"} & {
-                *path.parts
-            }:
+            if path.suffix in {".py", ".md"} and not _NOT_OURS & {*path.parts}:
                 yield path
 
 

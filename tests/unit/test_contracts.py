@@ -101,7 +101,7 @@ def test_a_surface_that_is_gone_breaks(tool):
 
 
 def _tokens(definition: Mapping[str, Any]) -> tuple[int, int]:
-    """What a tool costs without its output schema, and with it."""
+    """Count the tokens of a tool without its output schema, and with it."""
     encoding = pytest.importorskip("bpe_openai").get_encoding("o200k_base")
     shown = {key: definition[key] for key in ("name", "description", "inputSchema", "outputSchema")}
     texts = [json.dumps(shown, ensure_ascii=False, separators=(",", ":"))]

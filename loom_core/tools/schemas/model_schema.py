@@ -148,7 +148,7 @@ def _references(value: object) -> list[str]:
 
 
 def _replaced(value: object, reference: str, definition: Mapping[str, Any]) -> object:
-    """A copy in which a definition takes the place of a reference; what is said beside that counts more."""
+    """Replace a reference by its definition, in a copy; keywords next to the reference override it."""
     if isinstance(value, list):
         return [_replaced(inner, reference, definition) for inner in cast("list[object]", value)]
     if not isinstance(value, dict):
