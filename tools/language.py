@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tools.house import modules
 
-__all__ = ["denied", "figures", "main"]
+__all__ = ["figures", "find_denied", "main"]
 
 _ROOT = Path(__file__).parents[1]
 _NOT_OURS = {"node_modules", ".venv", "demo_documents"}
@@ -44,7 +44,7 @@ _IRREGULAR = frozenset(
 _NO_PARTICIPLES = {"embed", "feed", "need", "seed", "shed", "speed", "exceed", "proceed", "succeed", "bed"}
 
 
-def denied(root: Path = _ROOT) -> list[str]:
+def find_denied(root: Path = _ROOT) -> list[str]:
     """The places in code and docs that have a word of the deny list, a line each."""
     return [
         f"{path.relative_to(root)}:{number}: `{match[0]}` is no plain English"
@@ -75,7 +75,7 @@ def figures(root: Path = _ROOT) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Print the figures, or the words to replace; the exit code."""
     if "--check" in arguments:
-        found = denied()
+        found = find_denied()
         print(*found, sep="\n", end="\n" if found else "")
         return 1 if found else 0
     print("| | |\n|---|---|")

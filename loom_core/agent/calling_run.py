@@ -54,7 +54,7 @@ class CallingRun:
     @property
     def child_policy(self) -> HumanInputPolicy:
         """Whom a run for one of its calls asks: its own people, who are asked by the call."""
-        return replace(self._asking, approve=None, orders=True, seconds=None)
+        return replace(self._asking, approve=None, accepts_commands=True, seconds=None)
 
     @property
     def can_ask(self) -> bool:

@@ -16,7 +16,7 @@ import anyio
 from loom_core.agent.compaction.summarizer import truncate_middle
 from loom_core.agent.hooks import HookError, Veto, call_hook
 from loom_core.agent.spending import remaining_calls
-from loom_core.errors import ConfigError, LLMError, RecordError
+from loom_core.errors import ConfigError, LLMError, StoreError
 from loom_core.llm.interface import ChatOptions, ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.messages import SystemMessage
 from loom_core.llm.structured import read_value
@@ -194,7 +194,7 @@ class DeltaBuffer:
 
     def _tick(self) -> None:
         self._timer = None
-        with suppress(RecordError):  # the loop meets it with the next thing that it writes down
+        with suppress(StoreError):  # the loop meets it with the next thing that it writes down
             self.flush()
 
     def flush(self) -> None:

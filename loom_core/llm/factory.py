@@ -12,7 +12,7 @@ from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.hosted.providers import PROVIDERS
-from loom_core.plugin_registry import create, registered
+from loom_core.plugin_registry import create, list_registered
 from loom_core.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_provider(config: ProviderConfig) -> ProviderConfig:
 
 def provider_names() -> list[str]:
     """What `ProviderConfig.provider` may be, those of other distributions included, sorted."""
-    return sorted({*PROVIDERS, *registered("llm")})
+    return sorted({*PROVIDERS, *list_registered("llm")})
 
 
 def provider_choices() -> list[str]:

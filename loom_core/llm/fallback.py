@@ -163,7 +163,7 @@ def _all_failed(failed: Sequence[tuple[LLMProvider, _Failure]]) -> _Failure:
     errors = [error for _, error in failed if isinstance(error, LLMError)]
     if len(failed) == 1 or not errors:
         return failed[0][1]
-    told = next((error for error in errors if error.passing), errors[0])
+    told = next((error for error in errors if error.is_transient), errors[0])
     waits = [error.retry_after for error in errors if error.retry_after is not None]
     return LLMError(
         "No model answers. " + " ".join(f"{_display_name(provider)}: {error}" for provider, error in failed),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from loom_core.net.ssrf_guard import Resolver
 
-__all__ = ["ACCEPTED", "HttpClient", "HttpResponse", "Method", "Unpacking"]
+__all__ = ["ACCEPTED", "GuardedClient", "HttpResponse", "Method", "Unpacking"]
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class HttpResponse:
         return match[1] if match else ""
 
 
-class HttpClient:
+class GuardedClient:
     """Asks the open internet, and what a policy allows besides.
 
     Every host is checked before it is asked, the first and those of redirects: its name, its port and all its

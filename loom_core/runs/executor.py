@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, T
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import LoomError, RecordError, unwrapped
+from loom_core.errors import LoomError, StoreError, unwrap_group
 from loom_core.observability.log_fields import logging_with
 from loom_core.observability.propagation import extract_context, trace_id_of
 from loom_core.observability.spans import INVOKE_AGENT
@@ -297,8 +297,8 @@ class RunExecutor(ABC, Generic[_R]):
                     await self._run_to_end(group, self._people)
                 group.cancel_scope.cancel()
         except Exception as raised:  # noqa: BLE001 - whatever it was, the run has to say that it failed
-            error = unwrapped(raised)
-            if isinstance(error, RecordError):
+            error = unwrap_group(raised)
+            if isinstance(error, StoreError):
                 raise error from None
             if isinstance(error, LoomError):
                 await self._fail(error)

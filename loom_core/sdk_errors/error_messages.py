@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from loom_core.errors import LLMError, ModelError, capitalised
+from loom_core.errors import LLMError, ModelError, capitalise
 from loom_core.sdk_errors.failures import failure_of
 from loom_core.sdk_errors.response_body import body_of, retry_after_of, status_of, words_of
 
@@ -94,7 +94,7 @@ def model_error(
     )
     heard = quote_words(words, error)
     return kind(
-        capitalised(says)
+        capitalise(says)
         + (f" (HTTP {status})" if status else "")
         + (f": {_as_sentence(heard)}" if heard else "."),
         advice=_ADVICE.get(failure, "").format(

@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -220,7 +220,7 @@ class Database:
         if version == known:
             return
         if version > known:
-            raise RecordError(
+            raise StoreError(
                 f"{self._path} was written by a newer Loom (format {version}, this one knows {known}).",
                 advice="Upgrade this installation; nothing was changed.",
             )
@@ -243,7 +243,7 @@ class Database:
     def _check_version(self, db: sqlite3.Connection) -> None:
         """Refuse to write what a newer Loom brought to its own format while it was open here."""
         if self._migrated and self._version_of(db) != len(self._schema):
-            raise RecordError(
+            raise StoreError(
                 f"{self._path} was brought to the format of a newer Loom while it was open here.",
                 advice="Restart this program with the newer version; nothing was changed.",
             )
@@ -258,7 +258,7 @@ class Database:
             yield
         except sqlite3.Error as error:
             advice = self._advice(error)
-            raise RecordError(f"{self._path or 'the database'}: {error}.", advice=advice) from error
+            raise StoreError(f"{self._path or 'the database'}: {error}.", advice=advice) from error
 
     def _advice(self, error: sqlite3.Error) -> str:
         text = str(error)
@@ -309,7 +309,7 @@ def back_up(path: Path, *, version: int) -> Path:
         partial.replace(copy)
         _flush(path.parent)
     except OSError as error:
-        raise RecordError(
+        raise StoreError(
             f"No copy of {path} can be made before it is changed: {error.strerror}.",
             advice="Make room or the folder writable; nothing was changed.",
         ) from error
@@ -321,7 +321,7 @@ def _check_room(source: sqlite3.Connection, path: Path) -> None:
     needed = pages * size + _SPARE
     free = shutil.disk_usage(path.parent).free
     if free < needed:
-        raise RecordError(
+        raise StoreError(
             f"{path} is of an older format and has to be copied before it is changed, which takes "
             f"{needed >> 20:,} MiB; {free >> 20:,} are free.",
             advice="Make room on the disk; nothing was changed.",

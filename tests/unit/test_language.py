@@ -11,7 +11,7 @@ def test_a_word_of_the_deny_list_is_told_with_its_place(tmp_path: Path):
     (tmp_path / "docs").mkdir()
     word = language.DENIED[0]
     (tmp_path / "docs" / "page.md").write_text(f"Fine.\n\nTry it {word}.\n", encoding="utf-8")
-    (fault,) = language.denied(tmp_path)
+    (fault,) = language.find_denied(tmp_path)
     assert fault == f"docs/page.md:3: `{word}` is no plain English"
 
 

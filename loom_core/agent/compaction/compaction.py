@@ -272,7 +272,7 @@ class Compactor:
         try:
             summary = await self._summariser.summarize(parts.dropped, goal=goal, chinese=chinese, spent=take)
         except LLMError as error:
-            raise error.retold(error.message, failure="unreadable") from error  # any failure counts
+            raise error.reword(error.message, failure="unreadable") from error  # any failure counts
         except LoomError as error:
             raise LLMError(error.message, advice=error.advice, failure="unreadable") from error
         stays = sum(map(estimate_message, (*parts.lead, *parts.kept)))

@@ -12,7 +12,7 @@ import anyio
 
 from loom_core.agent.calling_run import USAGE_KEY, calling_run
 from loom_core.agent.result import RunResult
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrapped
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrap_group
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Resume, check_response
 from loom_core.runs.human_broker import HumanInputPolicy, deny_by_timeout
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -222,7 +222,7 @@ class ChildRun:
                         await self._report_progress(event)
                 group.cancel_scope.cancel()
         except ExceptionGroup as error:
-            raise unwrapped(error) from None
+            raise unwrap_group(error) from None
         return RunResult[dict[str, Any]].of(await self._agent.journal.get(run_id))
 
     async def abort(self) -> None:

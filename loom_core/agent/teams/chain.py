@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.teams.composition import Composition, Runnable, StepRunner, check_step
+from loom_core.agent.teams.composition import Composition, CompositionContext, Runnable, check_step
 from loom_core.agent.teams.step import CompositionResult, StepResult
 from loom_core.errors import ConfigError
 from loom_core.tools.interface import Tool
@@ -53,7 +53,7 @@ class Chain(Composition):
         for called, runnable in self._steps.items():
             check_step(called, runnable, of=f"the chain {name!r}")
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
         """See `Composition.within`."""
         results: list[StepResult] = []
         for name, runnable in self._steps.items():

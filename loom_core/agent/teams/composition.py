@@ -18,13 +18,13 @@ from anyio import to_thread
 from loom_core.agent.agent import Agent
 from loom_core.agent.result import RunResult
 from loom_core.agent.teams.step import CompositionResult, StepError, StepEvent, StepResult
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrapped
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrap_group
 from loom_core.tools.function_tool import output_of, tool_threads
 
 if TYPE_CHECKING:
     from loom_core.agent.request import RunOptions
 
-__all__ = ["Composition", "Runnable", "StepRunner", "check_predicate", "check_step", "text_of"]
+__all__ = ["Composition", "CompositionContext", "Runnable", "check_predicate", "check_step", "text_of"]
 
 Runnable: TypeAlias = "Agent | Composition | Callable[[Any], object]"
 """What can be a step: an agent, which is given text as its goal; another composition; or a function of what
@@ -34,7 +34,7 @@ _BUFFERED = 256  # events of a stream that nobody has read yet
 
 
 @dataclass(frozen=True, slots=True)
-class StepRunner:
+class CompositionContext:
     """Where the steps of a composition run.
 
     Attributes:
@@ -90,7 +90,7 @@ class StepRunner:
                     advice="Allow more with `seconds`, or let it do less.",
                 )
         except Exception as raised:  # noqa: BLE001 - whatever it raises is told with its name
-            error = _to_step_error(unwrapped(raised), step)
+            error = _to_step_error(unwrap_group(raised), step)
             await self.emit(StepEvent(type="step_failed", step=step, problem=str(error)))
             raise error from error.__cause__
         await self.emit(StepEvent(type="step_end", step=step, value=result.value))
@@ -137,7 +137,9 @@ class StepRunner:
             run = await self._agent_run(name, runnable, _goal(given), session_id)
             return StepResult(step=name, value=run.or_raise().output, run=run)
         if isinstance(runnable, Composition):
-            result = await runnable.run_steps(StepRunner((*self.path, name), self.key, self.on_event), given)
+            result = await runnable.run_steps(
+                CompositionContext((*self.path, name), self.key, self.on_event), given
+            )
             return StepResult(step=name, value=result.value, steps=result.steps)
         return StepResult(step=name, value=await _call(runnable, given))
 
@@ -164,7 +166,7 @@ class Composition(ABC):
         Raises:
             StepError: a step failed.
         """
-        return await self.run_steps(StepRunner(key=key), given)
+        return await self.run_steps(CompositionContext(key=key), given)
 
     async def stream(self, given: object, *, key: str = "") -> AsyncGenerator[StepEvent]:
         """Run it, and tell everything that happens. The last event is `finished`.
@@ -182,7 +184,7 @@ class Composition(ABC):
 
         async def work() -> None:
             with sending:
-                result = await self.run_steps(StepRunner(key=key, on_event=sending.send), given)
+                result = await self.run_steps(CompositionContext(key=key, on_event=sending.send), given)
                 await sending.send(StepEvent(type="finished", value=result.value, result=result))
 
         # A task and no task group: what a generator holds must not be open while it hands something on.
@@ -198,7 +200,7 @@ class Composition(ABC):
             receiving.close()
 
     @abstractmethod
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
         """Run the steps, in a place where they are told about.
 
         Args:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
-from loom_core.agent.teams.composition import Composition, StepRunner, text_of
+from loom_core.agent.teams.composition import Composition, CompositionContext, text_of
 from loom_core.agent.teams.step import CompositionResult, StepResult
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError
@@ -112,7 +112,7 @@ class MultiAgentSystem(Composition):
         other._session_id = session_id
         return other
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
         """See `Composition.within`; the steps are the runs of the agents that had the conversation."""
         if self._supervisor is not None:
             step = await stage.run_step(
@@ -134,7 +134,7 @@ class MultiAgentSystem(Composition):
             name, session_id = handed[0], "" if step.run is None else step.run.session_id
         return CompositionResult(steps[-1].value, tuple(steps))
 
-    async def _first(self, stage: StepRunner) -> str:
+    async def _first(self, stage: CompositionContext) -> str:
         """Who answers a message: who answered the one before it."""
         if self._session_id:
             for run in await self.journal.runs(session_id=self._session_id):

@@ -13,8 +13,8 @@ import anyio
 from loom_core.agent.argument_validation import resolve_model
 from loom_core.agent.teams.composition import (
     Composition,
+    CompositionContext,
     Runnable,
-    StepRunner,
     check_predicate,
     check_step,
     text_of,
@@ -170,7 +170,7 @@ class Router(Composition):
             _log.warning("%s takes its default: %s", self.name, error)
             return Choice(self._default, "default", str(error))
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
         """See `Composition.within`; the one step is the route."""
         choice = await self.choose(given)
         step = await stage.run_step(choice.route, self._routes[choice.route].run, given)

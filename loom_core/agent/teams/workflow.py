@@ -9,9 +9,15 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import anyio
 
-from loom_core.agent.teams.composition import Composition, Runnable, StepRunner, check_predicate, check_step
+from loom_core.agent.teams.composition import (
+    Composition,
+    CompositionContext,
+    Runnable,
+    check_predicate,
+    check_step,
+)
 from loom_core.agent.teams.step import CompositionResult, StepError, StepResult
-from loom_core.errors import ConfigError, LoomError, unwrapped
+from loom_core.errors import ConfigError, LoomError, unwrap_group
 
 __all__ = ["OnFailure", "Results", "Workflow", "WorkflowStep"]
 
@@ -116,7 +122,7 @@ class Workflow(Composition):
         self._last = [name for name in self._steps if not any(name in each.after for each in steps)]
         self._max_concurrency = max_concurrency
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
         """See `Composition.within`."""
         ended = {name: anyio.Event() for name in self._steps}
         room = anyio.Semaphore(self._max_concurrency)
@@ -137,14 +143,14 @@ class Workflow(Composition):
                     group.start_soon(work, self._steps[name], name=f"step {name}")
         except ExceptionGroup as error:
             # Where several failed at once, the first one says what went wrong.
-            first = unwrapped(cast("Exception", error.exceptions[0]))
+            first = unwrap_group(cast("Exception", error.exceptions[0]))
             raise first from first.__cause__
         ran = {name: results[name].value for name in self._last if results[name].status != "skipped"}
         value = next(iter(ran.values())) if len(self._last) == 1 and ran else ran or None
         return CompositionResult(value, tuple(results.values()))
 
 
-async def _outcome(stage: StepRunner, step: WorkflowStep, results: Results) -> StepResult:
+async def _outcome(stage: CompositionContext, step: WorkflowStep, results: Results) -> StepResult:
     if step.after and not any(name in results for name in step.after):
         return await stage.skip_step(step.name, "Every step that it waits for was skipped.")
     try:

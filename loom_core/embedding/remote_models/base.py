@@ -18,7 +18,7 @@ from anyio.lowlevel import RunVar
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.embedding.remote_models.settings import RemoteSettings
-from loom_core.errors import ConfigError, EmbeddingError, capitalised, unwrapped
+from loom_core.errors import ConfigError, EmbeddingError, capitalise, unwrap_group
 from loom_core.keys import find_key
 from loom_core.retry import RetryPolicy
 from loom_core.sdk_errors import model_error
@@ -224,7 +224,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     def _unreadable(self, why: str) -> EmbeddingError:
         return self._error(
-            f"{capitalised(self._vendor.title)} gave an answer of {self._model} that cannot be read: {why}.",
+            f"{capitalise(self._vendor.title)} gave an answer of {self._model} that cannot be read: {why}.",
             advice="Check that base_url is that of an embedding interface, and what the server says.",
             failure="unreadable",
         )
@@ -319,7 +319,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             self._dimension = found
         if found != self._dimension:
             raise self._error(
-                f"{capitalised(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
+                f"{capitalise(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
                 f" not of {self._dimension:,}.",
                 advice="Bring back the earlier model of this name, or rebuild all vectors.",
                 failure="invalid_request",
@@ -484,7 +484,7 @@ class RequestRetrier:
     def __init__(self, settings: RemoteSettings) -> None:
         """Begin with a server that is asked."""
         self._settings = settings
-        self._title = capitalised(settings.vendor.title)
+        self._title = capitalise(settings.vendor.title)
         self._rests_until = 0.0
         self._last_failure = ""
 
@@ -530,7 +530,7 @@ class RequestRetrier:
                 self._rests_until = time.monotonic() + self._settings.rest
                 self._last_failure = error.message
             if error.failure == "timeout":
-                raise error.retold(error.message, advice=_SLOW_ADVICE) from None
+                raise error.reword(error.message, advice=_SLOW_ADVICE) from None
             raise
 
     async def log_while_waiting(self, doing: Awaitable[object]) -> None:
@@ -541,7 +541,7 @@ class RequestRetrier:
                 await doing
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise unwrapped(group) from None
+            raise unwrap_group(group) from None
 
     async def _log_waiting(self) -> None:
         await anyio.sleep(_WAITING_SECONDS)

@@ -12,7 +12,7 @@ from loom_core.embedding.remote_models.ollama import OllamaEmbedder
 from loom_core.embedding.remote_models.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.embedding.remote_models.settings import DEFAULT_CONCURRENCY
 from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
-from loom_core.errors import ConfigError, capitalised
+from loom_core.errors import ConfigError, capitalise
 from loom_core.installation import how_to_install
 from loom_core.keys import find_key
 
@@ -115,7 +115,7 @@ def remote_problem(config: Mapping[str, object]) -> str:
         vendor = EMBEDDING_VENDORS[str(config["provider"])]
         variable = str(config.get("api_key_env") or vendor.key_variable)
         if vendor.needs_key and find_key(variable) is None:
-            return f"{capitalised(vendor.title)} wants a key: put it into the environment variable {variable}"
+            return f"{capitalise(vendor.title)} wants a key: put it into the environment variable {variable}"
     except ConfigError as error:
         return str(error)
     if vendor.name != "ollama" and importlib.util.find_spec("openai") is None:

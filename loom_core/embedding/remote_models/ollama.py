@@ -115,6 +115,6 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
             failure = self._convert_error(error)
             if failure.failure == "not_found":
                 advice = f"Run: ollama pull {self._model}; or check the model's name and base_url."
-                failure = failure.retold(failure.message, advice=advice)
+                failure = failure.reword(failure.message, advice=advice)
             raise failure from None
         return response.content

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, overload
 from urllib.parse import urlsplit
 
 from loom_core.errors import ConfigError
-from loom_core.keys import checked_key, checked_variable
+from loom_core.keys import check_key, check_variable
 from loom_core.net.url import is_base_url
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class RemoteSettings:
             model=model,
             base_url=_check_url(base_url or vendor.base_url, vendor),
             known=known,
-            api_key=None if key is None else checked_key(key, source="api_key"),
+            api_key=None if key is None else check_key(key, source="api_key"),
             api_key_env=_check_variable(options.get("api_key_env") or vendor.key_variable, vendor),
             dimension=dimension or known.dimension or None,
             prefixes={
@@ -179,7 +179,7 @@ def _require_positive(name: str, number: float | None, vendor: EmbeddingVendor) 
 def _check_variable(name: str, vendor: EmbeddingVendor) -> str:
     if not name:
         return ""
-    return checked_variable(
+    return check_variable(
         name,
         setting=f"api_key_env of the embedding provider {vendor.name!r}",
         advice=f"Put the key into one and name it, such as {vendor.key_variable or 'EMBEDDING_API_KEY'}.",

@@ -7,7 +7,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 from loom_core.knowledge.indexes.derived import DerivedIndex
 from loom_core.knowledge.indexes.engines.child_call import ChildError
 from loom_core.knowledge.indexes.graph_build import GraphBuild
@@ -143,7 +143,7 @@ class GraphIndex(DerivedIndex):
             _log.warning("The graph could not be built, and is tried again: %s", error)
             return
         self._failures = 0
-        raise RecordError(
+        raise StoreError(
             f"The graph could not be built: {error}.",
             advice="See that there is room on the disk and memory; until then questions read the record.",
         ) from error

@@ -8,7 +8,7 @@ from collections import defaultdict
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, cast
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class LanguageVectors:
                 fresh.write_text(json.dumps(state), encoding="ascii")
                 fresh.replace(path)
             except OSError as error:
-                raise RecordError(
+                raise StoreError(
                     f"{path}: {error.strerror}.", advice="Check that the disk has room and may be written to."
                 ) from error
 

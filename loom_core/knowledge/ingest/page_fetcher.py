@@ -11,7 +11,7 @@ from anyio import from_thread
 
 from loom_core.errors import NetError
 from loom_core.knowledge.ingest.workers.preparation import FetchedPage
-from loom_core.net import HttpClient, NetPolicy, redact_url
+from loom_core.net import GuardedClient, NetPolicy, redact_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class PageFetcher:
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._job = 0
-        self._client: HttpClient | None = None
+        self._client: GuardedClient | None = None
 
     def fill(self, job: Job, items: Sequence[JobItem]) -> list[JobItem]:
         """Fetch the pages of items, for a moment. Blocks; only for threads that `to_thread` began.
@@ -72,7 +72,7 @@ class PageFetcher:
         return FetchedPage(response.body, response.media_type, response.charset)
 
 
-def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpClient:
+def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> GuardedClient:
     """The client that may also ask what rules allow.
 
     Args:
@@ -83,7 +83,7 @@ def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpCli
         ConfigError: a rule is neither.
     """
     policy = NetPolicy.allowing(rules)
-    return HttpClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
+    return GuardedClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
 
 
 def _file_name(response: HttpResponse) -> str:

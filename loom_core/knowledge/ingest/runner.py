@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError, LLMError, unwrapped
+from loom_core.errors import InvalidInputError, LLMError, unwrap_group
 from loom_core.knowledge.ingest.batches import BatchBuilder, BatchWriter, FileCheck
 from loom_core.knowledge.ingest.entity_linker import EntityLinker
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
@@ -439,7 +439,7 @@ class ExtractionStep:
                 results = await self._extract(made)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise unwrapped(group) from group
+            raise unwrap_group(group) from group
         return results
 
     async def _extract(self, made: Sequence[Prepared]) -> list[Prepared]:

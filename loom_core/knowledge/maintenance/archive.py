@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loom_core.errors import ConfigError, DocumentError, InvalidInputError, RecordError, StoreBusyError
+from loom_core.errors import ConfigError, DocumentError, InvalidInputError, StoreBusyError, StoreError
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_draft, unpack_draft
 from loom_core.knowledge.store.job_upload import JobUpload, discard_unacknowledged
@@ -282,7 +282,7 @@ def _write(
         nonlocal done
         for _, draft in iterate_drafts(record.database):
             if isinstance(draft, DocumentError):
-                raise RecordError(str(draft), advice="`loom-kb check --repair` may help.")
+                raise StoreError(str(draft), advice="`loom-kb check --repair` may help.")
             yield json.dumps(pack_draft(draft), ensure_ascii=False).encode() + b"\n"
             done += 1
             if progress is not None:
@@ -484,7 +484,7 @@ def _check_room(folder: Path, manifest: Manifest) -> None:
     needed = 2 * sum(part.bytes for part in manifest.parts.values()) + _SPARE
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise RecordError(
+        raise StoreError(
             f"The archive takes up to {needed >> 20:,} MiB; {free >> 20:,} are free.",
             advice="Make room on the disk; nothing was imported.",
         )

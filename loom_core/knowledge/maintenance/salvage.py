@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
-from loom_core.errors import DocumentError, RecordError, StoreBusyError
+from loom_core.errors import DocumentError, StoreBusyError, StoreError
 from loom_core.knowledge.indexes.engines.damage import first_line
 from loom_core.knowledge.ingest.stored_documents import draft_of_row, pack_draft, unpack_draft
 from loom_core.knowledge.maintenance.finding import CheckFinding
@@ -147,7 +147,7 @@ def _refuse_newer(path: Path) -> None:
     with closing(DamagedStore(path)) as source:
         version = source.version()
     if version > len(SCHEMA):
-        raise RecordError(
+        raise StoreError(
             f"{path} was written by a newer Loom (format {version}, this one knows {len(SCHEMA)}).",
             advice="Upgrade this installation and try again; nothing was changed.",
         )

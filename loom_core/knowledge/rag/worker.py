@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.numpy_import import import_numpy
-from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
+from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrap_group
 from loom_core.knowledge.rag.passage_embedding import ReembeddingStep, embed_preemptibly
 from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS, LanguageCentroids
 from loom_core.knowledge.text.passage_text import embedding_text
@@ -205,7 +205,7 @@ class KnowledgeBaseWorker:
                 await work(tasks)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise unwrapped(group) from group
+            raise unwrap_group(group) from group
         finally:
             self._users -= 1
             if not self._users:

@@ -250,10 +250,10 @@ def _language(item: KnowledgeItem) -> str:
 
 def _is_headed_in(language: str, item: KnowledgeItem) -> bool:
     """Whether a passage has a heading in a language of Chinese, Japanese or Korean script."""
-    from loom_core.cjk import holds_cjk
+    from loom_core.cjk import has_cjk
     from loom_core.knowledge.retrieval.rerankers.ranking import heading
 
-    return language != "alphabetic" and holds_cjk(heading(item))
+    return language != "alphabetic" and has_cjk(heading(item))
 
 
 def _share_above(value: float, zero: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, get_args
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.knowledge.store.changes import IndexName
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def require_accessible(path: Path) -> None:
             to read, too.
     """
     if reason := _describe_access_problem(path):
-        raise RecordError(
+        raise StoreError(
             f"The knowledge base at {path.parent} cannot be opened: {reason}.",
             advice="Put the file back, or make it and its folder writable; --home chooses another place.",
         )
@@ -54,7 +54,7 @@ def require_usable(path: Path) -> None:
     """
     require_accessible(path)
     if reason := describe_problem(path):
-        raise RecordError(
+        raise StoreError(
             f"The knowledge base at {path.parent} cannot be opened: {reason}.",
             advice=f"Put a copy of {path.name} back if there is one; `loom-kb check --repair` starts over.",
         )

@@ -17,7 +17,7 @@ from itertools import chain, filterfalse
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.cjk import CJK, cjk_parts, holds_cjk, is_cjk
+from loom_core.cjk import CJK, cjk_parts, has_cjk, is_cjk
 from loom_core.knowledge.text.identifiers import Identifier, identifiers_in
 from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.scripts import to_simplified
@@ -78,7 +78,7 @@ def analyse(text: str) -> list[str]:
     the words inside long words, and character bigrams. Tokens hold no white space.
     """
     normal = _compatible(text)
-    if holds_cjk(normal):
+    if has_cjk(normal):
         return _cjk_text_tokens(normal)
     return forms_of(normal).tokens.split()
 
@@ -91,7 +91,7 @@ def analyse_passage(text: str, *, above: str = "") -> str:
         above: what is indexed with it, ending with a line end.
     """
     normal = _compatible(above + text)
-    if holds_cjk(normal) or holds_cjk(text) or holds_cjk(above):
+    if has_cjk(normal) or has_cjk(text) or has_cjk(above):
         return " ".join(_cjk_passage_tokens(text, above, normal))
     before, own = forms_of(above), forms_of(text)
     tokens = (before.tokens + own.tokens).rstrip()
@@ -232,7 +232,7 @@ def lookup_tokens(text: str) -> list[str]:
     passage that holds it, whatever stands around the name and whatever punctuation is inside it.
     """
     keys = surface_keys(text)
-    return list(_lookup_tokens_of(keys if holds_cjk("".join(keys)) else dict.fromkeys(keys)))
+    return list(_lookup_tokens_of(keys if has_cjk("".join(keys)) else dict.fromkeys(keys)))
 
 
 def _lookup_tokens_of(keys: Iterable[str]) -> Iterator[str]:

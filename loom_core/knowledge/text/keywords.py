@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 from operator import itemgetter
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 from loom_core.knowledge.text.analysis import forms_of, is_stop_word
 from loom_core.knowledge.text.identifiers import identifiers_between_cjk
 from loom_core.knowledge.text.memoization import memoize
@@ -63,7 +63,7 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
 def _by_score(text: str) -> dict[float, list[str]]:
-    is_cjk_text = holds_cjk(text)
+    is_cjk_text = has_cjk(text)
     forms: dict[str, str] = {}
     scores: dict[str, float] = {}
     for form, weight in identifiers_between_cjk(text) if is_cjk_text else forms_of(text).identifiers:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.cjk import CJK, HAN, cjk_parts, holds_cjk, is_cjk
+from loom_core.cjk import CJK, HAN, cjk_parts, has_cjk, is_cjk
 from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.scripts import normalise
 
@@ -56,14 +56,14 @@ def surface_tokens(text: str) -> Iterator[SurfaceToken]:
 
     `key` is the comparable form. Offsets are code points of `text` itself.
     """
-    for match in (_SURFACE if holds_cjk(text) else _PLAIN_SURFACE).finditer(text):
+    for match in (_SURFACE if has_cjk(text) else _PLAIN_SURFACE).finditer(text):
         token = match.group()
         yield SurfaceToken(_surface_key(token), match.start(), match.end())
 
 
 def surface_keys(text: str) -> list[str]:
     """The keys of `surface_tokens`, several times as fast as with their places."""
-    if not holds_cjk(text):
+    if not has_cjk(text):
         tokens = _blank_gaps(text)
         if not text.isascii():
             return list(map(_surface_key, tokens.split()))
@@ -95,7 +95,7 @@ def _blank_gaps(text: str) -> str:
 
 def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, int]]:
     """Start and end of some of the `surface_tokens`, by their numbers from 0, which are given."""
-    if not holds_cjk(text):
+    if not has_cjk(text):
         return _spans_between(text, sorted(tokens))
     gaps, runs = cjk_parts(text)
     spans: dict[int, tuple[int, int]] = {}
@@ -154,7 +154,7 @@ def name_form(key: str) -> str:
     Empty where there are none to expect: for Chinese names and very short ones.
     """
     form = key.replace(" ", "")
-    if len(form) < _SHORTEST_FORM or holds_cjk(form):
+    if len(form) < _SHORTEST_FORM or has_cjk(form):
         return ""
     return form[:-1] if form.endswith("s") and not form.endswith(("ss", "us", "is")) else form
 

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from loom_core.errors import capitalised
+from loom_core.errors import capitalise
 from loom_core.llm.accounting.prices import list_price
 from loom_core.llm.accounting.sizing import estimate_answer, estimate_json, estimate_message, estimate_tool
 from loom_core.llm.interface import LLMResponse, Usage
@@ -192,7 +192,7 @@ class Meter:
         _log.warning(
             "%s read %d tokens of a conversation of about %d: the context of %s seems to be shorter. "
             "Raise the context length on the server, or shorten the conversation.",
-            capitalised(self._spec.title),
+            capitalise(self._spec.title),
             reported,
             expected,
             self._model,

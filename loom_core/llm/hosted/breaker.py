@@ -41,9 +41,9 @@ class CircuitBreaker(Breaker):
                 retry_after=left or None,
             )
 
-        with self.around(title, refuse=refuse):
+        with self.guard(title, refuse=refuse):
             yield
 
-    def passes(self, error: LoomError) -> bool | None:
+    def is_transient(self, error: LoomError) -> bool | None:
         """Whether an error of a model is passing; others say nothing of it."""
-        return error.passing if isinstance(error, ModelError) else None
+        return error.is_transient if isinstance(error, ModelError) else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 
-from loom_core.errors import ConfigError, InvalidInputError, LLMError, capitalised
-from loom_core.keys import checked_key
+from loom_core.errors import ConfigError, InvalidInputError, LLMError, capitalise
+from loom_core.keys import check_key
 from loom_core.llm.accounting.metering import Meter
 from loom_core.llm.accounting.prices import list_window, load_lists
 from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
@@ -97,7 +97,7 @@ class HostedProvider(LLMProvider):
         self._breaker = breaker or CircuitBreaker()
         self._limits = limits or RateLimits()
         self._meter = Meter(self._spec, model=model, base_url=base_url, prices=prices)
-        key = None if api_key is None else checked_key(api_key, source="the argument `api_key`")
+        key = None if api_key is None else check_key(api_key, source="the argument `api_key`")
         self._others: dict[str, HostedProvider] = {}
         self._other = (
             None
@@ -231,7 +231,7 @@ class HostedProvider(LLMProvider):
                         yield piece
                         piece = await answer.read()
             except LLMError as error:
-                raise error.retold(
+                raise error.reword(
                     f"The answer of {self._spec.title} broke off. {error.message}", failure="interrupted"
                 ) from error
             finally:  # also where it is left early
@@ -274,7 +274,7 @@ class HostedProvider(LLMProvider):
             stream = await entered.enter_async_context(aclosing(wire.stream(request)))
             answer = StreamedAnswer(stream, title=self._spec.title, provider=self.name)
             piece = await answer.read()
-            self._breaker.note_answer()
+            self._breaker.record_success()
             entered.callback(self._settle, request, answer, place)
             return entered.pop_all(), answer, piece
 
@@ -322,7 +322,7 @@ class StreamedAnswer:
         self.usage: Usage | None = None
         self.response: LLMResponse | None = None
         self._stream = stream
-        self._title = capitalised(title)
+        self._title = capitalise(title)
         self._provider = provider
 
     async def read(self) -> StreamChunk | None:

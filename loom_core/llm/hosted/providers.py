@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 
 from loom_core.errors import ConfigError
-from loom_core.keys import checked_variable
+from loom_core.keys import check_variable
 from loom_core.llm import vendors
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import ChatOptions
@@ -258,7 +258,7 @@ def _values(changes: Mapping[str, Any], path: str) -> dict[str, Any]:
                 f"{path}.{name}: {why}.", advice="Its values are described with `ProviderSpec`."
             ) from None
     if values.get("key_variable"):
-        checked_variable(
+        check_variable(
             values["key_variable"],
             setting=f"{path}.key_variable",
             advice="Put the key into one and name it, such as MY_KEY; or refer to it by `api_key`.",

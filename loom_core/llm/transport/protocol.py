@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from loom_core.errors import ConfigError, LLMError, capitalised
+from loom_core.errors import ConfigError, LLMError, capitalise
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -56,7 +56,7 @@ class Connection:
                 secret.
         """
         if wrong := _wrong_address(self.base_url):
-            who = capitalised(self.spec.title)
+            who = capitalise(self.spec.title)
             raise ConfigError(f"{who} cannot be asked: {wrong}.", advice="Set `base_url`.")
         for name, value in {**self.spec.headers, **self.headers}.items():
             if not _HEADER_NAME.fullmatch(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.errors import LLMError, capitalised
+from loom_core.errors import LLMError, capitalise
 
 if TYPE_CHECKING:
     from loom_core.errors import ModelFailure
@@ -49,7 +49,7 @@ class WireReader:
 
     def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
         return LLMError(
-            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
+            f"{capitalise(self._spec.title)} {did} {self._asked}. {why}",
             advice="Try again, or use another model.",
             failure=failure,
             provider=self._spec.name,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
@@ -62,7 +62,7 @@ class DriverRegistry:
             folder.mkdir(mode=0o700, exist_ok=True)
             held = lock.acquire()
         except OSError as error:
-            raise RecordError(
+            raise StoreError(
                 f"{path} cannot be made: {error.strerror or error}.",
                 advice="Make room, or the folder writable: it shows other processes that this one lives.",
             ) from error

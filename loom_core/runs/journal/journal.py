@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import anyio
 from anyio import CancelScope
 
-from loom_core.errors import InvalidInputError, RecordError
+from loom_core.errors import InvalidInputError, StoreError
 from loom_core.observability.log_fields import current_fields
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import inject_context
@@ -648,7 +648,7 @@ class RunLog:
             with CancelScope(shield=True):
                 await self._outbox.send(obeyed=self._obeyed, release=True)
             self._outbox.check()
-        except RecordError:
+        except StoreError:
             if error is None:
                 raise
         finally:
@@ -662,7 +662,7 @@ class RunLog:
     def _check(self) -> None:
         self._outbox.check()
         if self._ended:
-            raise RecordError(f"Run {self._run.id} is not driven here any more.", advice="Claim it again.")
+            raise StoreError(f"Run {self._run.id} is not driven here any more.", advice="Claim it again.")
 
 
 _PORTION = 20  # so few that no caller waits long for the writer

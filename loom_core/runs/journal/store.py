@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.runs.journal.drivers import DriverRegistry
 from loom_core.runs.journal.notifier import Notifier
 from loom_core.runs.journal.rows.schema import SCHEMA
@@ -40,7 +40,7 @@ class _OpenDatabase:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                raise RecordError(
+                raise StoreError(
                     f"The folder of {path} cannot be made: {error.strerror or error}.",
                     advice="Make it yourself, or choose another place for the journal.",
                 ) from error
@@ -62,7 +62,7 @@ class _OpenDatabase:
                 with self.database.write() as db:
                     db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (self.drivers.own,))
                     db.execute("DELETE FROM drivers WHERE id = ?", (self.drivers.own,))
-            except RecordError:
+            except StoreError:
                 pass  # the lock says the same
         self.drivers.leave()
         self.database.close()
@@ -157,5 +157,5 @@ class JournalStore:
                 weakref.finalize(self, opened.writer.stop).atexit = False
             return self._opened
 
-    def _closing_error(self) -> RecordError:
-        return RecordError("The journal is closed.", advice="Open it again to go on.")
+    def _closing_error(self) -> StoreError:
+        return StoreError("The journal is closed.", advice="Open it again to go on.")

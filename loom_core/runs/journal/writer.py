@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio import CancelScope
 
-from loom_core.errors import LoomError, RecordError
+from loom_core.errors import LoomError, StoreError
 from loom_core.runs.journal.notifier import WakeBatch
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _TransactionJob(WriteJob, Generic[_T]):
         self._result.clear()
         try:
             self._result.append(self._function(batch.db))
-        except RecordError:
+        except StoreError:
             raise
         except LoomError as error:  # it has written nothing: the others are not concerned
             self._refusal = error
@@ -123,8 +123,8 @@ class _TransactionJob(WriteJob, Generic[_T]):
             return
         if error is None:
             self.done.set_result(self._result[0])
-        elif isinstance(error, RecordError):  # which others are told, too
-            self.done.set_exception(RecordError(error.message, advice=error.advice))
+        elif isinstance(error, StoreError):  # which others are told, too
+            self.done.set_exception(StoreError(error.message, advice=error.advice))
         else:
             self.done.set_exception(error)
 
@@ -173,7 +173,7 @@ class Writer:
         """
         with self._state:
             if self._stopping:
-                raise RecordError("The journal is closed.", advice="Open it again to go on.")
+                raise StoreError("The journal is closed.", advice="Open it again to go on.")
             self._queue.put(work)
 
     async def run_in_transaction(
@@ -391,9 +391,9 @@ class Outbox(WriteJob):
         """Raise RecordError if something could not be written."""
         failure = self._failure
         if failure is not None:
-            advice = failure.advice if isinstance(failure, RecordError) else ""
-            message = failure.message if isinstance(failure, RecordError) else f"{failure!r}."
-            raise RecordError(message, advice=advice) from failure
+            advice = failure.advice if isinstance(failure, StoreError) else ""
+            message = failure.message if isinstance(failure, StoreError) else f"{failure!r}."
+            raise StoreError(message, advice=advice) from failure
 
     def add_event(
         self, event: StreamEvent, row: EventRow, *, status: str, standing: str | None, hold: bool
@@ -444,7 +444,7 @@ class Outbox(WriteJob):
     def _queue(self) -> None:
         try:
             self._writer.submit(self)
-        except RecordError as error:
+        except StoreError as error:
             self._queued, self._failure = False, error
             raise
 

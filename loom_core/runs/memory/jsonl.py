@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError, RecordError
+from loom_core.errors import InvalidInputError, StoreError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.storage.private_file import replace_private_file
@@ -37,7 +37,7 @@ async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]
         try:
             replace_private_file(path, "".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
-            raise RecordError(
+            raise StoreError(
                 f"{path} cannot be written: {error.strerror or error}.",
                 advice="Choose another file, or make room; what was there before is still there.",
             ) from error
@@ -62,7 +62,7 @@ async def read_jsonl(path: Path) -> dict[str, list[Message]]:
                         session_id, message = _parse_line(line, f"{path}:{number}")
                         conversations.setdefault(session_id, []).append(message)
         except OSError as error:
-            raise RecordError(
+            raise StoreError(
                 f"{path} cannot be read: {error.strerror or error}.",
                 advice="Give a file that a memory has saved.",
             ) from error

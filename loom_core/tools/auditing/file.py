@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.storage.lock import ProcessLock
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class AuditFile:
                 self._append(entries)
         except OSError as error:
             self._known = None
-            raise RecordError(
+            raise StoreError(
                 f"The audit {self.path} cannot be written: {error.strerror or error}.",
                 advice="Make room on the disk, or let the file be written.",
             ) from error
@@ -87,7 +87,7 @@ class AuditFile:
             else:
                 last, torn = self._last_hash(file, size)
                 missed = ""
-                with suppress(RecordError):  # the audit matters more than what stands beside it
+                with suppress(StoreError):  # the audit matters more than what stands beside it
                     head = read_head(self.path)
                     missed = "" if head == last else head
             if size > self._most_bytes and not torn:
@@ -161,7 +161,7 @@ class AuditFile:
         deadline = time.monotonic() + self._patience
         while not lock.acquire():
             if time.monotonic() > deadline:
-                raise RecordError(
+                raise StoreError(
                     f"Another process holds the audit {self.path}.", advice="Try again in a moment."
                 )
             time.sleep(_LOOK_SECONDS)
@@ -199,7 +199,7 @@ def read_lines(file: Path) -> tuple[list[bytes], bool]:
     except FileNotFoundError:
         return [], False
     except OSError as error:
-        raise RecordError(
+        raise StoreError(
             f"The audit {file} cannot be read: {error.strerror or error}.", advice="Check its rights."
         ) from error
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
@@ -226,7 +226,7 @@ def read_head(path: Path) -> str:
     except FileNotFoundError:
         return GENESIS_HASH
     except OSError as error:
-        raise RecordError(
+        raise StoreError(
             f"{_head_path(path)} cannot be read: {error}.", advice="Check its rights."
         ) from error
 

@@ -14,8 +14,8 @@ from anyio import to_thread
 from pydantic import Field, SecretStr
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
-from loom_core.keys import redacted, resolve
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.keys import redact, resolve
+from loom_core.net import GuardedClient, NetPolicy
 from loom_core.net.url import host_of
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.html_text import html_text
@@ -147,7 +147,7 @@ class _Requester:
     """Asks by one access, with the headers that are configured."""
 
     def __init__(self, access: HttpAccess) -> None:
-        self._client = HttpClient(access.policy())
+        self._client = GuardedClient(access.policy())
         self._named = {host_of(each.strip()) for each in access.allow}
         self._headers = {_host(host): headers for host, headers in (access.headers or {}).items()}
 
@@ -225,18 +225,18 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _format_response(
     answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]
 ) -> ToolOutput:
-    url = redacted(answer.url, secrets)
+    url = redact(answer.url, secrets)
     about = [f"HTTP {answer.status}", *([answer.media_type] if answer.media_type else []), url]
     lines = [
         " · ".join(about),
         *(
-            f"{name}: {redacted(answer.headers[name], secrets)}"
+            f"{name}: {redact(answer.headers[name], secrets)}"
             for name in _SHOWN_HEADERS
             if name in answer.headers
         ),
     ]
     # Before it is cut: of a secret that is cut in two, neither half would be known.
-    text = redacted(_text(answer, raw), secrets) if answer.body else ""
+    text = redact(_text(answer, raw), secrets) if answer.body else ""
     if start > len(text):
         raise InvalidInputError(
             f"The text has {len(text):,} characters, so none at {start:,}.", advice="Begin earlier."

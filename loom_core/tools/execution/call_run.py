@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 
-from loom_core.errors import LoomError, unwrapped
+from loom_core.errors import LoomError, unwrap_group
 from loom_core.llm.messages import ImagePart
 from loom_core.observability.content import content_json, records_content, redact_content
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
@@ -273,7 +273,7 @@ class CallRun:
         except BaseException as error:  # of a tool that calls `sys.exit`, too: it ends its own call only
             if _ends_the_program(error):
                 raise
-            known = isinstance(error, Exception) and isinstance(unwrapped(error), LoomError | TimeoutError)
+            known = isinstance(error, Exception) and isinstance(unwrap_group(error), LoomError | TimeoutError)
             if self._problem is None and not known:
                 _log.exception("%s failed in the run %s", tool.name, self._in.run_id or "without a name")
             return outcomes.explain_failure(tool.name, error)

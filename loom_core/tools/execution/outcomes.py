@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loom_core.errors import LoomError, unwrapped
+from loom_core.errors import LoomError, unwrap_group
 from loom_core.tools.calls import CallStatus, PlannedCall
 from loom_core.tools.interface import ToolOutput
 
@@ -86,7 +86,7 @@ def explain_self_cancellation(tool: str) -> ToolOutput:
 
 def explain_failure(tool: str, error: BaseException) -> tuple[CallStatus, ToolOutput]:
     """It raised an error: ours says what to do; of others only the kind is told."""
-    error = unwrapped(error) if isinstance(error, Exception) else error
+    error = unwrap_group(error) if isinstance(error, Exception) else error
     if isinstance(error, LoomError):
         return "error", _error_output(str(error))
     if isinstance(error, TimeoutError):

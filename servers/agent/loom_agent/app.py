@@ -35,7 +35,7 @@ def build(settings: Settings) -> LoomServer:
         async with service:
             yield
 
-    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
+    server = LoomServer.from_introduction(introduction(settings), home=settings.home, lifespan=lifespan)
     register_run_tools(server, service)
     register_read_only_tools(server, service)
     register_resources(server, service)

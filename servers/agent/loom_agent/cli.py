@@ -18,7 +18,7 @@ from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
-from loom_core.server.runs.page_option import add_html_option
+from loom_core.server.runs.html_option import add_html_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ class AgentServer(ServerProgram[Settings]):
 
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_agent.profiles.model_choice import choose_model
-        from loom_core.server.install.front import model_variables
+        from loom_core.server.install.terminal import model_variables
 
         file = _file(settings)
         names = [*file.variables]

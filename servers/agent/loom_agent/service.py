@@ -15,7 +15,7 @@ from loom_agent.profiles.approvers import Approvers
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision, InputResponse, Resume
 from loom_core.runs.run import is_for_call
-from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
+from loom_core.server.auth.caller import FULL_ACCESS, current_caller, use_caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,7 +138,7 @@ class Service:
         )
         host = await self._engine.host()
         self._engine.mark_servers_awaited(name)
-        with acting(EVERYTHING):  # the run goes on when the call has gone
+        with use_caller(FULL_ACCESS):  # the run goes on when the call has gone
             return await host.start(request)
 
     async def run(self, run_id: str) -> Run:
@@ -183,7 +183,7 @@ class Service:
         if not self._engine.adopts:  # it goes to whoever drives the run; nobody is made to
             return await self.journal().send_commands(run_id, *orders)
         host = await self._engine.host()
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             return await host.send_commands(run_id, *orders)
 
     async def resume(self, run_id: str, *, by: str) -> Run:
@@ -199,7 +199,7 @@ class Service:
             await self.adopt(run_id)
             return run
         host = await self._host_for(run)
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             run = await host.send_commands(run_id, Resume(by=by))
         # Who follows it would take its last end for the one to come.
         await self.journal().wait_until_applied(run_id, seconds=_RESUMED_SECONDS)
@@ -213,7 +213,7 @@ class Service:
             ConfigError: likewise.
         """
         host = await self._host_for(await self.run(run_id))
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             await host.adopt(run_id)
 
     async def _host_for(self, run: Run) -> RunHost:

@@ -63,7 +63,7 @@ def build(settings: Settings) -> LoomServer:
         await service.library.close_connections()
         service.library.close()
 
-    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
+    server = LoomServer.from_introduction(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=_CHATGPT_WORDING, open_world=False)
         return server

@@ -372,7 +372,7 @@ def _of_language_model(choice: str) -> Iterator[str]:
     if not choice or choice == NO_MODEL:
         return
     from loom_core.llm.config import ProviderConfig
-    from loom_core.server.install.front import model_variables
+    from loom_core.server.install.terminal import model_variables
 
     yield from model_variables(ProviderConfig.of(configuration(choice)))
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
-from loom_core.server.cli.console import agreed, say
+from loom_core.server.cli.console import confirm, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.sources.library import Library
-    from loom_core.server.cli.health import Section
+    from loom_core.server.cli.health import HealthSection
 
 __all__ = [
     "NO_MODEL",
@@ -56,7 +56,7 @@ def configuration(text: str) -> str | dict[str, Any]:
         ) from None
 
 
-def model_section(library: Library) -> Section | None:
+def model_section(library: Library) -> HealthSection | None:
     """Which model is set and whether it can be asked, for `doctor`; None without one. May ask the keyring."""
     from loom_core.server.doctor.language_model import model_section as examined_model
 
@@ -81,6 +81,6 @@ async def run_with_confirmation(add: Callable[[bool], Awaitable[_Done]], *, yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InvalidInputError(error.message, advice="Agree to it with --yes.") from None
         say(f"A language model is to read {error.estimate}.")
-    if not await to_thread.run_sync(agreed, abandon_on_cancel=True):
+    if not await to_thread.run_sync(confirm, abandon_on_cancel=True):
         raise InvalidInputError("Nothing was done.")
     return await add(True)

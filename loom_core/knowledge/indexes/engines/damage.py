@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,7 +36,7 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
         yield
     except errors as error:
         if _is_full(error):
-            raise RecordError(
+            raise StoreError(
                 f"The {index} at {path} cannot be written: the disk is full.",
                 advice="Free some space; everything acknowledged so far is safe.",
             ) from error

@@ -8,7 +8,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from loom_core.errors import IndexDamagedError, InvalidInputError, RecordError
+from loom_core.errors import IndexDamagedError, InvalidInputError, StoreError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class FileRows:
                 raise
         try:
             self._rows = self._map_rows(used)
-        except (IndexDamagedError, RecordError):
+        except (IndexDamagedError, StoreError):
             self.close()
             raise
 
@@ -265,7 +265,7 @@ class FileRows:
             yield
         except OSError as error:
             if error.errno in _NO_ROOM:
-                raise RecordError(
+                raise StoreError(
                     f"{self._path}: {error.strerror}.",
                     advice="The disk is full: free some space; everything acknowledged so far is safe.",
                 ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 from loom_core.knowledge.model import Alias
 from loom_core.knowledge.text.analysis import is_stop_word
 from loom_core.knowledge.text.scripts import to_simplified
@@ -71,7 +71,7 @@ def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> li
         title: title of its document, which tells the same.
     """
     found = [*_acronyms(text), *_find_stated(text)]
-    if holds_cjk(text):
+    if has_cjk(text):
         found += _chinese(text, mentions, title)
     surest = {(alias.name, alias.other): alias for alias in sorted(found, key=lambda a: a.confidence)}
     return sorted(surest.values(), key=lambda alias: alias.start)
@@ -181,10 +181,10 @@ def _name_before(text: str, end: int, mentions: Sequence[Mention], title: str) -
     if text[end - 1 : end] in {"》", "”", "」"}:
         start = max(text.rfind(mark, max(0, end - 40), end) for mark in "《“「") + 1
         return (start, end - 1) if 0 < start < end - 1 else None
-    if title and holds_cjk(title) and text.endswith(title, 0, end):
+    if title and has_cjk(title) and text.endswith(title, 0, end):
         return end - len(title), end
     run = _RUN.search(text, max(0, end - 24), end)
-    if run is None or not holds_cjk(run.group()):
+    if run is None or not has_cjk(run.group()):
         return None
     is_short = len(run.group()) <= _MOST_CHARACTERS and _PARTICLES.isdisjoint(run.group())
     if is_short and _begins(text, run.start(), _BOUNDARIES):

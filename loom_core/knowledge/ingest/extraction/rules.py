@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
 
-from loom_core.cjk import holds_cjk, is_cjk
+from loom_core.cjk import has_cjk, is_cjk
 from loom_core.knowledge.ingest.extraction.aliases import aliases_in
 from loom_core.knowledge.ingest.extraction.chinese import (
     chinese_definition,
@@ -214,7 +214,7 @@ def _sentence_relations(
         between = text[first.end : second.start]
         if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
             continue
-        predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
+        predicate = chinese_predicate(between) if has_cjk(between) else english_predicate(between)
         confidence = 0.5 if predicate else 0.2
         relations.append(
             Relation(
@@ -243,7 +243,7 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     between = sentence[match.end() : first.start - start]
     if not between or len(between) > _MAX_BETWEEN:
         return []
-    predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
+    predicate = chinese_predicate(between) if has_cjk(between) else english_predicate(between)
     if not predicate:
         return []
     return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]

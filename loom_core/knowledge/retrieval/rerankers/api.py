@@ -13,7 +13,7 @@ from anyio import to_thread
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.errors import ConfigError, LLMError
-from loom_core.keys import checked_key, checked_variable, find_key, redacted
+from loom_core.keys import check_key, check_variable, find_key, redact
 from loom_core.knowledge.retrieval.rerankers.ranking import logistic, order_by_relevance, text_with_headings
 from loom_core.knowledge.validation import require_positive
 from loom_core.net.url import is_base_url
@@ -216,7 +216,7 @@ class APIReranker:
         )
 
     def _safe(self, text: str) -> str:
-        return redacted(text, [self._key] if self._key is not None else [])
+        return redact(text, [self._key] if self._key is not None else [])
 
 
 @cache
@@ -241,8 +241,8 @@ def _key(api_key: str | SecretStr | None, variable: str | None) -> SecretStr | N
     if api_key is not None and variable is not None:
         raise ConfigError("The reranker api has api_key and api_key_env.", advice="Set one of them.")
     if variable is None:
-        return None if api_key is None else checked_key(api_key, source="api_key of the reranker api")
-    checked_variable(
+        return None if api_key is None else check_key(api_key, source="api_key of the reranker api")
+    check_variable(
         variable,
         setting="api_key_env of the reranker api",
         advice="Put the key into one and name it, such as JINA_API_KEY.",

@@ -21,7 +21,7 @@ from loom_core.knowledge.retrieval.retrievers.channels import (
     merge_channel_items,
 )
 from loom_core.knowledge.retrieval.retrievers.passages import passage_key, rerank_passages, sort_by_score
-from loom_core.plugin_registry import create, register, registered
+from loom_core.plugin_registry import create, list_registered, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -191,7 +191,7 @@ def _make_reranker(model: str, sources: Sequence[PassageSource]) -> Reranker:
         return create(
             "reranker", "llm", llm_provider=find_language_model(sources, needed_by="The reranker 'llm'")
         )
-    if model in registered("reranker"):
+    if model in list_registered("reranker"):
         try:
             return create("reranker", model)
         except ConfigError as error:
@@ -204,6 +204,6 @@ def _make_reranker(model: str, sources: Sequence[PassageSource]) -> Reranker:
     raise ConfigError(
         f"There is no reranker {model!r}, nor a folder of this name; no model is ever downloaded.",
         advice="Give `rerank_model` the folder of a cross-encoder in ONNX, or one of "
-        f"{', '.join(registered('reranker'))}; of a model that a server offers, give "
+        f"{', '.join(list_registered('reranker'))}; of a model that a server offers, give "
         f'reranker=create("reranker", "api", base_url="https://…", model="{model}").',
     )

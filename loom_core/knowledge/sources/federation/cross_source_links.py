@@ -19,7 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 from loom_core.knowledge.ingest.extraction.chinese import chinese_mentions
 from loom_core.knowledge.ingest.extraction.chinese_types import BEFORE_PERSONS
 from loom_core.knowledge.ingest.extraction.english import english_mentions
@@ -192,7 +192,7 @@ def _holds(text: str, name: str) -> bool:
     """Whether a text holds a name as it is written, and not inside another word."""
     if name not in text:  # nearly always so, and many times as fast as a pattern
         return False
-    return holds_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    return has_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 _LEAST_SURE = 0.5  # how sure a name is that is taken: a word that only begins a sentence is not
@@ -229,7 +229,7 @@ def title_key(item: KnowledgeItem) -> str:
 
 def _overlap(one: str, other: str) -> bool:
     """Whether one key is a part of the other, by whole words where there are words."""
-    if not holds_cjk(one):
+    if not has_cjk(one):
         one, other = f" {one} ", f" {other} "
     return one in other or other in one
 

@@ -17,7 +17,7 @@ from loom_core.errors import (
     NotFoundError,
     SourceError,
     SourceStartingError,
-    unwrapped,
+    unwrap_group,
 )
 from loom_core.knowledge.retrieval.confidence import Match, assess_match, combine_matches
 from loom_core.knowledge.sources.federation.merging import candidates_for, merge
@@ -362,7 +362,7 @@ class SourceQuery:
                 state = "answered"
             except Exception as raised:  # noqa: BLE001 - the outermost handler of possibly third-party code
                 state = "starting" if isinstance(raised, SourceStartingError) else "failed"
-                error = unwrapped(raised)
+                error = unwrap_group(raised)
                 if isinstance(error, LoomError):
                     problem, self.error = str(error), error
                 else:
@@ -395,7 +395,7 @@ class SourceQuery:
                 return (await self._source.query(query, limit=limit, filters=dict(filters) or None))[:limit]
             except Exception as raised:  # noqa: BLE001 - as in `run`
                 _log.info(
-                    "the source %r could not be asked once more: %s", self._source.name, unwrapped(raised)
+                    "the source %r could not be asked once more: %s", self._source.name, unwrap_group(raised)
                 )
         return []
 

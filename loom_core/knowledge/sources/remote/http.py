@@ -21,7 +21,7 @@ from loom_core.knowledge.sources.remote.recent_items import RecentItems
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping, read_item, read_items
 from loom_core.knowledge.text.analysis import content_words
 from loom_core.knowledge.validation import check_limit, check_question
-from loom_core.net import HttpClient, NetPolicy, redact_url
+from loom_core.net import GuardedClient, NetPolicy, redact_url
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
@@ -124,7 +124,7 @@ class HTTPKnowledgeBase(NamedSource):
         name: str,
         description: str = "",
         search_hints: Sequence[str] = (),
-        client: HttpClient | None = None,
+        client: GuardedClient | None = None,
     ) -> None:
         super().__init__(name, description=description, search_hints=search_hints)
         policy = replace(
@@ -135,7 +135,7 @@ class HTTPKnowledgeBase(NamedSource):
             smaller="Have the API give fewer or shorter passages; `limit_field` tells it how many.",
         )
         self._config = config
-        self._client = client or HttpClient(policy)
+        self._client = client or GuardedClient(policy)
         self._recent = RecentItems()
         self._secrets: dict[str, str] = {}
         for reference in _references(config):

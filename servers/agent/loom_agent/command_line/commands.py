@@ -59,7 +59,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     async def run() -> int:
         service = Service(settings, adopts=False, sees_all=True)
         service.load()
-        async with service, Interrupts.heard() as interrupts:
+        async with service, Interrupts.listen() as interrupts:
             try:
                 return await commands[args.command](service, args, interrupts)
             except Interrupted:
@@ -96,12 +96,12 @@ async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrup
     keyboard = Keyboard()
     last: Run | None = None
     session = args.session
-    if keyboard.attended:
+    if keyboard.is_interactive:
         agent = await interrupts.unless(partial(service.agent, args.profile))
         say(f"{agent.agent.name} ({agent.model}). Ctrl-C pauses, twice aborts; Ctrl-D ends.")
     while True:
         try:
-            line = await interrupts.unless(partial(keyboard.line, "> " if keyboard.attended else ""))
+            line = await interrupts.unless(partial(keyboard.line, "> " if keyboard.is_interactive else ""))
         except Interrupted:
             if last is None or last.status != "paused":
                 raise
@@ -142,9 +142,9 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
         await service.journal().purge(args.run_id)
         out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} is forgotten.")
         return 0
-    from loom_core.server.runs.page_option import named_run
+    from loom_core.server.runs.html_option import find_run
 
-    run = await named_run(service, args.run_id)
+    run = await find_run(service, args.run_id)
     if args.action == "decide":
         run = await service.decide(run, _decision(run, args))
     elif args.action in {"pause", "abort"}:
@@ -182,7 +182,7 @@ async def _abort_here(service: Service, run: Run) -> Run:
 
 
 async def _page(service: Service, args: argparse.Namespace) -> int:
-    from loom_core.server.runs.page_option import written_page
+    from loom_core.server.runs.html_option import write_run_page
 
     if args.action not in {"list", "show"}:
         raise InvalidInputError(
@@ -193,7 +193,7 @@ async def _page(service: Service, args: argparse.Namespace) -> int:
         raise _no_run(args.action)
     given: list[str] = [*args.html, args.run_id] if shows else args.html
     listed = [] if shows else await _find_runs(service, args, limit=args.limit + 1)
-    page = await written_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
+    page = await write_run_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
     page.show(as_json=args.json)
     return 0
 

@@ -14,8 +14,8 @@ from loom_agent.profiles.model_choice import choose_model, create_model
 from loom_agent.profiles.profile_config import EVERYTHING
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.sources.catalogue import Catalogue
-from loom_core.server.cli.health import Section, fine, problem, told_by, warning
-from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.cli.health import HealthSection, fine, problem, problem_from_error, warning
+from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 
@@ -57,7 +57,7 @@ def _file(settings: Settings) -> AgentFile:
     return read_agent_file(settings.config, required=settings.config_given, provider=settings.provider)
 
 
-def _configuration(settings: Settings) -> Section:
+def _configuration(settings: Settings) -> HealthSection:
     shown = "none: one profile"
     if settings.config_given or settings.config.exists():
         shown = str(settings.config)
@@ -65,8 +65,8 @@ def _configuration(settings: Settings) -> Section:
     try:
         file = _file(settings)
     except ConfigError as error:
-        finding = told_by(error, "configuration-unreadable", remedy=_CORRECT)
-        return Section(name="configuration", facts=facts, findings=[finding])
+        finding = problem_from_error(error, "configuration-unreadable", remedy=_CORRECT)
+        return HealthSection(name="configuration", facts=facts, findings=[finding])
     findings: list[Finding] = []
     models: dict[str, str] = {}
     for name, profile in file.profiles.items():
@@ -75,7 +75,7 @@ def _configuration(settings: Settings) -> Section:
     if not findings:
         findings.append(fine("profiles", "Every profile has a model that can be asked."))
     facts |= {"profiles": models, "default": file.default}
-    return Section(name="configuration", facts=facts, findings=findings)
+    return HealthSection(name="configuration", facts=facts, findings=findings)
 
 
 def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list[Finding]) -> str:
@@ -85,7 +85,7 @@ def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list
         llm = create_model(config)
     except ConfigError as error:
         told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
-        findings.append(told_by(told, "model-unusable", remedy=_CORRECT))
+        findings.append(problem_from_error(told, "model-unusable", remedy=_CORRECT))
         return "none"
     return f"{llm.name}/{llm.model}".rstrip("/") + f" ({why})"
 
@@ -97,7 +97,7 @@ def _tools(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
         builtin_tools(profile.tools, folder=settings.config.parent)
     except LoomError as error:
         told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
-        return [told_by(told, "tools-unusable", remedy=_CORRECT)]
+        return [problem_from_error(told, "tools-unusable", remedy=_CORRECT)]
     return []
 
 
@@ -132,7 +132,7 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
     ]
 
 
-def _knowledge(settings: Settings) -> Section | None:
+def _knowledge(settings: Settings) -> HealthSection | None:
     entries = Catalogue(settings.home).list()
     try:
         profiles = _file(settings).profiles
@@ -157,10 +157,10 @@ def _knowledge(settings: Settings) -> Section | None:
         findings.append(warning("knowledge-unsearchable", what, how_to_search()))
     if not there and not findings:
         return None
-    return Section(name="knowledge", facts={"knowledge bases": sorted(there)}, findings=findings)
+    return HealthSection(name="knowledge", facts={"knowledge bases": sorted(there)}, findings=findings)
 
 
-def _servers(settings: Settings) -> Section | None:
+def _servers(settings: Settings) -> HealthSection | None:
     from loom_core.mcp_client.configuration.servers import read_servers
 
     found = read_servers(settings.home)
@@ -171,7 +171,7 @@ def _servers(settings: Settings) -> Section | None:
         problem("server-unusable", f"{name}: {each.placed}", each.advice or remedy)
         for name, each in found.problems.items()
     ]
-    return Section(
+    return HealthSection(
         name="MCP servers", facts={"servers": [server.name for server in found.ready]}, findings=findings
     )
 
@@ -182,5 +182,5 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
-async def _runs(settings: Settings) -> Section | None:
+async def _runs(settings: Settings) -> HealthSection | None:
     return await runs_section(settings.journal, see=f"{PROGRAM} runs show", drive=f"{PROGRAM} runs resume")

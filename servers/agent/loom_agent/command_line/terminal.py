@@ -15,7 +15,7 @@ from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.runs.commands import Abort, Pause
 from loom_core.runs.run import Pending
 from loom_core.server.cli.console import out, say
-from loom_core.server.cli.terminal import asked_at_terminal
+from loom_core.server.cli.terminal import ask_at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,7 +154,7 @@ class RunWatcher:
             self._waiting[pending.id] = pending
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._handle_interrupts, run.id)
-            if self._keyboard.attended:
+            if self._keyboard.is_interactive:
                 tasks.start_soon(self._ask, run, tasks.cancel_scope)
             async with aclosing(self._service.journal().follow(run.id, after=seen)) as events:
                 async for event in events:
@@ -193,7 +193,7 @@ class RunWatcher:
             return False
         if self._given_up:
             return False
-        return self._paused or (bool(self._waiting) and not self._keyboard.attended)
+        return self._paused or (bool(self._waiting) and not self._keyboard.is_interactive)
 
     async def _ask(self, run: Run, everything: anyio.CancelScope) -> None:
         while True:
@@ -206,7 +206,7 @@ class RunWatcher:
             with anyio.CancelScope() as scope:
                 self._asked = (pending.id, scope)
                 question = question_of(pending, Wording.for_goal(run.request.goal))
-                decision = await asked_at_terminal(self._keyboard, question, pending, by=_BY)
+                decision = await ask_at_terminal(self._keyboard, question, pending, by=_BY)
             self._asked = None
             if scope.cancelled_caught:
                 say("(It was decided elsewhere.)")

@@ -38,7 +38,7 @@ def register_resources(server: LoomServer, service: Service) -> None:
     register_run_resources(
         server,
         service,
-        described=describe,
+        describe=describe,
         title=lambda run: run.request.goal,
         description="A run as it stands: status, output, what it waits for and what it has taken.",
     )

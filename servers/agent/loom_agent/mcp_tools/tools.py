@@ -32,7 +32,7 @@ from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply, Resume
 from loom_core.runs.run import RunStatus
 from loom_core.server.calls.context import ToolContext
-from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending, decided_by
+from loom_core.server.calls.long_polling import LONGEST_WAIT, LongPoll, decider_of
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.runs.models import event_info
 
@@ -130,7 +130,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
                 client=ctx.client,
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
-        run = await _long_poll(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
+        run = await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds, task="aborts")
         return _reply(ctx, service, run)
 
 
@@ -160,7 +160,7 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         ] = 0,
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
-        run = await _long_poll(service).attended(
+        run = await _long_poll(service).wait_for_run(
             ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
         )
         return _reply(ctx, service, run)
@@ -186,9 +186,9 @@ def _register_commands(server: LoomServer, service: Service) -> None:
     ) -> ToolReply[RunInfo]:
         run_id = ctx.client_input.kept.get("run_id", "")
         if not run_id:
-            run = await service.reply(session_id, Reply(text=message, by=decided_by(ctx)), client=ctx.client)
+            run = await service.reply(session_id, Reply(text=message, by=decider_of(ctx)), client=ctx.client)
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await _long_poll(service).attended(ctx, run_id, seconds=wait_seconds))
+        return _reply(ctx, service, await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds))
 
     @server.tool(
         title="Decide what a run waits for",
@@ -219,9 +219,9 @@ def _register_commands(server: LoomServer, service: Service) -> None:
                     f"`loom-agent-server runs decide {run.id} ID approve`. The configuration allows the tool "
                     "with approvals.via_tool, or names who decides in approvals.who.",
                 )
-            run = await _decide(service, run, decisions, by=decided_by(ctx))
+            run = await _decide(service, run, decisions, by=decider_of(ctx))
             ctx.client_input.kept["run_id"] = run.id
-        run = await _long_poll(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
+        run = await _long_poll(service).wait_for_run(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
         return _reply(ctx, service, run)
 
     @server.tool(
@@ -241,7 +241,7 @@ def _register_commands(server: LoomServer, service: Service) -> None:
         action: Annotated[Literal["abort", "pause", "resume"], Field(description="What to do.")],
         reason: Annotated[str, Field(description="With `abort`: why.")] = "",
     ) -> ToolReply[RunInfo]:
-        by = decided_by(ctx)
+        by = decider_of(ctx)
         orders: dict[str, Command] = {
             "abort": Abort(reason=reason, by=by),
             "pause": Pause(by=by),
@@ -303,7 +303,7 @@ def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
         by_tool=service.approvers.can_decide_by_tool(run),
-        by_asking=_long_poll(service).asks_user(ctx, run),
+        by_asking=_long_poll(service).can_ask_user(ctx, run),
     )
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))
 
@@ -431,9 +431,9 @@ async def find_tools(service: Service, query: str, *, profile: str = "", limit: 
     )
 
 
-def _long_poll(service: Service) -> Attending:
+def _long_poll(service: Service) -> LongPoll:
     """Waiting for the runs of a service, in the language of their goals."""
-    return Attending(service, _question, _lines)
+    return LongPoll(service, _question, _lines)
 
 
 def _question(run: Run, pending: Pending) -> str:

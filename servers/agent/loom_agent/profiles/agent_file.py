@@ -120,10 +120,10 @@ def _without_file(provider: str, scheduler: SchedulerConfig) -> AgentFile:
 
 
 def _validate(written: ConfigText) -> AgentConfig:
-    config = written.validated(AgentConfig, advice=_ADVICE)
+    config = written.validate(AgentConfig, advice=_ADVICE)
     for name in config.profiles:
         if not name.strip() or len(name) > _MAX_NAME or CONTROL_CHARACTERS.search(name):
-            raise written.refused(
+            raise written.to_error(
                 ("profiles", name),
                 "a profile cannot be called so.",
                 f"Use 1 to {_MAX_NAME} characters of any script.",

@@ -13,7 +13,7 @@ from anyio import to_thread
 from loom_agent.profiles.local_knowledge import LocalKnowledge
 from loom_agent.profiles.model_choice import choose_model, create_model, is_demonstration
 from loom_core.errors import ConfigError, NotFoundError
-from loom_core.mcp_client.remote_tools import McpTools
+from loom_core.mcp_client.remote_tools import RemoteTools
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -72,7 +72,7 @@ class Agents:
     """
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
-        self.mcp = McpTools(settings.home)
+        self.mcp = RemoteTools(settings.home)
         self.knowledge = LocalKnowledge(settings.home)
         self._settings = settings
         self._journal = journal
@@ -83,7 +83,7 @@ class Agents:
 
     def work_in(self, tasks: TaskGroup) -> None:
         """Start servers and load models in a task group that the caller ends."""
-        self.mcp.work_in(tasks)
+        self.mcp.start_in(tasks)
         self.knowledge.work_in(tasks)
 
     async def get(self, file: AgentFile, name: str, *, patience: float = 0.0) -> ProfileAgent:
@@ -106,7 +106,7 @@ class Agents:
                 self._made[name] = await self._make(name, profile, file.scheduler)
             made = self._made[name]
         if patience > 0:
-            await self.mcp.there(profile.mcp.servers, patience=patience)
+            await self.mcp.wait_for_servers(profile.mcp.servers, patience=patience)
         return made
 
     def list_agents(self) -> Sequence[ProfileAgent]:
@@ -138,7 +138,7 @@ class Agents:
         from loom_core.tools.toolbox import Toolbox
 
         knowledge = await self.knowledge.sources(profile.knowledge)
-        servers = await self.mcp.begin(profile.mcp.servers)
+        servers = await self.mcp.start_servers(profile.mcp.servers)
         tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge)]
         if is_demonstration(config):
             from loom_agent.profiles.demonstration import demonstration_tools

@@ -14,7 +14,7 @@ from anyio import to_thread
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.near_duplicates import percent
 from loom_core.knowledge.uris import display_uri, uri_of
-from loom_core.server.cli.command_line import given_filters
+from loom_core.server.cli.command_line import parse_filters
 from loom_core.server.cli.console import out, out_json, say, strong
 from loom_core.server.cli.health import fact_lines
 from loom_core.server.search.citations import citation
@@ -137,7 +137,7 @@ async def _query(service: Service, args: argparse.Namespace) -> int:
     result = await service.query(
         " ".join(args.question),
         source=args.kb,
-        filters=given_filters(args.filter),
+        filters=parse_filters(args.filter),
         limit=args.limit,
         strategy=args.strategy,
         options=_search_options(args),

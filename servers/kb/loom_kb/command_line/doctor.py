@@ -24,14 +24,14 @@ from loom_core.knowledge.store.probe import describe_problem, is_emptied
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.server.cli.health import (
     Finding,
-    Section,
+    HealthSection,
     fine,
     problem,
-    told_by,
+    problem_from_error,
     warning,
 )
-from loom_core.server.doctor.examination import Check, blocking
-from loom_core.server.doctor.language_model import language_model_variables, unasked
+from loom_core.server.doctor.check_runner import Check, blocking
+from loom_core.server.doctor.language_model import language_model_variables, model_unavailable
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 from loom_kb.language_model import OTHER_MODEL, model_section
 from loom_kb.service import Service
@@ -95,23 +95,23 @@ def variables(settings: Settings) -> set[str]:
     return embedders | language_model_variables()
 
 
-def _embedders() -> Section:
+def _embedders() -> HealthSection:
     from loom_core.embedding.registry import EmbedderChoice, requirement_of
 
     missing = {name: requirement_of(name) for name in get_args(EmbedderChoice) if name != "auto"}
     facts = {name: f"needs {wheel}" if wheel else "available" for name, wheel in missing.items()}
-    return Section(name="embedders", facts=facts)
+    return HealthSection(name="embedders", facts=facts)
 
 
-def _model(settings: Settings) -> Section | None:
+def _model(settings: Settings) -> HealthSection | None:
     try:
         return model_section(Service(settings).library)
     except ConfigError as error:
-        finding = told_by(error, "model-unusable", remedy="Correct --llm.")
-        return Section(name="language model", findings=[finding])
+        finding = problem_from_error(error, "model-unusable", remedy="Correct --llm.")
+        return HealthSection(name="language model", findings=[finding])
 
 
-async def _knowledge_bases(settings: Settings) -> list[Section]:
+async def _knowledge_bases(settings: Settings) -> list[HealthSection]:
     """All that may be used; what cannot be looked at in time says so."""
     entries = await blocking(partial(_entries, settings))()
     late = problem(
@@ -119,7 +119,7 @@ async def _knowledge_bases(settings: Settings) -> list[Section]:
         f"It could not be looked at within {_BASES_SECONDS:g} s.",
         "Run `loom-kb doctor` again while less is going on; `loom-kb check --kb NAME` looks at one alone.",
     )
-    found = [Section(name=f"knowledge base {entry.name}", findings=[late]) for entry in entries]
+    found = [HealthSection(name=f"knowledge base {entry.name}", findings=[late]) for entry in entries]
     places = anyio.Semaphore(_AT_ONCE)
 
     async def look(place: int, entry: CatalogueEntry) -> None:
@@ -139,7 +139,7 @@ def _entries(settings: Settings) -> list[CatalogueEntry]:
     return [*library.list(), *library.unusable()]
 
 
-async def _knowledge_base(entry: CatalogueEntry) -> Section:
+async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
 
     health = await examine(entry)
     states = {
@@ -159,7 +159,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> Section:
     }
     findings = [_finding(found, health.name) for found in health.problems]
     findings += [*_embedder_findings(health), *_work_findings(health)]
-    return Section(name=f"knowledge base {health.name}", facts=facts, findings=findings)
+    return HealthSection(name=f"knowledge base {health.name}", facts=facts, findings=findings)
 
 
 def _finding(found: HealthProblem, name: str) -> Finding:
@@ -176,7 +176,7 @@ def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
     if is_remote(health.embedding_config):
         if reason := remote_problem(health.embedding_config):
             cause = f"Its vectors are of {health.embedder}, and {reason}"
-            yield unasked("embedder-unusable", cause, otherwise=OTHER_MODEL)
+            yield model_unavailable("embedder-unusable", cause, otherwise=OTHER_MODEL)
     elif health.embedder:
         name = embedder_named(health.embedder)
         if name is None:

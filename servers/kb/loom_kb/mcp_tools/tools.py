@@ -28,7 +28,7 @@ from loom_core.server.search.search_tool import (
     Question,
     TextLimit,
     TextStart,
-    searching_tool,
+    search_tool,
 )
 from loom_core.storage.ownership import holder_of
 from loom_kb.graph_pages.app import GRAPH_TOOL_META
@@ -110,7 +110,7 @@ def register_tools(server: LoomServer, service: Service) -> None:
 
 
 def _register_reading(server: LoomServer, service: Service) -> None:
-    @searching_tool(
+    @search_tool(
         server,
         title="Search knowledge",
         head=QUERY_HEAD,

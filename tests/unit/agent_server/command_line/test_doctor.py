@@ -7,7 +7,7 @@ import json
 import pytest
 from loom_agent.command_line.doctor import own_checks
 
-from loom_core.server.doctor.checks import examined
+from loom_core.server.doctor.checks import run_paste_safe
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def sections(settings):
 
     async def examine(**changes):
         made = settings(**changes)
-        report = await examined(own_checks(made), program="loom-agent-server", version="")
+        report = await run_paste_safe(own_checks(made), program="loom-agent-server", version="")
         return {section.name: section for section in report.sections}
 
     return examine

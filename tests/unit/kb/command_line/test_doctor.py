@@ -21,8 +21,8 @@ from loom_kb.settings import Settings
 from loom_core.embedding.registry import create_embedder
 from loom_core.installation import how_to_install
 from loom_core.knowledge.rag.owner.protocol import PROTOCOL, loom_version
-from loom_core.server.cli.health import Finding, HealthReport, Section
-from loom_core.server.doctor.checks import examined
+from loom_core.server.cli.health import Finding, HealthReport, HealthSection
+from loom_core.server.doctor.checks import run_paste_safe
 from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
 
 pytestmark = pytest.mark.slow
@@ -67,10 +67,10 @@ def hold() -> Iterator[Callable[[Path], int]]:
 
 
 async def report_of(settings: Settings) -> HealthReport:
-    return await examined(own_checks(settings), program="loom-kb", version=settings.version)
+    return await run_paste_safe(own_checks(settings), program="loom-kb", version=settings.version)
 
 
-async def notes(service: Service) -> Section:
+async def notes(service: Service) -> HealthSection:
     report = await report_of(service.settings)
     (found,) = [section for section in report.sections if section.name == "knowledge base notes"]
     return found

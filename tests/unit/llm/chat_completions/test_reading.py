@@ -275,7 +275,7 @@ def test_an_answer_that_was_given_up_is_none(reason: str, failure: str) -> None:
     with pytest.raises(LLMError, match=f"Here gave up the answer of m. It says '{reason}'") as caught:
         _read(_chunk(content="hal"), _chunk(reason))
     assert caught.value.failure == failure
-    assert caught.value.passing
+    assert caught.value.is_transient
 
 
 _SAID = {"prompt_tokens": 10, "completion_tokens": 20}

@@ -106,7 +106,7 @@ async def test_a_stream_that_breaks_later_is_interrupted_and_counts_with_what_ca
     provider, wire = scripted([_text("事实之网" * 10), *last], retry=retry_policy(deadline=0.3))  # type: ignore[list-item]
     error, came = await _broken(provider, r"The answer of DeepSeek broke off\. ")
     assert came == "事实之网" * 10
-    assert (error.failure, error.passing) == ("interrupted", False)
+    assert (error.failure, error.is_transient) == ("interrupted", False)
     assert (len(wire.requests), wire.open) == (1, 0)
     assert provider.spent.output_tokens == 27
 

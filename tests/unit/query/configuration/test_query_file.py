@@ -13,7 +13,7 @@ from loom_query.configuration.source_config import (
     KINDS,
     DocumentsConfig,
     LocalConfig,
-    WrittenSource,
+    SourceConfigBase,
     config_model,
 )
 
@@ -211,5 +211,5 @@ def test_any_text_is_read_or_refused_with_a_place(text, tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_setting_is_in_the_reference(kind):
     text = (Path(__file__).parents[4] / "docs" / "reference" / "query-config.md").read_text(encoding="utf-8")
-    settings = {*WrittenSource.model_fields, *config_model(kind).model_fields, *ResultMapping.model_fields}
+    settings = {*SourceConfigBase.model_fields, *config_model(kind).model_fields, *ResultMapping.model_fields}
     assert [name for name in settings if f"`{name}`" not in text] == []

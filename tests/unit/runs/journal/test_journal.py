@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_core.errors import InvalidInputError, NotFoundError, RecordError
+from loom_core.errors import InvalidInputError, NotFoundError, StoreError
 from loom_core.llm.interface import Usage
 from loom_core.observability.log_fields import logging_with
 from loom_core.runs.journal import Journal, RunLog
@@ -147,11 +147,11 @@ async def test_a_log_takes_nothing_after_its_block(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id) as log:
         log.add("text_delta", {})
-    with pytest.raises(RecordError, match="not driven here any more"):
+    with pytest.raises(StoreError, match="not driven here any more"):
         log.add("text_delta", {})
-    with pytest.raises(RecordError):
+    with pytest.raises(StoreError):
         await log.commit()
-    with pytest.raises(RecordError):
+    with pytest.raises(StoreError):
         await log.save_blob(b"", "text/plain")
 
 
@@ -398,9 +398,9 @@ async def test_a_closed_journal_says_so(journal: Journal):
     await journal.aclose()
     await journal.aclose()
     for ask in (journal.get, journal.events):
-        with pytest.raises(RecordError, match="closed"):
+        with pytest.raises(StoreError, match="closed"):
             await ask(run.id)
-    with pytest.raises(RecordError, match="closed"):
+    with pytest.raises(StoreError, match="closed"):
         async with log:
             log.add("text_delta", {})
     with pytest.raises(ZeroDivisionError):
@@ -422,10 +422,10 @@ async def test_closing_a_journal_frees_its_runs_and_keeps_what_was_added(tmp_pat
 
 async def test_a_place_where_nothing_can_be_written_is_refused_with_advice(tmp_path: Path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(StoreError) as caught:
         await Journal(tmp_path / "file" / "runs.db").create(RunRequest(goal="g"))
     assert caught.value.advice
     (tmp_path / "broken.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(StoreError) as caught:
         await Journal(tmp_path / "broken.db").runs()
     assert "Restore it" in caught.value.advice
