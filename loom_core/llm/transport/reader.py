@@ -1,4 +1,4 @@
-"""What it takes to read an answer in any format: how far it has come, and the errors of one that is none."""
+"""Base of response readers: length limit and errors, common to all formats."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LENGTH", "WireReader"]
 
 MAX_LENGTH = 8 * 2**20
-"""Letters that an answer may have."""
+"""Maximum length of a response in characters."""
 
 
 class WireReader:
-    """Reads one answer; a subclass knows the format.
+    """Reads one response; a subclass knows the format.
 
     Args:
         spec: the vendor.
-        model: the model that was asked.
-        output_tool: the tool whose arguments are the text of the answer, or empty.
-        max_length: letters that an answer may have.
+        model: the model.
+        output_tool: the tool whose arguments are the text of the response, or empty.
+        max_length: maximum length of the response in characters.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class WireReader:
         self._finish = ""
 
     def unreadable(self, why: str) -> LLMError:
-        """The error of an answer that cannot be used."""
+        """Return the error of an unreadable response."""
         return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
 
     def _broken_off(self) -> LLMError:
