@@ -212,7 +212,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Left alone after failures",
             (gauge("loom_breaker_state", "target", how="max"),),
-            description="0: asked as usual; 1: a trial is due; 2: left alone.",
+            description="0: closed; 1: half-open; 2: open.",
             kind="state",
         ),
     ),

@@ -1,4 +1,4 @@
-"""An error said so that people know what to do, and programs whether to try again."""
+"""Error messages: what people can do, and whether programs should retry."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _ADVICE: Mapping[ModelFailure, str] = {
 
 
 class NoAnswerError(Exception):
-    """A reply says why it has no answer.
+    """A response has an error instead of an answer.
 
     Attributes:
-        body: what came.
+        body: the response body.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ def model_error(
     Raise it `from None`: the vendor's own message may quote the key, and would be logged with it.
 
     Args:
-        error: what an SDK, `httpx2`, or the reading of an answer raised.
+        error: an exception of an SDK, `httpx2`, or a response reader.
         kind: `LLMError` or `EmbeddingError`.
         title: the vendor's name for people.
         provider: the vendor's name in configurations.
@@ -123,11 +123,11 @@ _SECRETS = re.compile(
     r"|\b(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[\w-]{32,}(?:\.[\w-]+)*",
     re.IGNORECASE | re.ASCII,
 )
-"""Pattern of a key: with a vendor's beginning, behind `Bearer`, or long and of letters and digits."""
+"""Pattern of a key: with a vendor's prefix, after `Bearer`, or long and of letters and digits."""
 
 
 def quoted(words: str, error: Exception) -> str:
-    """Words on one line, shortened, without keys: neither the one that was sent, nor what looks like one."""
+    """Return a message on one line, truncated, without the sent key and anything that looks like a key."""
     for key in _sent_keys(error):
         words = words.replace(key, "…")
     line = " ".join(_SECRETS.sub("…", words).split())
