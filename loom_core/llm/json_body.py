@@ -64,7 +64,7 @@ def json_body(fields: Mapping[str, Any], *, deepest: int = _DEEPEST) -> dict[str
 
 
 def _is_sound(value: object, deepest: int) -> bool:
-    """Whether a value is encodable as it is, and not nested deeply: a fast check."""
+    """Return whether a value is encodable as it is, and not nested deeply: a fast check."""
     try:
         text = _encoder.encode(value)
         text.encode()

@@ -81,7 +81,7 @@ class _OfferingSearch(ToolSearch):
         return self._fitting
 
     def search(self, query: str, *, limit: int = 5) -> tuple[list[Tool], int]:
-        """As `ToolSearch.search`."""
+        """Search, and offer the results; see `ToolSearch.search`."""
         found, fitting = super().search(query, limit=limit)
         self._toolbox.offer(tool.wire_name for tool in found)
         return found, fitting

@@ -222,7 +222,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     def _unreadable(self, why: str) -> EmbeddingError:
         return self._error(
-            f"{capitalised(self._vendor.title)} gave an answer of {self._model} that cannot be read: {why}.",
+            f"{capitalised(self._vendor.title)} sent an unreadable response of {self._model}: {why}.",
             advice="Check that base_url is that of an embedding interface, and what the server says.",
             failure="unreadable",
         )

@@ -185,7 +185,7 @@ class Meter:
                 self._reported = _MEMORY * self._reported + reported
 
     def _is_shortened(self, size: int, reported: int) -> bool:
-        """Whether the server truncated the conversation: this is logged, and not learned from."""
+        """Return whether the server truncated the conversation: this is logged, and not learned from."""
         expected = self._corrected(size)
         if not self._spec.shortens or expected < _SHORTEST_SHORTENED or reported > expected // 2:
             return False

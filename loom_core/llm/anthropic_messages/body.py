@@ -83,7 +83,7 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
 
 
 def _cannot_drop_thoughts(spec: ProviderSpec, effort: Mapping[str, Any]) -> bool:
-    """Whether thinking that does not fit its prefix fails the request, as the body has no field for it.
+    """Return whether thinking that does not fit its prefix fails the request.
 
     With thinking off, the model needs no thinking back.
     """

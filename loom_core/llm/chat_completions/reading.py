@@ -224,7 +224,7 @@ class AnswerReader(WireReader):
         return chunks
 
     def _is_answer(self, part: CallPiece | _Passage) -> bool:
-        """Whether it is a call of the output tool."""
+        """Return whether it is a call of the output tool."""
         return isinstance(part, CallPiece) and bool(self._output_tool) and part.name == self._output_tool
 
     def _message_parts(self) -> tuple[AssistantPart, ...]:

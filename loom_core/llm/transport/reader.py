@@ -39,10 +39,10 @@ class WireReader:
 
     def unreadable(self, why: str) -> LLMError:
         """Return the error of an unreadable response."""
-        return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
+        return self._error("unreadable", "sent an unreadable response of", f"Why: {why}.")
 
     def _broken_off(self) -> LLMError:
-        return self._error("connection", "sent half an answer of", "The stream ended before it did.")
+        return self._error("connection", "sent an incomplete response of", "The stream ended early.")
 
     def _too_long(self) -> LLMError:
         return self.unreadable(f"it has more than {self._max_length} letters")

@@ -112,7 +112,7 @@ def with_reasoning_to_replay(
 
 
 def needs_filler(message: AssistantMessage, spec: ProviderSpec, *, tools: bool) -> bool:
-    """Whether a message without reasoning needs `ProviderSpec.replay_filler`.
+    """Return whether a message without reasoning needs `ProviderSpec.replay_filler`.
 
     If the vendor requires reasoning with tools, as DeepSeek does, every message does; else every message with
     tool calls, as with Kimi.

@@ -127,7 +127,7 @@ def _check_no_mark(root: FileRoot, path: str, text: str) -> None:
 
 
 def _holds(root: FileRoot, path: str, data: bytes) -> bool:
-    """Whether a file already has this content: this makes a repeated call idempotent."""
+    """Return whether a file already has this content: this makes a repeated call idempotent."""
     try:
         return root.read(path, most=len(data))[0] == data
     except LoomError:

@@ -158,7 +158,7 @@ def test_users_send_images_by_bytes_and_by_address():
     [
         (_PNG, {"images": False}, "model m of Anthropic takes no images"),
         (ImagePart(b"x", "image/tiff"), {}, "takes no images of the type image/tiff"),
-        (ImagePart(url="https://x"), {"image_urls": False}, "takes images by their bytes"),
+        (ImagePart(url="https://x"), {"image_urls": False}, "takes images as bytes"),
         (ImagePart(), {}, "is empty"),
     ],
 )
