@@ -60,26 +60,26 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
         spec = _without_schemas(spec)
     conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     limit = _LONGEST_ANSWER if request.max_tokens is None else request.max_tokens
-    wishes, effort = _effort(request, spec, conversation, limit)
+    supported, effort = _effort(request, spec, conversation, limit)
     if _cannot_drop_thoughts(spec, effort):
         spec = replace(spec, replay="never")
         conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     body: dict[str, Any] = {"model": model, "max_tokens": limit, "messages": conversation.messages}
-    if system := "\n\n".join(filter(None, (conversation.system, wishes.instructions))):
+    if system := "\n\n".join(filter(None, (conversation.system, supported.instructions))):
         body["system"] = system
-    body |= _tools(request, spec, wishes, conversation)
+    body |= _tools(request, spec, supported, conversation)
     stop = [text for text in request.stop if text.strip()]  # the API refuses white space alone
     if stop and spec.stops:
         body["stop_sequences"] = stop
-    if wishes.temperature is not None:
-        body["temperature"] = wishes.temperature
-    if wishes.top_p is not None:
-        body["top_p"] = wishes.top_p
+    if supported.temperature is not None:
+        body["temperature"] = supported.temperature
+    if supported.top_p is not None:
+        body["top_p"] = supported.top_p
     body |= {**spec.body, **effort, **request.extra}
-    if wishes.json_mode == "json_schema":
+    if supported.json_mode == "json_schema":
         format_ = {"type": "json_schema", "schema": schema}
         body["output_config"] = {"format": format_, **body.get("output_config", {})}
-    return body, wishes
+    return body, supported
 
 
 def _cannot_drop_thoughts(spec: ProviderSpec, effort: Mapping[str, Any]) -> bool:
@@ -107,24 +107,24 @@ def _effort(
     A thinking budget leaves half of the response's tokens for the rest. If that is too little for thinking,
     or a turn continues that another model began, a model with a budget does not think.
     """
-    wishes = granted(request, spec)
-    fields: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
+    supported = granted(request, spec)
+    fields: Mapping[str, Any] = spec.efforts[supported.effort] if supported.effort else {}
     thinking: Mapping[str, Any] = fields.get("thinking", {})
     if "budget_tokens" not in thinking:
-        return wishes, fields
+        return supported, fields
     budget = min(thinking["budget_tokens"], limit // 2)
     if budget >= _SMALLEST_BUDGET and not conversation.goes_on_without_thinking:
-        return wishes, {**fields, "thinking": {**thinking, "budget_tokens": budget}}
+        return supported, {**fields, "thinking": {**thinking, "budget_tokens": budget}}
     return granted(replace(request, effort="off"), spec), spec.efforts.get("off", {})
 
 
 def _tools(
-    request: ChatRequest, spec: ProviderSpec, wishes: Granted, conversation: Conversation
+    request: ChatRequest, spec: ProviderSpec, supported: Granted, conversation: Conversation
 ) -> dict[str, Any]:
     tools = [_tool(each.name, each.description, each.parameters, spec) for each in request.tools]
-    if wishes.output_tool and request.output:
-        tools.append(_tool(wishes.output_tool, request.output.description, request.output.schema, spec))
-    choice = wishes.tool_choice
+    if supported.output_tool and request.output:
+        tools.append(_tool(supported.output_tool, request.output.description, request.output.schema, spec))
+    choice = supported.tool_choice
     if not tools:
         # The API refuses a conversation with calls if there are no tools.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in conversation.called]

@@ -74,11 +74,11 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
 
     def _prepared(self, request: ChatRequest) -> tuple[dict[str, Any], MessageReader]:
         connection = self._connection
-        body, wishes = messages_body(request, connection.spec, model=connection.model)
+        body, supported = messages_body(request, connection.spec, model=connection.model)
         reader = MessageReader(
             connection.spec,
             model=connection.model,
-            output_tool=wishes.output_tool,
+            output_tool=supported.output_tool,
             max_length=self._max_length,
         )
         return body, reader

@@ -55,45 +55,45 @@ def chat_body(
     Raises:
         InvalidInputError: the chosen tool is missing, or the conversation cannot be expressed.
     """
-    wishes = granted(request, spec)
-    tools = _tools(request, spec, wishes)
+    supported = granted(request, spec)
+    tools = _tools(request, spec, supported)
     messages = wire_messages(
-        request.messages, spec, model=model, tools=bool(tools), instructions=wishes.instructions
+        request.messages, spec, model=model, tools=bool(tools), instructions=supported.instructions
     )
     body: dict[str, Any] = {"model": model, "messages": messages, **tools}
-    if request.output and (response_format := _response_format(request.output, spec, wishes)):
+    if request.output and (response_format := _response_format(request.output, spec, supported)):
         body["response_format"] = response_format
     limit = request.max_tokens
     if limit is not None or spec.max_tokens_required:
         body[spec.max_tokens_field] = _LIMIT_WHERE_NEEDED if limit is None else limit
-    if wishes.temperature is not None:
-        body["temperature"] = wishes.temperature
-    if wishes.top_p is not None:
-        body["top_p"] = wishes.top_p
+    if supported.temperature is not None:
+        body["temperature"] = supported.temperature
+    if supported.top_p is not None:
+        body["top_p"] = supported.top_p
     if request.stop and spec.stops:
         body["stop"] = list(request.stop)
     if stream:
         body["stream"] = True
         if spec.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    said_by_effort: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
+    said_by_effort: Mapping[str, Any] = spec.efforts[supported.effort] if supported.effort else {}
     for more in (spec.body, said_by_effort, request.extra):
         body = _with(body, more)
-    return body, wishes
+    return body, supported
 
 
-def _tools(request: ChatRequest, spec: ProviderSpec, wishes: Granted) -> dict[str, Any]:
+def _tools(request: ChatRequest, spec: ProviderSpec, supported: Granted) -> dict[str, Any]:
     """Return the fields `tools` and `tool_choice`."""
-    choice = wishes.tool_choice
+    choice = supported.tool_choice
     if choice == "none" and "none" not in spec.tool_choices:
         return {}
     tools = [
         _tool(tool.name, tool.description, adapted(tool.parameters, spec.schema)) for tool in request.tools
     ]
-    if request.output and wishes.output_tool:
+    if request.output and supported.output_tool:
         schema, exact = _output_schema(request.output, spec)
         about = request.output.description or "Give the answer."
-        tools.append(_tool(wishes.output_tool, about, schema, exact=exact))
+        tools.append(_tool(supported.output_tool, about, schema, exact=exact))
     if not tools:
         return {}
     if choice == "auto":
@@ -118,10 +118,10 @@ def _tool(
     return {"type": "function", "function": function}
 
 
-def _response_format(output: OutputSchema, spec: ProviderSpec, wishes: Granted) -> dict[str, Any] | None:
-    if wishes.json_mode == "json_object":
+def _response_format(output: OutputSchema, spec: ProviderSpec, supported: Granted) -> dict[str, Any] | None:
+    if supported.json_mode == "json_object":
         return {"type": "json_object"}
-    if wishes.json_mode != "json_schema":
+    if supported.json_mode != "json_schema":
         return None
     schema, exact = _output_schema(output, spec)
     named: dict[str, Any] = {"name": safe_name(output.name, otherwise="answer"), "schema": schema}

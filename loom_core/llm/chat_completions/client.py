@@ -73,8 +73,10 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
 
     def _prepared(self, request: ChatRequest, *, stream: bool) -> tuple[dict[str, Any], AnswerReader]:
         spec, model = self._connection.spec, self._connection.model
-        body, wishes = chat_body(request, spec, model=model, stream=stream)
-        reader = AnswerReader(spec, model=model, output_tool=wishes.output_tool, max_length=self._max_length)
+        body, supported = chat_body(request, spec, model=model, stream=stream)
+        reader = AnswerReader(
+            spec, model=model, output_tool=supported.output_tool, max_length=self._max_length
+        )
         return body, reader
 
     async def _read_whole(self, response: httpx2.Response, reader: AnswerReader) -> list[StreamChunk]:

@@ -41,9 +41,9 @@ def _thought(text: str, signature: str = "sig") -> ReasoningPart:
 
 
 def _body(
-    *messages: Message, model: str = "claude-sonnet-5-5", spec: ProviderSpec = ANTHROPIC, **wishes: Any
+    *messages: Message, model: str = "claude-sonnet-5-5", spec: ProviderSpec = ANTHROPIC, **options: Any
 ) -> dict[str, Any]:
-    body, _ = messages_body(ChatRequest(messages=messages, **wishes), spec.for_model(model), model=model)
+    body, _ = messages_body(ChatRequest(messages=messages, **options), spec.for_model(model), model=model)
     return json.loads(encoded(body))
 
 
