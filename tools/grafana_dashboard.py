@@ -117,7 +117,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             kind="stat",
         ),
         Panel(
-            "Left alone after failures",
+            "Circuit breakers",
             (Query("count (loom_breaker_state{$here} == 2) or vector(0)", "models and hosts"),),
             kind="stat",
         ),
@@ -210,9 +210,9 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             stacked=True,
         ),
         Panel(
-            "Left alone after failures",
+            "Circuit breakers",
             (gauge("loom_breaker_state", "target", how="max"),),
-            description="0: asked as usual; 1: a trial is due; 2: left alone.",
+            description="0: closed; 1: half-open; 2: open.",
             kind="state",
         ),
     ),

@@ -1,4 +1,4 @@
-"""The one way from Loom to the web: an HTTP client that asks only addresses it may ask."""
+"""Guarded HTTP access: a client with an SSRF guard; Loom has no other way to the web."""
 
 from __future__ import annotations
 
