@@ -1,4 +1,4 @@
-"""Waiting for what happens in a run, in whichever process it is driven."""
+"""Waiting for events and changes of a run, in any process that executes it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS_AT_ONCE", "followed", "obeyed", "stands_still"]
 
 EVENTS_AT_ONCE = 500
-"""So many are read at once."""
+"""Page size for reading events."""
 
 _STANDING = FINAL_STATUSES | {"input_required", "paused"}
 
 
 async def followed(store: Store, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
-    """Events as they come; see `Journal.follow`."""
+    """Stream the events of a run; see `Journal.follow`."""
     stored = await store.read(lambda db: find_run(db, run_id))
     with store.switchboard.watching(stored.key) as watch:
-        at_end = True  # as far as is known
+        at_end = True  # as far as known
         while True:
             count = watch.count
             events = watch.since(after)
@@ -52,7 +52,7 @@ async def followed(store: Store, run_id: str, *, after: int) -> AsyncGenerator[S
 
 
 async def stands_still(store: Store, run_id: str, *, after: int) -> None:
-    """Wait until a run has ended, is paused, or waits for a person; see `Journal.changed`."""
+    """Wait until a run has ended, is paused, or waits for a person; see `Journal.wait_until_idle`."""
     stored = await store.read(lambda db: find_run(db, run_id))
     with store.switchboard.watching(stored.key) as watch:
         while True:
@@ -66,7 +66,7 @@ async def stands_still(store: Store, run_id: str, *, after: int) -> None:
 
 
 async def obeyed(store: Store, run_id: str) -> None:
-    """Wait until a run has done as it was told; see `Journal.obeyed`."""
+    """Wait until the queued commands of a run are applied; see `Journal.wait_until_applied`."""
     stored = await store.read(lambda db: find_run(db, run_id))
     with store.switchboard.watching(stored.key) as watch:
         while True:
@@ -81,10 +81,10 @@ def _page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[
 
 
 def _standing(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
-    """The run as it stands, and whether it will go on by the orders that it has to obey."""
+    """Return the run, and whether its queued commands will make it continue."""
     stored = find_run(db, run_id)
     run, orders = stored.run, [each.order for each in given_orders(db, stored.key)]
     if run.status not in FINAL_STATUSES:
         return run, bool(orders)
-    # One for a call of another run has ended with that: no process would take it up.
+    # A child run has ended with its parent: no process would adopt it.
     return run, not is_for_call(run) and any(revives(order, run.status) for order in orders)

@@ -283,7 +283,7 @@ async def test_a_session_that_nobody_knows_may_begin_under_its_own_id(journal: J
         await journal.create(request)
     run = await journal.create(request, begins_session=True)
     assert run.request.session_id == "ses_elsewhere"
-    with pytest.raises(InvalidInputError, match="has a run that is not at its end"):
+    with pytest.raises(InvalidInputError, match="has a run that has not ended"):
         await journal.create(request, begins_session=True)
     with pytest.raises(NotFoundError):
         await journal.create(replace(request, caller="anna"), begins_session=True)

@@ -163,7 +163,7 @@ async def test_of_several_orders_all_are_taken_or_none():
         ("input_required", Decided(id="c3", action="approve"), "counts as refused"),
         ("completed", Decided(id="c9", action="approve"), "has ended"),
         ("completed", Resume(), "is completed"),
-        ("working", Resume(), "goes on already"),
+        ("working", Resume(), "is running already"),
         ("paused", Pause(), "is paused already"),
         ("failed", Pause(), "has ended"),
         ("aborted", Abort(), "has ended"),
