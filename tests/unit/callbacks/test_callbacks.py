@@ -79,7 +79,7 @@ async def test_a_callback_that_fails_does_no_harm_and_is_told_of(caplog: pytest.
 
 
 def test_what_is_no_callback_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no `Callback`"):
+    with pytest.raises(ConfigError, match="is not a `Callback`"):
         agent(callbacks=[print])
 
 

@@ -95,8 +95,8 @@ def test_other_mistakes_are_told_where_they_are_made(make: Callable[[], object],
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (None, "The agent was given nothing to work on"),
-        (" ", "The agent was given nothing to work on"),
+        (None, "The input of the agent is empty"),
+        (" ", "The input of the agent is empty"),
         (object(), "What is given is neither text nor JSON: <object object"),
     ],
 )

@@ -206,7 +206,7 @@ def test_workflows_that_make_no_sense_are_refused() -> None:
         Workflow([_Step("a", len, on_failure="fallback")])
     with pytest.raises(ConfigError, match="needs both"):
         Workflow([_Step("a", len, fallback=len)])
-    with pytest.raises(ConfigError, match="at least one step at a time"):
+    with pytest.raises(ConfigError, match="`max_concurrency` is"):
         Workflow([_Step("a", len)], max_concurrency=0)
 
 

@@ -142,7 +142,7 @@ async def test_of_several_orders_all_are_taken_or_none():
         await journal.order(run_id, approved, Decided(id="c9", action="approve"))
     with pytest.raises(InvalidInputError, match="was decided already"):
         await journal.order(run_id, approved, Decided(id="c1", action="deny"))
-    with pytest.raises(InvalidInputError, match="cannot be kept"):
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
         await journal.order(run_id, approved, Answered(id="q1", action="decline", content={"x": object()}))
     assert await journal.unclaimed() == []
     answered = Answered(id="q1", action="accept", content={"城市": "北京"})

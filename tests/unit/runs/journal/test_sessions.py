@@ -51,7 +51,7 @@ async def test_a_run_begins_beside_those_that_it_knows_of_and_no_others() -> Non
     journal = Journal()
     first = await journal.create(RunRequest(goal="one"))
     session = first.request.session_id
-    with pytest.raises(InvalidInputError, match="not at its end"):
+    with pytest.raises(InvalidInputError, match="has not ended"):
         await journal.create(RunRequest(goal="two", session_id=session))
     second = await journal.create(RunRequest(goal="two", session_id=session, metadata={BESIDE: [first.id]}))
     with pytest.raises(InvalidInputError, match=second.id):

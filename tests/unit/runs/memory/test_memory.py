@@ -139,7 +139,7 @@ async def test_what_one_memory_saves_another_loads(memory: Memory, tmp_path: Pat
     ("line", "reason"),
     [
         ("{", "Expecting"),
-        ("[]", "no object"),
+        ("[]", "not an object"),
         ('{"message": {}}', "'session' is missing"),
         ('{"session": 1}', "its session is not a string"),
         ('{"session": "s", "message": {"role": "owner"}}', "its role is 'owner'"),
