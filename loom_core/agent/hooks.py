@@ -109,5 +109,5 @@ async def call_hook(
         raise HookError(f"{where} failed: {told.rstrip(': .')}.", advice=advice) from error
     if name in _ANSWERS and not isinstance(answer, _ANSWERS[name]):
         wanted = " or ".join(f"`{each.__name__}`" for each in _ANSWERS[name]).replace("NoneType", "None")
-        raise HookError(f"{where} returned {answer!r}, which is not {wanted}.", advice=advice)
+        raise HookError(f"{where} returned {answer!r}; expected {wanted}.", advice=advice)
     return answer

@@ -155,7 +155,7 @@ def _output(result: RunResult[dict[str, Any]], name: str) -> ToolOutput:
         return ToolOutput(result.output, result.structured, metadata=metadata)
     text = f"The agent `{name}` did not reach the goal: {result.problem}"
     if result.output:
-        text += f"\nThis is as far as it came:\n{result.output}"
+        text += f"\nIts output so far:\n{result.output}"
     return ToolOutput(text, is_error=True, metadata=metadata)
 
 

@@ -24,9 +24,9 @@ def _add(a: int, b: int) -> int:
 @pytest.mark.parametrize(
     ("part", "given", "told"),
     [
-        ("tools", ["read_file"], r"'read_file' is no tool\. .*create\('tool', 'read_file'"),
-        ("tools", [Agent(MockProvider([]))], r"<Agent default> is no tool\. `AgentTool"),
-        ("tools", [int], "is no tool. Give tools, or functions"),
+        ("tools", ["read_file"], r"'read_file' is not a tool\. .*create\('tool', 'read_file'"),
+        ("tools", [Agent(MockProvider([]))], r"<Agent default> is not a tool\. `AgentTool"),
+        ("tools", [int], "is not a tool. Give tools, or functions"),
         ("tools", _add, "Give a list of tools and functions"),
         ("hooks", Hooks(), "Give a list of hooks"),
         ("hooks", [Hooks], "is not a `Hooks`. Give an object"),

@@ -77,7 +77,7 @@ async def test_a_function_that_says_no_text_fails_the_run_with_what_to_do() -> N
 
     result = await Agent(MockLLM(["never"]), system_prompt=instructions).run("x")
     assert result.status == "failed"
-    assert "has returned None" in result.problem
+    assert "returned None" in result.problem
     assert "Let it return a string" in result.problem
 
 
