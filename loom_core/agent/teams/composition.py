@@ -35,7 +35,7 @@ _BUFFERED = 256  # events of a stream that the consumer has not read yet
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Runs the steps of a composition.
+    """Context of a running composition: runs its steps, and emits their events.
 
     Attributes:
         path: path of the composition in the outer compositions.
@@ -199,10 +199,10 @@ class Composition(ABC):
 
     @abstractmethod
     async def within(self, stage: Stage, given: object) -> CompositionResult:
-        """Run the steps with a step runner.
+        """Run the steps in a context.
 
         Args:
-            stage: the step runner.
+            stage: the context, which runs them.
             given: the input.
 
         Raises:
