@@ -166,7 +166,7 @@ def _total(registry: Registry, metric: Metric) -> int:
 
 
 def _by(registry: Registry, metric: Metric, label: str) -> Counter[str]:
-    """The numbers of a metric by one of its labels."""
+    """Return the values of a metric by one of its labels."""
     place = metric.labels.index(label)
     told = Counter[str]()
     for labels, number in registry.samples(metric).items():

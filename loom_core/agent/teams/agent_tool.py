@@ -145,7 +145,7 @@ class AgentTool(Tool):
         return _output(result, self._name)
 
     async def abandoned(self, *, context: CallContext) -> None:
-        """Abort the child run of a call, if it is active; see `Tool.abandoned`."""
+        """Abort the child run of a call, if it is active; see `Tool.abandon`."""
         await ChildRun(self.agent, self._name, context, budget=self._budget).abort()
 
 

@@ -52,7 +52,7 @@ class Chain(Composition):
             check_step(called, runnable, of=f"the chain {name!r}")
 
     async def within(self, stage: Stage, given: object) -> CompositionResult:
-        """See `Composition.within`."""
+        """See `Composition.run_steps`."""
         results: list[StepResult] = []
         for name, runnable in self._steps.items():
             results.append(await stage.take(name, runnable, given))

@@ -111,7 +111,7 @@ class MultiAgentSystem(Composition):
         return other
 
     async def within(self, stage: Stage, given: object) -> CompositionResult:
-        """See `Composition.within`; the steps are the runs of the agents that had the conversation."""
+        """See `Composition.run_steps`; the steps are the runs of the agents that had the conversation."""
         if self._supervisor is not None:
             step = await stage.take(
                 self._supervisor.name, self._supervisor, given, session_id=self._session_id

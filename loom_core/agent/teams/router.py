@@ -164,7 +164,7 @@ class Router(Composition):
             return Choice(self._default, "default", str(error))
 
     async def within(self, stage: Stage, given: object) -> CompositionResult:
-        """See `Composition.within`; the one step is the route."""
+        """See `Composition.run_steps`; the one step is the route."""
         choice = await self.choose(given)
         step = await stage.take(choice.route, self._routes[choice.route].run, given)
         return CompositionResult(step.value, (step,))

@@ -115,7 +115,7 @@ class Workflow(Composition):
         self._max_concurrency = max_concurrency
 
     async def within(self, stage: Stage, given: object) -> CompositionResult:
-        """See `Composition.within`."""
+        """See `Composition.run_steps`."""
         ended = {name: anyio.Event() for name in self._steps}
         room = anyio.Semaphore(self._max_concurrency)
         results: dict[str, StepResult] = {}
