@@ -17,9 +17,7 @@ _INVISIBLE_CHARACTERS = (
     "\U000e0000-\U000e0fff"  # tags and selectors: they can hide whole texts
 )
 _INVISIBLE = re.compile(f"[{_INVISIBLE_CHARACTERS}]")
-_CHANGED = re.compile(
-    f"[\r\x0b\x0c\u2028\u2029{_INVISIBLE_CHARACTERS}]"
-)  # most texts have none of these
+_CHANGED = re.compile(f"[\r\x0b\x0c\u2028\u2029{_INVISIBLE_CHARACTERS}]")  # most texts have none of these
 
 
 def strip_control(text: str) -> str:

@@ -172,9 +172,7 @@ def output_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises:
         InvalidInputError: the schema is nested too deeply.
     """
-    if (
-        to_strict_schema(schema) is None
-    ):  # OpenAI's strict mode and this API have the same limits here
+    if to_strict_schema(schema) is None:  # OpenAI's strict mode and this API have the same limits here
         return None
     return _part(adapt_schema(schema, "inline"))
 

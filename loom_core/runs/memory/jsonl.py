@@ -1,4 +1,4 @@
-"""Conversations as a file of JSON lines: one message a line, each with its session."""
+"""JSON Lines files of conversations: one message per line, each with its session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["read_jsonl", "write_jsonl"]
 
 
 async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]) -> None:
-    """Write conversations by session, whole or not at all; no other user may read the file.
+    """Write conversations by session, atomically; no other user may read the file.
 
     Raises:
         RecordError: it cannot be written.
@@ -39,17 +39,17 @@ async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]
         except OSError as error:
             raise StoreError(
                 f"{path} cannot be written: {error.strerror or error}.",
-                advice="Choose another file, or make room; what was there before is still there.",
+                advice="Choose another file, or free some space; the previous file is unchanged.",
             ) from error
 
     await to_thread.run_sync(write)
 
 
 async def read_jsonl(path: Path) -> dict[str, list[Message]]:
-    """The conversations of a file, by session, in the order in which they stand there.
+    """Read the conversations of a file, by session, in the order of the file.
 
     Raises:
-        InvalidInputError: a line is not what `write_lines` writes.
+        InvalidInputError: a line is not in the format of `write_jsonl`.
         RecordError: it cannot be read.
     """
 
@@ -75,11 +75,11 @@ def _parse_line(line: bytes, place: str) -> tuple[str, Message]:
     try:
         entry: object = json.loads(line)
         if not isinstance(entry, dict):
-            raise TypeError("the line is no object")
+            raise TypeError("the line is not an object")
         fields = cast("dict[str, Any]", entry)
         session_id: object = fields["session"]
         if not isinstance(session_id, str):
-            raise TypeError("its session is no text")
+            raise TypeError("its session is not a string")
         return session_id, message_from_json(fields["message"])
     except KeyError as error:
         reason = f"{error} is missing"
@@ -88,5 +88,5 @@ def _parse_line(line: bytes, place: str) -> tuple[str, Message]:
     except InvalidInputError as error:
         reason = error.message.removesuffix(".")
     raise InvalidInputError(
-        f"{place}: this is no message of a memory: {reason}.", advice="Nothing was taken over from the file."
+        f"{place}: this is not a message of a memory: {reason}.", advice="Nothing was loaded from the file."
     )

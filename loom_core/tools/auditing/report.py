@@ -68,9 +68,7 @@ class _Chain:
         self._problem = ""
         self._last = ""  # hash of the line before
         self._read = 0  # readable lines
-        self._known: dict[str, int] = {
-            GENESIS_HASH: 0
-        }  # number of readable lines up to this hash
+        self._known: dict[str, int] = {GENESIS_HASH: 0}  # number of readable lines up to this hash
         self._looked = 0  # how many of them are counted as unkept, or known to be kept
         self._cut_off: list[str] = []  # places of unreadable lines that nothing follows yet
 

@@ -178,11 +178,11 @@ class FileRoot:
                     advice="Read it again, then change it.",
                 )
             mode = None if before is None else stat.S_IMODE(before.st_mode)
-            _exchange(folder, real.name, data, mode, exclusive)
+            _replace_atomically(folder, real.name, data, mode, exclusive)
             return before is None
 
     @contextmanager
-    def _opened(self, path: Path) -> Generator[_Folder]:
+    def _open_folder(self, path: Path) -> Generator[_Folder]:
         """Open a folder below this one, and create it if it is missing."""
         if not _BY_DESCRIPTOR:
             path.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ class FileRoot:
             os.close(descriptor)
 
     @contextmanager
-    def _told(self, path: str, real: Path) -> Generator[None]:
+    def _translate_errors(self, path: str, real: Path) -> Generator[None]:
         """Translate errors to messages that a model can act on."""
         try:
             yield
@@ -255,7 +255,7 @@ class FileRoot:
         )
 
 
-def _as_composed(path: Path) -> Path:
+def _match_disk_names(path: Path) -> Path:
     """Return a path with its names as on the disk: some systems decompose accents and kana."""
     if str(path).isascii() or os.path.lexists(path):
         return path
@@ -266,7 +266,7 @@ def _as_composed(path: Path) -> Path:
     return found
 
 
-def _exchange(folder: _Folder, name: str, data: bytes, mode: int | None, exclusive: bool) -> None:
+def _replace_atomically(folder: _Folder, name: str, data: bytes, mode: int | None, exclusive: bool) -> None:
     """Replace a file atomically by one with this content."""
     draft = f".{secrets.token_hex(8)}.part"
     descriptor = os.open(folder.at(draft), _NEW_FILE, 0o666, dir_fd=folder.descriptor)
@@ -277,7 +277,7 @@ def _exchange(folder: _Folder, name: str, data: bytes, mode: int | None, exclusi
                 os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        if exclusive and _linked(folder, draft, name):
+        if exclusive and _link_draft(folder, draft, name):
             return
         os.replace(
             folder.at(draft), folder.at(name), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor
@@ -288,7 +288,7 @@ def _exchange(folder: _Folder, name: str, data: bytes, mode: int | None, exclusi
         raise
 
 
-def _linked(folder: _Folder, draft: str, name: str) -> bool:
+def _link_draft(folder: _Folder, draft: str, name: str) -> bool:
     """Link the draft to its name, if that is free; return False if the file system has no hard links.
 
     Raises:

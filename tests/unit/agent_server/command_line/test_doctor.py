@@ -61,7 +61,7 @@ async def test_a_rule_about_a_tool_that_there_is_not_is_told_with_the_nearest(se
     rules = [{"action": "deny", "tool": tool} for tool in ("shel", "shell", "文件:write_file", "http_*")]
     configure(研究={"permissions": rules})
     (finding,) = (await sections())["configuration"].findings
-    assert finding.message == "The profile '研究': a rule is about the tool 'shel', which there is not."
+    assert finding.message == "The profile '研究': a rule is about the tool 'shel', which does not exist."
     assert finding.remedy.startswith("Did you mean 'shell'? ")
 
 

@@ -139,9 +139,9 @@ async def test_what_one_memory_saves_another_loads(memory: Memory, tmp_path: Pat
     ("line", "reason"),
     [
         ("{", "Expecting"),
-        ("[]", "no object"),
+        ("[]", "not an object"),
         ('{"message": {}}', "'session' is missing"),
-        ('{"session": 1}', "its session is no text"),
+        ('{"session": 1}', "its session is not a string"),
         ('{"session": "s", "message": {"role": "owner"}}', "its role is 'owner'"),
         ('{"session": "s", "message": ' + "[" * 100_000, "recursion"),
         (b"\xff\xfe\xfa", "decode"),
